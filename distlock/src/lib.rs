@@ -1,1 +1,36 @@
-//! See the README.
+#![doc = include_str!("../../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod acquire;
+mod backend;
+mod client;
+mod clock;
+mod config;
+mod error;
+mod guard;
+mod hold;
+mod key;
+mod kind;
+mod owner;
+mod primitives;
+mod run;
+mod scope;
+mod telemetry;
+mod wait;
+
+// #[cfg(feature = "macros")]
+// pub use distlock_macros::distributed_lock;
+
+pub use crate::acquire::{Acquire, Acquiring};
+pub use crate::backend::memory::MemoryServer;
+pub use crate::client::{Builder, Client, with_client};
+pub use crate::error::{Blocker, Error, Loss};
+pub use crate::guard::Guard;
+pub use crate::owner::Owner;
+pub use crate::primitives::{Holder, Lock};
+pub use crate::run::{Run, TryRun};
+pub use crate::scope::{Inherit, Scope, Section, inherit};
+
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod test_util;

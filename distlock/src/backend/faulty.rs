@@ -1,0 +1,232 @@
+//! Tests only: a backend around another that delays, loses and doubles what passes through it.
+//!
+//! Every fault counts its hits, so that a test can tell a fault that was survived from one that never happened.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Attempted, Backend, Inspected, Released, Renewal, Reply, Subscription, Target, cause};
+use crate::clock::Clock;
+use crate::key::Key;
+use crate::kind::Kind;
+
+/// A verb of the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Attempts of acquisitions.
+    Attempt,
+    /// Batches of renewals.
+    Renew,
+    /// Releases, in the foreground and in the background.
+    Release,
+    /// Force-releases.
+    ForceRelease,
+    /// Looks at a key.
+    Inspect,
+}
+
+/// What happens to a call of a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is not carried out, and its outcome is unknown to the caller.
+    FailBefore,
+    /// It is carried out, and its outcome is unknown to the caller.
+    FailAfter,
+    /// It is carried out after this time.
+    Delay(Duration),
+    /// It is carried out, and its answer comes after this time.
+    DelayReply(Duration),
+    /// Its outcome is unknown to the caller at once, and it is carried out after this time.
+    Late(Duration),
+    /// Nothing is carried out and nobody answers, until the caller drops it.
+    Never,
+    /// It is carried out twice, and the second answer counts.
+    Double,
+}
+
+/// The faults between one or more clients and their backends.
+#[derive(Clone, Default)]
+pub struct Faults {
+    rules: Arc<Mutex<HashMap<Op, Rules>>>,
+}
+
+#[derive(Default)]
+struct Rules {
+    next: VecDeque<Option<Fault>>,
+    always: Option<Fault>,
+    hits: usize,
+}
+
+impl Faults {
+    /// No faults so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next call of `op` that has no fault planned meets this one.
+    pub fn next(&self, op: Op, fault: Fault) {
+        self.rules
+            .lock()
+            .entry(op)
+            .or_default()
+            .next
+            .push_back(Some(fault));
+    }
+
+    /// The next call of `op` that has no fault planned passes.
+    pub fn pass(&self, op: Op) {
+        self.rules
+            .lock()
+            .entry(op)
+            .or_default()
+            .next
+            .push_back(None);
+    }
+
+    /// Every call of `op` meets this fault, until [`clear`](Faults::clear).
+    pub fn always(&self, op: Op, fault: Fault) {
+        self.rules.lock().entry(op).or_default().always = Some(fault);
+    }
+
+    /// Takes back what was planned for `op`.
+    pub fn clear(&self, op: Op) {
+        let mut rules = self.rules.lock();
+        let rules = rules.entry(op).or_default();
+        rules.next.clear();
+        rules.always = None;
+    }
+
+    /// How many calls of `op` met a fault.
+    pub fn hits(&self, op: Op) -> usize {
+        self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
+    }
+
+    pub(crate) fn around(&self, inner: Arc<dyn Backend>, clock: Clock) -> Arc<dyn Backend> {
+        Arc::new(Faulty {
+            inner,
+            clock,
+            faults: self.clone(),
+        })
+    }
+
+    fn take(&self, op: Op) -> Option<Fault> {
+        let mut rules = self.rules.lock();
+        let rules = rules.entry(op).or_default();
+        let fault = rules.next.pop_front().unwrap_or(rules.always);
+        rules.hits += usize::from(fault.is_some());
+        fault
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<dyn Backend>,
+    clock: Clock,
+    faults: Faults,
+}
+
+impl Faulty {
+    /// Makes the call that `call` describes, as the fault planned for `op` has it.
+    async fn through<T: Send + 'static>(
+        &self,
+        op: Op,
+        call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,
+    ) -> Result<T, super::Fault> {
+        let inner = || Arc::clone(&self.inner);
+        let unknown = || super::Fault::Unknown(cause("an injected fault"));
+        match self.faults.take(op) {
+            None => call(inner()).await,
+            Some(Fault::FailBefore) => Err(unknown()),
+            Some(Fault::FailAfter) => {
+                let _unheard = call(inner()).await;
+                Err(unknown())
+            }
+            Some(Fault::Delay(by)) => {
+                self.sleep(by).await;
+                call(inner()).await
+            }
+            Some(Fault::DelayReply(by)) => {
+                let reply = call(inner()).await;
+                self.sleep(by).await;
+                reply
+            }
+            Some(Fault::Late(by)) => {
+                let (inner, clock) = (inner(), self.clock.clone());
+                tokio::spawn(async move {
+                    clock.sleep_until(clock.now().after(by)).await;
+                    drop(call(inner).await);
+                });
+                Err(unknown())
+            }
+            Some(Fault::Never) => std::future::pending().await,
+            Some(Fault::Double) => {
+                drop(call(inner()).await);
+                call(inner()).await
+            }
+        }
+    }
+
+    async fn sleep(&self, by: Duration) {
+        self.clock.sleep_until(self.clock.now().after(by)).await;
+    }
+}
+
+impl Backend for Faulty {
+    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
+        let target = target.clone();
+        Box::pin(self.through(Op::Attempt, move |inner| {
+            let target = target.clone();
+            Box::pin(async move { inner.attempt(&target, lease).await })
+        }))
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
+        let batch = batch.to_vec();
+        Box::pin(self.through(Op::Renew, move |inner| {
+            let batch = batch.clone();
+            Box::pin(async move { inner.renew(&batch).await })
+        }))
+    }
+
+    fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        let target = target.clone();
+        Box::pin(self.through(Op::Release, move |inner| {
+            let target = target.clone();
+            Box::pin(async move { inner.release(&target).await })
+        }))
+    }
+
+    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
+        let key = key.clone();
+        Box::pin(self.through(Op::ForceRelease, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.force_release(kind, &key).await })
+        }))
+    }
+
+    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Inspect, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.inspect(kind, &key).await })
+        }))
+    }
+
+    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
+        self.inner.subscribe(kind, key)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+}

@@ -1,0 +1,207 @@
+//! What a lock server can do, in few verbs over [`Kind`] as data.
+//!
+//! Two implementations, memory and Redis, pass one conformance suite; a differential test drives both with the same
+//! operations. Every verb states what is wanted and not a change, so whatever is sent twice does no harm.
+//!
+//! A backend never sees a guard, a task-local or a waiter.
+
+#[cfg(feature = "test-util")]
+pub(crate) mod faulty;
+pub(crate) mod memory;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::{Cause, Error};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+/// The answer of a backend, on its way.
+pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+
+/// Which owner's hold on which key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    pub(crate) owner: Owner,
+}
+
+impl Target {
+    pub(crate) fn of(kind: Kind, key: &Key, owner: Owner) -> Self {
+        Self {
+            kind,
+            key: key.clone(),
+            owner,
+        }
+    }
+}
+
+/// A hold that goes on: its owner keeps this count, for this lease or the longer one that it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) target: Target,
+    pub(crate) count: u32,
+    pub(crate) lease: Duration,
+}
+
+/// What an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempted {
+    /// The owner holds the key, once.
+    Granted,
+    /// Another does, for this long unless it renews or releases; `None` where no end is set.
+    Held {
+        /// What is left of the other's lease.
+        ttl: Option<Duration>,
+    },
+}
+
+/// What a release came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// The key is free.
+    Freed {
+        /// Did others than this client hear of it?
+        others_wait: bool,
+    },
+    /// The owner held nothing.
+    NotOurs,
+}
+
+/// Who holds a key, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inspected {
+    /// Each holder's name and count.
+    pub(crate) holders: Vec<(Vec<u8>, u64)>,
+    /// What is left of the lease; `None` where the key is free or has no end set.
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// Why a verb failed.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// It may have been carried out, or not, or may still be.
+    Unknown(Cause),
+    /// It was not carried out, and may be tried again.
+    NotNow(Cause),
+    /// The server refuses it to this user.
+    Denied(Cause),
+    /// The key holds something else.
+    WrongType,
+    /// The answer cannot be understood, or the script is at fault.
+    Protocol(Cause),
+}
+
+impl Fault {
+    /// Will trying again not help?
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Self::Unknown(_) | Self::NotNow(_))
+    }
+
+    /// As users see it, after trying for `after`.
+    pub(crate) fn into_error(self, key: &Key, after: Duration) -> Error {
+        let key = key.text().to_owned();
+        match self {
+            Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
+            Self::Denied(cause) => Error::Denied { key, cause },
+            Self::WrongType => Error::WrongType { key },
+            Self::Protocol(cause) => Error::Protocol { key, cause },
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
+            Self::NotNow(cause) => write!(f, "not carried out: {cause}"),
+            Self::Denied(cause) => write!(f, "denied: {cause}"),
+            Self::WrongType => f.write_str("the key holds another type of value"),
+            Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),
+        }
+    }
+}
+
+/// What a waiter learns from a key's channel. Messages are hints, and many may show as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signal {
+    /// The subscription stands: messages will come.
+    pub(crate) live: bool,
+    /// Moves with each message, and whenever the subscription begins to stand or falls.
+    pub(crate) news: u64,
+}
+
+/// A share in the subscription to a key's channel; it ends with its last share.
+pub(crate) struct Subscription {
+    signal: watch::Receiver<Signal>,
+    _share: Box<dyn Send + Sync>,
+}
+
+impl Subscription {
+    pub(crate) fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
+        Self {
+            signal,
+            _share: Box::new(share),
+        }
+    }
+
+    /// Completes when the subscription stands.
+    pub(crate) async fn live(&mut self) {
+        if self.signal.wait_for(|signal| signal.live).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.signal.borrow().live
+    }
+
+    /// From here on, only what is new counts as news.
+    pub(crate) fn mark_seen(&mut self) {
+        self.signal.mark_unchanged();
+    }
+
+    /// Completes at news since the last mark: a message, or a change of the subscription itself.
+    pub(crate) async fn news(&mut self) {
+        if self.signal.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A lock server.
+pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Takes the key for the owner, once, where it is free or already this owner's. Dropped unanswered, it may still
+    /// be carried out.
+    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted>;
+
+    /// Renews holds: for each, whether it is still its owner's.
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
+
+    /// Ends an owner's hold, whatever its count, and tells who waits.
+    fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
+
+    /// Frees a key, whoever holds it; whether anyone did.
+    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool>;
+
+    /// Who holds a key.
+    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected>;
+
+    /// Listens for releases of a key. Answers at once; the subscription stands when its signal says so.
+    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription;
+
+    /// Which connection commands travel over: those sent over the same one are carried out in order.
+    fn epoch(&self) -> u64;
+}
+
+/// A cause that is only a text.
+pub(crate) fn cause(text: impl Into<String>) -> Cause {
+    let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
+    Arc::from(boxed)
+}

@@ -1,0 +1,271 @@
+//! The client: where it comes from, what it is set to, and one constructor for each primitive.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use uuid::Uuid;
+
+use crate::backend::Backend;
+use crate::backend::memory::MemoryServer;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::hold::Keeper;
+use crate::key::Key;
+use crate::primitives::Lock;
+use crate::wait::Registry;
+
+/// A client of one lock server. Cheap to clone; clones are one client.
+///
+/// It has one connection for commands, one for messages (from the first wait on), a watchdog that renews its leases and
+/// a task that releases what was dropped. All of them end with its last clone, lock and guard. It may outlive a runtime:
+/// what died with one is started again by the next call.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::Client;
+///
+/// let client = Client::in_memory();
+/// // let client = Client::connect("redis://127.0.0.1:6379").await?;
+/// let guard = client.lock("order:42").acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    registry: Arc<Registry>,
+}
+
+static INSTALLED: RwLock<Option<Client>> = RwLock::new(None);
+
+tokio::task_local! {
+    static SCOPED: Client;
+}
+
+impl Client {
+    /// A client of a server of its own in this process: the same semantics as Redis, nothing to install.
+    ///
+    /// For examples, tests and programs of one process. Its clock is tokio's, so tests may pause time. Clients of one
+    /// shared server: [`Builder::in_memory`].
+    pub fn in_memory() -> Self {
+        let server = MemoryServer::new();
+        Self::new(
+            Config::default(),
+            server.clock(),
+            Arc::new(server.connect()),
+        )
+    }
+
+    /// Settings for a client.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
+        Self {
+            registry: Registry::new(Keeper::new(config, clock, backend)),
+        }
+    }
+
+    /// The reentrant lock on a key of 1 to 4096 bytes, the client's prefix included.
+    ///
+    /// No I/O. A key that is empty or too long is refused by whatever is done with the lock.
+    pub fn lock(&self, key: impl Into<String>) -> Lock {
+        Lock::new(Arc::clone(&self.registry), self.key(&key.into()))
+    }
+
+    fn key(&self, key: &str) -> Result<Key, Error> {
+        Key::new(&self.registry.keeper.config.key_prefix, key)
+    }
+
+    /// The id that all owners of this client begin with: a random UUID, never stored anywhere else.
+    pub fn id(&self) -> Uuid {
+        self.registry.keeper.id
+    }
+
+    /// Makes this the process's client for attributes that name none; the last one installed counts.
+    ///
+    /// # Examples
+    /// ```
+    /// distlock::Client::in_memory().install();
+    /// ```
+    pub fn install(&self) {
+        *INSTALLED.write() = Some(self.clone());
+    }
+
+    /// Refuses further acquisitions and waits until all background releases are confirmed.
+    ///
+    /// For the end of a program: a guard dropped just before would otherwise cost others its lease. Guards that still
+    /// live go on being renewed until they end.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when releases are still open at the `deadline`; their leases free them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the client closed and the releases under way.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// drop(client.lock("order:42").acquire().await?);
+    /// client.close(Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn close(&self, deadline: Duration) -> Result<(), Error> {
+        let keeper = &self.registry.keeper;
+        keeper.close();
+        let until = keeper.now().after(deadline);
+        tokio::select! {
+            biased;
+            () = keeper.releases_done() => Ok(()),
+            () = keeper.clock.sleep_until(until) => Err(Error::Unavailable {
+                key: String::from("*"),
+                after: deadline,
+                cause: crate::backend::cause(format!("{} releases are not confirmed", keeper.owed())),
+            }),
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+}
+
+impl AsRef<Client> for Client {
+    fn as_ref(&self) -> &Client {
+        self
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The client for attributes that name none: the scoped one, else the installed one.
+#[cfg(feature = "macros")]
+pub(crate) fn current() -> Result<Client, Error> {
+    let scoped = SCOPED.try_with(Client::clone).ok();
+    scoped
+        .or_else(|| INSTALLED.read().clone())
+        .ok_or(Error::NoClient)
+}
+
+/// Runs a future with another client for the attributes in it than the installed one. For tests.
+///
+/// Tasks spawned within it see the installed client again.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let client = distlock::Client::in_memory();
+/// let answer = distlock::with_client(&client, async { 42 }).await;
+/// assert_eq!(answer, 42);
+/// # }
+/// ```
+pub fn with_client<F: Future>(
+    client: &Client,
+    future: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    SCOPED.scope(client.clone(), future)
+}
+
+/// Settings for a [`Client`]; each has a default, and all are checked when the client is made.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use distlock::{Client, MemoryServer};
+///
+/// let client = Client::builder()
+///     .key_prefix("shop:")
+///     .watchdog_timeout(Duration::from_secs(10))
+///     .default_wait(Duration::from_secs(5))
+///     .in_memory(&MemoryServer::new())?;
+/// # Ok::<(), distlock::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "settings do nothing until a client is made of them"]
+pub struct Builder {
+    config: Config,
+    #[cfg(feature = "test-util")]
+    faults: Option<crate::backend::faulty::Faults>,
+}
+
+impl Builder {
+    /// The lease of holds without a lease of their own, renewed at every third of it: 30 s by default, at least 1 ms.
+    ///
+    /// It is how long a lock stays taken after its process died. Redisson's `lockWatchdogTimeout`.
+    pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
+        self.config.watchdog_timeout = lease;
+        self
+    }
+
+    /// A text before every key, as the server sees it; none by default.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.config.key_prefix = prefix.into();
+        self
+    }
+
+    /// How long acquisitions wait that say nothing themselves; without limit by default.
+    pub fn default_wait(mut self, wait: Duration) -> Self {
+        self.config.default_wait = Some(wait);
+        self
+    }
+
+    /// How long one command may go unanswered before its outcome counts as unknown: 2 s by default, and never more
+    /// than a sixth of the watchdog's lease, so that a renewal can be tried several times.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.config.response_timeout = timeout;
+        self
+    }
+
+    /// How long an acquisition or a release goes on without any answer before it is [`Error::Unavailable`]: 5 s by
+    /// default.
+    pub fn unavailable_after(mut self, limit: Duration) -> Self {
+        self.config.unavailable_after = limit;
+        self
+    }
+
+    /// Puts faults between the client and its backend.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn faults(mut self, faults: &crate::backend::faulty::Faults) -> Self {
+        self.faults = Some(faults.clone());
+        self
+    }
+
+    /// A client of a server in this process.
+    ///
+    /// # Errors
+    /// [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidConfig`] for settings that cannot work.
+    pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
+        let backend = Arc::new(server.connect());
+        self.build(server.clock(), |_| backend)
+    }
+
+    fn build(
+        self,
+        clock: Clock,
+        backend: impl FnOnce(&Config) -> Arc<dyn Backend>,
+    ) -> Result<Client, Error> {
+        let config = self.config.validated()?;
+        let backend = backend(&config);
+        #[cfg(feature = "test-util")]
+        let backend = match self.faults {
+            Some(faults) => faults.around(backend, clock.clone()),
+            None => backend,
+        };
+        Ok(Client::new(config, clock, backend))
+    }
+}

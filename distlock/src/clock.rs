@@ -1,0 +1,195 @@
+//! Time as this crate sees it: points on one client's own clock, and sleeping until one.
+//!
+//! State machines take a [`Tick`] and never read a clock. A client owns one [`Clock`] and gives it to its backend.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+/// A point in time on one clock, counted from that clock's own start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Tick(Duration);
+
+impl Tick {
+    /// Later than every deadline.
+    pub(crate) const NEVER: Self = Self(Duration::MAX);
+
+    /// This much later.
+    pub(crate) fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(by))
+    }
+
+    /// How long it was since `earlier`; zero where that lies ahead.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// How long it is until this point; zero where it has passed.
+    pub(crate) fn left(self, now: Self) -> Duration {
+        self.since(now)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+}
+
+impl fmt::Debug for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// Where a client's time comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    /// The machine's clock, counting on while the machine sleeps where the platform has such a one: for real servers.
+    Boot,
+    /// Tokio's clock, which tests can pause: for the memory backend.
+    Tokio(Arc<TokioClock>),
+}
+
+/// Tokio's time, made one clock out of the clocks of all runtimes that a client meets.
+#[derive(Debug, Default)]
+pub(crate) struct TokioClock {
+    seen: Mutex<Option<Seen>>,
+}
+
+/// The newest reading, the tick it stood for, and the runtime it was taken in.
+#[derive(Debug)]
+struct Seen {
+    instant: Instant,
+    tick: Tick,
+    runtime: Option<Handle>,
+}
+
+/// Tokio's timers stand still while the machine sleeps, so no sleep on the boot clock is longer than this.
+const LONGEST_BOOT_SLEEP: Duration = Duration::from_secs(1);
+
+impl Clock {
+    pub(crate) fn tokio() -> Self {
+        Self::Tokio(Arc::default())
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        match self {
+            Self::Boot => Tick(boot_time()),
+            Self::Tokio(clock) => clock.now(),
+        }
+    }
+
+    /// Completes at `tick` or a little later; needs a runtime.
+    pub(crate) async fn sleep_until(&self, tick: Tick) {
+        loop {
+            let left = tick.left(self.now());
+            if left.is_zero() {
+                return;
+            }
+            // Tokio cannot hold the longest times; whoever sleeps that long is woken to sleep again.
+            let longest = match self {
+                Self::Boot => LONGEST_BOOT_SLEEP,
+                Self::Tokio(_) => crate::config::MAX_WAIT,
+            };
+            tokio::time::sleep(left.min(longest)).await;
+        }
+    }
+}
+
+impl TokioClock {
+    /// A plain thread reads the clock inside the newest runtime that was seen: outside any, paused time would be missed.
+    /// A runtime whose own clock lies behind (the last one was paused and moved ahead) goes on from the last reading.
+    fn now(&self) -> Tick {
+        let mut seen = self.seen.lock();
+        let last = seen.take();
+        let (instant, tick, kept) = match last {
+            Some(last) => (Some(last.instant), last.tick, last.runtime),
+            None => (None, Tick::default(), None),
+        };
+        let runtime = Handle::try_current().ok().or(kept);
+        let now = {
+            let _inside = runtime.as_ref().map(Handle::enter);
+            Instant::now()
+        };
+        let passed = instant.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
+        let tick = tick.after(passed);
+        *seen = Some(Seen {
+            instant: now,
+            tick,
+            runtime,
+        });
+        tick
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn boot_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn boot_time() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn tokio_clock_follows_paused_time_also_from_a_plain_thread() {
+        let clock = Clock::tokio();
+        let start = clock.now();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let there = clock.clone();
+        let seen = std::thread::spawn(move || there.now()).join().unwrap();
+        assert_eq!(seen.since(start), Duration::from_secs(11));
+        assert_eq!(clock.now().since(start), Duration::from_secs(11));
+    }
+
+    #[test]
+    fn tokio_clock_never_goes_back_when_a_paused_runtime_has_gone() {
+        let clock = Clock::tokio();
+        let paused = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().unwrap()
+        };
+        let hour = Duration::from_secs(3600);
+        paused().block_on(async {
+            clock.now();
+            tokio::time::advance(hour).await;
+            assert_eq!(clock.now().since(Tick::default()), hour);
+        });
+        paused().block_on(async {
+            clock.now();
+            tokio::time::advance(hour).await;
+            assert_eq!(clock.now().since(Tick::default()), 2 * hour);
+        });
+    }
+
+    #[tokio::test]
+    async fn boot_clock_goes_on_and_sleeps_are_not_short() {
+        let clock = Clock::Boot;
+        let wanted = clock.now().after(Duration::from_millis(5));
+        clock.sleep_until(wanted).await;
+        assert!(clock.now() >= wanted);
+    }
+
+    #[test]
+    fn ticks_saturate() {
+        assert_eq!(Tick::NEVER.after(Duration::from_secs(1)), Tick::NEVER);
+        assert_eq!(Tick::from_millis(1).since(Tick::NEVER), Duration::ZERO);
+    }
+}

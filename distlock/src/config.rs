@@ -1,0 +1,152 @@
+//! Every default, limit and interval, each with its unit and its reason.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Lease of a hold that the watchdog keeps: Redisson's `lockWatchdogTimeout`.
+pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A lease is renewed when this part of it has passed, so that two renewals may fail before it ends.
+pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
+
+/// How long one command may go unanswered before its outcome counts as unknown.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The response timeout is at most this part of the watchdog's lease: several tries fit between a renewal's first
+/// failure and the hold's deadline.
+pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
+
+/// How long an acquisition goes on without any answer before it is an error.
+pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
+
+/// Longest key in bytes, prefix included: far above any real name, far below what would hurt Redis.
+pub(crate) const MAX_KEY_BYTES: usize = 4096;
+
+/// Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
+pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
+
+/// Longer than any lease makes sense, short enough that no addition of times overflows: ten years.
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Longest wait in time: what tokio's timers can hold is some two years.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long a waiter sleeps where nothing says when to try again: the key has no TTL, or messages may not arrive.
+pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
+
+/// A hold that lies within one client passes on to its next waiter at most this often before it is released for real.
+///
+/// With [`HAND_OVER_TIME`], the turn of other processes: some sixty grants make a real release (two round trips)
+/// cost little beside them.
+pub(crate) const HAND_OVER_GRANTS: u32 = 64;
+
+/// The longest that holds of one client follow each other by hand-over before a real release.
+pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
+
+/// How long the first waiter behind a holder of its own client relies on that holder, before it asks the backend
+/// and subscribes: a hand-over comes within this time or the hold is a long one.
+pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
+
+/// How long the head of a queue lets other processes go first when its own message does not come.
+pub(crate) const OTHERS_TURN: Duration = Duration::from_millis(20);
+
+/// Shortest and longest pause between two tries of a command that failed.
+pub(crate) const RETRY_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Renewals that travel in one script.
+pub(crate) const RENEWAL_BATCH: usize = 100;
+
+/// What a client was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) watchdog_timeout: Duration,
+    pub(crate) key_prefix: String,
+    pub(crate) default_wait: Option<Duration>,
+    pub(crate) response_timeout: Duration,
+    pub(crate) unavailable_after: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            watchdog_timeout: WATCHDOG_TIMEOUT,
+            key_prefix: String::new(),
+            default_wait: None,
+            response_timeout: RESPONSE_TIMEOUT,
+            unavailable_after: UNAVAILABLE_AFTER,
+        }
+    }
+}
+
+impl Config {
+    /// Refuses what cannot work, and fits the response timeout into the lease.
+    pub(crate) fn validated(mut self) -> Result<Self, Error> {
+        check_lease(self.watchdog_timeout)?;
+        if let Some(wait) = self.default_wait {
+            check_wait(wait)?;
+        }
+        for (what, value) in [
+            ("response_timeout", self.response_timeout),
+            ("unavailable_after", self.unavailable_after),
+        ] {
+            if value.is_zero() || value > MAX_WAIT {
+                return Err(Error::invalid_config(what, value));
+            }
+        }
+        let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
+        self.response_timeout = self.response_timeout.min(most.max(MIN_LEASE));
+        Ok(self)
+    }
+
+    /// The pause before a failed command on a hold with this lease is tried again.
+    pub(crate) fn retry_pause(lease: Duration) -> Duration {
+        (lease / 10).clamp(MIN_LEASE, RETRY_PAUSE.1)
+    }
+}
+
+/// Refuses a lease that Redis cannot count or nobody can mean.
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::InvalidLease { lease })
+    }
+}
+
+/// Refuses a wait that no timer can hold.
+pub(crate) fn check_wait(wait: Duration) -> Result<(), Error> {
+    if wait <= MAX_WAIT {
+        Ok(())
+    } else {
+        Err(Error::InvalidWait { wait })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn response_timeout_leaves_room_for_several_tries_in_a_lease() {
+        let config = Config {
+            watchdog_timeout: Duration::from_millis(600),
+            ..Config::default()
+        };
+        let config = config.validated().unwrap();
+        assert_eq!(config.response_timeout, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn leases_and_waits_out_of_bounds_are_refused() {
+        for lease in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
+            assert!(matches!(
+                check_lease(lease),
+                Err(Error::InvalidLease { .. })
+            ));
+        }
+        assert!(check_lease(MIN_LEASE).is_ok() && check_lease(MAX_LEASE).is_ok());
+        assert!(check_wait(Duration::ZERO).is_ok() && check_wait(Duration::MAX).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! What can go wrong, told apart by what the caller can do about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The cause behind an error, from the layer below; its type is no part of this crate's promises.
+pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
+
+/// Why a lock could not be had or kept.
+///
+/// Busy, unavailable, lost and misuse are never one value: ask with [`is_busy`](Error::is_busy),
+/// [`is_unavailable`](Error::is_unavailable), [`is_lost`](Error::is_lost) and [`is_misuse`](Error::is_misuse); each
+/// error answers yes to exactly one of them.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use std::time::Duration;
+///
+/// let client = distlock::Client::in_memory();
+/// let _guard = client.lock("order:42").acquire().await?;
+/// let error = client.lock("order:42").acquire().wait(Duration::ZERO).await.unwrap_err();
+/// assert!(error.is_busy() && !error.is_unavailable());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The wait ended while somebody else held the lock. Nothing is held.
+    #[error("timed out after {} waiting for lock {key:?}, {blocker}", show(*waited))]
+    #[non_exhaustive]
+    Timeout {
+        /// The key that was waited for.
+        key: String,
+        /// How long was waited.
+        waited: Duration,
+        /// Who stood in the way.
+        blocker: Blocker,
+    },
+
+    /// The hold was gone before it was released: others may have been inside meanwhile.
+    #[error("lost lock {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
+    #[non_exhaustive]
+    Lost {
+        /// The key of the hold.
+        key: String,
+        /// How the loss came about.
+        reason: Loss,
+        /// Whether the guarded body ran to its end: then its effects stand, though perhaps not alone.
+        body_completed: bool,
+    },
+
+    /// The backend gave no answer. Nothing is held that will not be freed by itself.
+    #[error("lock backend unavailable for {} at {key:?}: {cause}", show(*after))]
+    #[non_exhaustive]
+    Unavailable {
+        /// The key that was asked for.
+        key: String,
+        /// How long was tried.
+        after: Duration,
+        /// The last failure.
+        #[source]
+        cause: Cause,
+    },
+
+    /// The server refuses what this client needs: its user lacks a right.
+    #[error("the server denied an operation on {key:?}: {cause}")]
+    #[non_exhaustive]
+    Denied {
+        /// The key that was asked for.
+        key: String,
+        /// What the server said.
+        #[source]
+        cause: Cause,
+    },
+
+    /// The key holds something that is no lock of this kind; it was left as it is.
+    #[error("{key:?} holds another type of value in the server, not a lock; use another key")]
+    #[non_exhaustive]
+    WrongType {
+        /// The key that was asked for.
+        key: String,
+    },
+
+    /// The server answered something that cannot be understood.
+    #[error("unexpected answer of the server for {key:?}: {cause}")]
+    #[non_exhaustive]
+    Protocol {
+        /// The key that was asked for.
+        key: String,
+        /// What was wrong with it.
+        #[source]
+        cause: Cause,
+    },
+
+    /// The key cannot name a lock.
+    #[error("invalid key {key:?}: {reason}")]
+    #[non_exhaustive]
+    InvalidKey {
+        /// The key, cut short where it is long.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The lease is below a millisecond or beyond ten years.
+    #[error("invalid lease {lease:?}: expected 1ms to 10 years")]
+    #[non_exhaustive]
+    InvalidLease {
+        /// The lease that was asked for.
+        lease: Duration,
+    },
+
+    /// The wait is longer than a timer can hold.
+    #[error("invalid wait {wait:?}: expected at most a year; leave it out to wait without limit")]
+    #[non_exhaustive]
+    InvalidWait {
+        /// The wait that was asked for.
+        wait: Duration,
+    },
+
+    /// A setting of the builder cannot work.
+    #[error("invalid setting {setting} = {value}")]
+    #[non_exhaustive]
+    InvalidConfig {
+        /// The builder's method.
+        setting: &'static str,
+        /// What it was given.
+        value: String,
+    },
+
+    /// The URL names no server that this build can talk to. Passwords are left out of the text.
+    #[error("invalid server URL: {reason}")]
+    #[non_exhaustive]
+    InvalidUrl {
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// An attribute found no client: neither scoped nor installed.
+    #[error(
+        "no distlock client here: call `client.install()` at start-up, wrap the call in `distlock::with_client`, \
+         or give the attribute `client = ..`"
+    )]
+    NoClient,
+
+    /// The client was closed.
+    #[error("the distlock client was closed; {key:?} was not acquired")]
+    #[non_exhaustive]
+    Closed {
+        /// The key that was asked for.
+        key: String,
+    },
+}
+
+/// Who stood in the way of an acquisition that timed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Blocker {
+    /// Another owner, for at most this much longer unless it renews; `None` where its lease has no known end.
+    Owner(Option<Duration>),
+    /// Another waiter of this client, first in line.
+    Queue,
+    /// Another branch within the same scope, which holds the key just now.
+    Sibling,
+}
+
+/// How a hold was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its lease ended without a confirmed renewal, by this process's own clock.
+    Expired,
+    /// The backend said that the hold is no longer there: it expired, was force-released or the data is gone.
+    Gone,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(Some(ttl)) => write!(f, "held for another {}", show(*ttl)),
+            Self::Owner(None) => f.write_str("held with no known end"),
+            Self::Queue => f.write_str("behind other waiters of this client"),
+            Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease ended before it was released",
+            Self::Gone => "the server no longer knows the hold",
+        })
+    }
+}
+
+impl Error {
+    /// Somebody else holds the lock: trying later may help.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
+    /// Nobody answered: the lock may be free or held.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
+    /// A hold was gone before its time.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+
+    /// The call, the configuration or the server's set-up must be changed: trying again will not help.
+    pub fn is_misuse(&self) -> bool {
+        !(self.is_busy() || self.is_unavailable() || self.is_lost())
+    }
+
+    /// Whether the error is a loss that was found only after the guarded body had run to its end.
+    ///
+    /// The body's effects stand then, though others may have been inside the critical section with it.
+    pub fn body_completed(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost {
+                body_completed: true,
+                ..
+            }
+        )
+    }
+
+    /// The same error, saying that the guarded body had run to its end.
+    pub(crate) fn after_body(self) -> Self {
+        match self {
+            Self::Lost { key, reason, .. } => Self::Lost {
+                key,
+                reason,
+                body_completed: true,
+            },
+            other => other,
+        }
+    }
+
+    pub(crate) fn lost(key: &str, reason: Loss) -> Self {
+        Self::Lost {
+            key: key.to_owned(),
+            reason,
+            body_completed: false,
+        }
+    }
+
+    pub(crate) fn invalid_key(key: &str, reason: impl Into<String>) -> Self {
+        const SHOWN: usize = 64;
+        let shown: String = key.chars().take(SHOWN).collect();
+        let cut = shown.len() < key.len();
+        Self::InvalidKey {
+            key: if cut { shown + ".." } else { shown },
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn invalid_config(setting: &'static str, value: impl fmt::Debug) -> Self {
+        Self::InvalidConfig {
+            setting,
+            value: format!("{value:?}"),
+        }
+    }
+}
+
+/// A duration as people write it, to the millisecond.
+fn show(duration: Duration) -> humantime::FormattedDuration {
+    let whole = Duration::from_millis(duration.as_millis().min(u128::from(u64::MAX)) as u64);
+    humantime::format_duration(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeout(blocker: Blocker) -> Error {
+        Error::Timeout {
+            key: "order:42".into(),
+            waited: Duration::from_secs(5),
+            blocker,
+        }
+    }
+
+    #[test]
+    fn messages_have_the_key_the_numbers_and_the_way_out() {
+        let ttl = Some(Duration::from_micros(12_300_700));
+        assert_eq!(
+            timeout(Blocker::Owner(ttl)).to_string(),
+            r#"timed out after 5s waiting for lock "order:42", held for another 12s 300ms"#
+        );
+        let lost = Error::lost("order:42", Loss::Expired).after_body();
+        assert_eq!(
+            lost.to_string(),
+            r#"lost lock "order:42": its lease ended before it was released; the body had completed"#
+        );
+    }
+
+    #[test]
+    fn each_error_answers_to_one_predicate() {
+        let cause: Cause = Arc::new(std::io::Error::other("down"));
+        let key = String::from("k");
+        let all = [
+            timeout(Blocker::Sibling),
+            Error::lost("k", Loss::Gone),
+            Error::Unavailable {
+                key: key.clone(),
+                after: Duration::ZERO,
+                cause: cause.clone(),
+            },
+            Error::Denied { key, cause },
+            Error::NoClient,
+            Error::InvalidLease {
+                lease: Duration::ZERO,
+            },
+        ];
+        for error in all {
+            let yes = [
+                error.is_busy(),
+                error.is_unavailable(),
+                error.is_lost(),
+                error.is_misuse(),
+            ];
+            assert_eq!(yes.iter().filter(|yes| **yes).count(), 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn long_keys_are_cut_in_messages() {
+        let error = Error::invalid_key(&"é".repeat(100), "it is long").to_string();
+        assert!(error.len() < 200, "{error}");
+    }
+}

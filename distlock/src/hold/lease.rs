@@ -1,0 +1,442 @@
+//! State machine 1: the lease of one hold, `Held` → `Released` | `Lost`.
+//!
+//! Plain data: every method takes the time, none reads a clock, waits or sends. Its callers are the watchdog, which
+//! asks what is due, and the hold, when guards come and go.
+//!
+//! # Invariants
+//! 1. The deadline counts from before a command was queued, so it lies at or before the server's expiry.
+//! 2. The deadline never moves towards the present.
+//! 3. Nothing is due once the state is not `Held`: a released hold is never renewed.
+
+use std::time::Duration;
+
+use crate::clock::Tick;
+use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
+use crate::error::Loss;
+
+/// How long a guard wants the hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// As long as it lives: the watchdog renews.
+    Kept,
+    /// Until this time, at which its own part ends.
+    Until(Tick),
+}
+
+impl Term {
+    pub(crate) fn has_ended(self, now: Tick) -> bool {
+        self.end() <= now
+    }
+
+    pub(crate) fn end(self) -> Tick {
+        match self {
+            Self::Kept => Tick::NEVER,
+            Self::Until(end) => end,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    Released,
+    Lost(Loss),
+}
+
+/// What to do about a lease now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing before this time.
+    Nothing(Tick),
+    /// Send a renewal that asks for this lease.
+    Renew(Duration),
+    /// It has just ended: tell everyone.
+    Lost(Loss),
+    /// It is over and was told: forget it.
+    Over,
+}
+
+/// What a renewal came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Renewed,
+    NotOurs,
+    Unknown,
+}
+
+/// The lease of one hold.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    state: State,
+    deadline: Tick,
+    /// No copy of the hold lives in the server beyond this: the latest command sent, and the lease it asked for.
+    latest_end: Tick,
+    /// What the watchdog asks for, each time.
+    watchdog: Duration,
+    /// How many guards the watchdog keeps.
+    kept: usize,
+    /// The end that the longest fixed term asked for.
+    until: Tick,
+    /// When the watchdog renews next, if it keeps a guard.
+    renew_at: Tick,
+    /// No renewal before this: the last one failed just now.
+    not_before: Tick,
+    in_flight: bool,
+    ever_fixed: bool,
+}
+
+impl Lease {
+    /// A lease that was asked for at `sent` and granted.
+    pub(crate) fn granted(sent: Tick, lease: Duration, term: Term, watchdog: Duration) -> Self {
+        let end = sent.after(lease);
+        let mut new = Self {
+            state: State::Held,
+            deadline: end,
+            latest_end: end,
+            watchdog,
+            kept: 0,
+            until: end,
+            renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
+            not_before: sent,
+            in_flight: false,
+            ever_fixed: false,
+        };
+        new.join(term);
+        new
+    }
+
+    /// Another guard wants the hold.
+    pub(crate) fn join(&mut self, term: Term) {
+        match term {
+            Term::Kept => self.kept += 1,
+            Term::Until(end) => {
+                self.until = self.until.max(end);
+                self.ever_fixed = true;
+            }
+        }
+    }
+
+    /// A guard has gone. What it was promised stays: a lease is never shortened.
+    pub(crate) fn leave(&mut self, term: Term) {
+        if term == Term::Kept {
+            self.kept = self.kept.saturating_sub(1);
+        }
+    }
+
+    /// By this process's clock, is the hold sure at `now`?
+    pub(crate) fn is_held(&self, now: Tick) -> bool {
+        self.state == State::Held && now < self.deadline
+    }
+
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match self.state {
+            State::Lost(loss) => Some(loss),
+            State::Held | State::Released => None,
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Tick {
+        self.deadline
+    }
+
+    pub(crate) fn latest_end(&self) -> Tick {
+        self.latest_end
+    }
+
+    /// Did each guard so far leave the lease to the watchdog, and is at least half of it left?
+    pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
+        self.is_held(now) && !self.ever_fixed && self.deadline.left(now) >= self.watchdog / 2
+    }
+
+    /// What is due at `now`; `unstated` says that the server has not yet heard of the present count.
+    ///
+    /// After `Renew` the renewal counts as sent, and nothing but the deadline is due until it is answered.
+    pub(crate) fn due(&mut self, now: Tick, unstated: bool) -> Due {
+        if let Some(over) = self.expire(now) {
+            return over;
+        }
+        let next = self.next_renewal(unstated);
+        if next > now {
+            return Due::Nothing(next.min(self.deadline));
+        }
+        let lease = self.wanted(now);
+        self.in_flight = true;
+        self.latest_end = self.latest_end.max(now.after(lease));
+        Due::Renew(lease)
+    }
+
+    /// When to ask what is [`due`](Lease::due); never once it is over.
+    pub(crate) fn next(&self, unstated: bool) -> Tick {
+        match self.state {
+            State::Held => self.next_renewal(unstated).min(self.deadline),
+            State::Released | State::Lost(_) => Tick::NEVER,
+        }
+    }
+
+    /// The loss that the clock shows, told once; then that it is over.
+    fn expire(&mut self, now: Tick) -> Option<Due> {
+        match self.state {
+            State::Held if now >= self.deadline => {
+                self.state = State::Lost(Loss::Expired);
+                Some(Due::Lost(Loss::Expired))
+            }
+            State::Held => None,
+            State::Released | State::Lost(_) => Some(Due::Over),
+        }
+    }
+
+    fn next_renewal(&self, unstated: bool) -> Tick {
+        let wanted_at = if unstated || self.until > self.deadline {
+            self.not_before
+        } else if self.kept > 0 {
+            self.renew_at
+        } else {
+            Tick::NEVER
+        };
+        if self.in_flight {
+            Tick::NEVER
+        } else {
+            wanted_at.max(self.not_before)
+        }
+    }
+
+    /// How much lease to ask for. The server keeps a longer one that it has.
+    fn wanted(&self, now: Tick) -> Duration {
+        let fixed = self.until.left(now);
+        let kept = if self.kept > 0 {
+            self.watchdog
+        } else {
+            Duration::ZERO
+        };
+        fixed.max(kept).max(MIN_LEASE)
+    }
+
+    /// The renewal that was sent at `sent` for `lease` was answered, or given up, at `now`.
+    ///
+    /// Answers the loss where this is what ended the hold.
+    pub(crate) fn answered(
+        &mut self,
+        sent: Tick,
+        lease: Duration,
+        answer: Answer,
+        now: Tick,
+    ) -> Option<Loss> {
+        self.in_flight = false;
+        if self.state != State::Held {
+            return None;
+        }
+        match answer {
+            Answer::Renewed => {
+                self.deadline = self.deadline.max(sent.after(lease));
+                self.renew_at = sent.after(self.watchdog / RENEWALS_PER_LEASE);
+                None
+            }
+            Answer::Unknown => {
+                self.not_before = now.after(Config::retry_pause(self.watchdog));
+                None
+            }
+            Answer::NotOurs => {
+                self.state = State::Lost(Loss::Gone);
+                Some(Loss::Gone)
+            }
+        }
+    }
+
+    /// Whoever waited for the answer is no more (its runtime ended): renewals may be sent again.
+    pub(crate) fn forget_in_flight(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// Ends the lease; `Err` where it was lost before, also where only the clock knew.
+    pub(crate) fn release(&mut self, now: Tick) -> Result<(), Loss> {
+        match self.state {
+            State::Lost(loss) => Err(loss),
+            State::Held if now >= self.deadline => {
+                self.state = State::Lost(Loss::Expired);
+                Err(Loss::Expired)
+            }
+            State::Held | State::Released => {
+                self.state = State::Released;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WATCHDOG: Duration = Duration::from_millis(300);
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_millis(ms)
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn kept() -> Lease {
+        Lease::granted(at(0), WATCHDOG, Term::Kept, WATCHDOG)
+    }
+
+    #[test]
+    fn kept_hold_is_renewed_at_every_third_and_deadline_counts_from_sending() {
+        let mut lease = kept();
+        assert_eq!(lease.due(at(99), false), Due::Nothing(at(100)));
+        assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
+        assert_eq!(lease.due(at(150), false), Due::Nothing(at(300)));
+        assert_eq!(
+            lease.answered(at(100), WATCHDOG, Answer::Renewed, at(160)),
+            None
+        );
+        assert_eq!(lease.deadline(), at(400));
+        assert_eq!(lease.due(at(199), false), Due::Nothing(at(200)));
+    }
+
+    #[test]
+    fn failed_renewal_is_tried_again_until_the_deadline_then_lost_once() {
+        let mut lease = kept();
+        let mut now = at(100);
+        let mut tries = 0;
+        loop {
+            match lease.due(now, false) {
+                Due::Renew(_) => {
+                    tries += 1;
+                    lease.answered(now, WATCHDOG, Answer::Unknown, now);
+                }
+                Due::Nothing(next) => now = next,
+                Due::Lost(loss) => break assert_eq!((loss, now), (Loss::Expired, at(300))),
+                Due::Over => unreachable!(),
+            }
+        }
+        assert_eq!(tries, 7);
+        assert_eq!(lease.due(now, false), Due::Over);
+        assert_eq!(lease.release(now), Err(Loss::Expired));
+    }
+
+    #[test]
+    fn not_ours_is_a_loss_at_once() {
+        let mut lease = kept();
+        lease.due(at(100), false);
+        let loss = lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(101));
+        assert_eq!(loss, Some(Loss::Gone));
+        assert!(!lease.is_held(at(101)));
+    }
+
+    #[test]
+    fn fixed_lease_is_not_renewed_and_ends() {
+        let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+        assert_eq!(lease.due(at(0), false), Due::Nothing(at(500)));
+        assert_eq!(lease.due(at(500), false), Due::Lost(Loss::Expired));
+    }
+
+    #[test]
+    fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it() {
+        let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+        lease.join(Term::Until(at(200)));
+        assert_eq!(lease.due(at(1), false), Due::Nothing(at(500)));
+        lease.join(Term::Until(at(900)));
+        assert_eq!(lease.due(at(10), false), Due::Renew(ms(890)));
+        lease.answered(at(10), ms(890), Answer::Renewed, at(11));
+        assert_eq!(lease.deadline(), at(900));
+    }
+
+    #[test]
+    fn unstated_count_is_told_at_once_and_again_after_a_failure() {
+        let mut lease = kept();
+        assert_eq!(lease.due(at(5), true), Due::Renew(WATCHDOG));
+        lease.answered(at(5), WATCHDOG, Answer::Unknown, at(6));
+        assert_eq!(lease.due(at(6), true), Due::Nothing(at(36)));
+        assert_eq!(lease.due(at(36), true), Due::Renew(WATCHDOG));
+    }
+
+    #[test]
+    fn released_hold_is_never_due_whatever_answer_comes_late() {
+        let mut lease = kept();
+        lease.due(at(100), false);
+        assert_eq!(lease.release(at(110)), Ok(()));
+        assert_eq!(
+            lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(120)),
+            None
+        );
+        assert_eq!(lease.due(at(1000), true), Due::Over);
+    }
+
+    #[test]
+    fn only_a_fresh_hold_that_the_watchdog_alone_keeps_passes_on() {
+        let mut lease = kept();
+        assert!(lease.may_pass_on(at(150)) && !lease.may_pass_on(at(151)));
+        lease.join(Term::Until(at(10)));
+        assert!(!lease.may_pass_on(at(0)));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Pass(u64),
+        Due { unstated: bool },
+        Answer(Answer),
+        JoinKept,
+        JoinUntil(u64),
+        Leave,
+        Release,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..200_u64).prop_map(Step::Pass),
+            4 => any::<bool>().prop_map(|unstated| Step::Due { unstated }),
+            2 => Just(Step::Answer(Answer::Renewed)),
+            1 => Just(Step::Answer(Answer::Unknown)),
+            1 => Just(Step::Answer(Answer::NotOurs)),
+            1 => Just(Step::JoinKept),
+            1 => (0..2000_u64).prop_map(Step::JoinUntil),
+            1 => Just(Step::Leave),
+            1 => Just(Step::Release),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever comes in whatever order: the deadline never moves back, never lies beyond what the server may
+        /// keep, a hold that is over stays over, and a loss is told at most once.
+        #[test]
+        fn random_calls_keep_the_invariants(steps in prop::collection::vec(step(), 1..80)) {
+            let mut lease = kept();
+            let (mut now, mut sent, mut told, mut over) = (0, None, 0, false);
+            for step in steps {
+                let before = lease.deadline();
+                match step {
+                    Step::Pass(by) => now += by,
+                    Step::Due { unstated } => match lease.due(at(now), unstated) {
+                        Due::Renew(wanted) => {
+                            prop_assert!(sent.is_none() && !over);
+                            sent = Some((at(now), wanted));
+                        }
+                        Due::Lost(_) => (told, over) = (told + 1, true),
+                        Due::Over => prop_assert!(over),
+                        Due::Nothing(next) => prop_assert!(next > at(now) && !over),
+                    },
+                    Step::Answer(answer) => if let Some((then, wanted)) = sent.take() {
+                        let loss = lease.answered(then, wanted, answer, at(now));
+                        told += usize::from(loss.is_some());
+                        over |= loss.is_some();
+                    },
+                    Step::JoinKept => lease.join(Term::Kept),
+                    Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
+                    Step::Leave => lease.leave(Term::Kept),
+                    Step::Release => {
+                        let _ = lease.release(at(now));
+                        over = true;
+                    }
+                }
+                prop_assert!(lease.deadline() >= before && lease.deadline() <= lease.latest_end());
+                prop_assert!(told <= 1 && !(over && lease.is_held(at(now))));
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A hold: one owner's possession of one key, shared by its guards, the watchdog and the releaser.
+//!
+//! # Invariants
+//! 1. `count` is the number of guards alive; the server is told of it unawaited, by renewals. Nobody adds or
+//!    subtracts in the server.
+//! 2. *Closed? lost? count + 1*: whoever nests asks in this order in one section of the mutex, and closing a frame
+//!    takes it too, so that an ended scope is told from a lost hold.
+//! 3. Once a release was sent the owner is dead: a hold passes on only before that.
+
+mod keeper;
+pub(crate) mod lease;
+mod releaser;
+mod tenure;
+mod watchdog;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::keeper::Keeper;
+use self::lease::{Answer, Due, Lease, Term};
+pub(crate) use self::releaser::{Debt, Settled};
+pub(crate) use self::tenure::Tenure;
+use crate::clock::Tick;
+use crate::error::Loss;
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+/// One owner's possession of one key.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    pub(crate) owner: Owner,
+    /// The connection over which an earlier attempt of this owner went that nobody answered: it may still be carried
+    /// out, after the release.
+    doubt: Option<u64>,
+    /// Cancelled when the hold is lost, or freed and confirmed so.
+    over: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    lease: Lease,
+    count: u32,
+    /// The count that the server was last told, and confirmed.
+    stated: u32,
+}
+
+/// Why a guard could not be nested into a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nested {
+    /// The scope has ended: an ordinary acquisition is right.
+    Closed,
+    /// The hold is lost: so is whatever runs in its scope.
+    Lost(Loss),
+}
+
+/// What the end of a guard left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Other guards go on with the hold.
+    Shared,
+    /// It was the last guard, and the hold is sure. Can it pass on as it is?
+    Last {
+        /// The lease is fresh, and the watchdog alone kept it.
+        may_pass_on: bool,
+    },
+    /// The hold was lost before; `last`: no guard is left that could still clean up.
+    Lost { loss: Loss, last: bool },
+}
+
+/// What the watchdog has to do about a hold.
+pub(crate) enum Work {
+    /// Ask again at this time.
+    Later(Tick),
+    /// Send a renewal that states this count.
+    Renew { count: u32, lease: Duration },
+    /// It was lost just now.
+    Lost(Loss),
+    /// Nothing any more.
+    Over,
+}
+
+impl State {
+    /// Does the server still show another count than there is? A count of 0 is told by a release alone.
+    fn is_unstated(&self) -> bool {
+        self.count != self.stated && self.count > 0
+    }
+}
+
+impl Hold {
+    /// A hold that was asked for at `sent` and granted, with its first guard's part.
+    pub(crate) fn granted(
+        (kind, key, owner): (Kind, Key, Owner),
+        (sent, lease): (Tick, Duration),
+        term: Term,
+        watchdog: Duration,
+        doubt: Option<u64>,
+    ) -> Arc<Tenure> {
+        let hold = Self {
+            kind,
+            key,
+            owner,
+            doubt,
+            over: CancellationToken::new(),
+            state: Mutex::new(State {
+                lease: Lease::granted(sent, lease, term, watchdog),
+                count: 1,
+                stated: 1,
+            }),
+        };
+        Tenure::new(Arc::new(hold), term)
+    }
+
+    pub(crate) fn is_held(&self, now: Tick) -> bool {
+        self.state.lock().lease.is_held(now)
+    }
+
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.state.lock().lease.loss()
+    }
+
+    pub(crate) fn deadline(&self) -> Tick {
+        self.state.lock().lease.deadline()
+    }
+
+    /// No copy of the hold lives in the server beyond this.
+    pub(crate) fn latest_end(&self) -> Tick {
+        self.state.lock().lease.latest_end()
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.state.lock().count
+    }
+
+    /// May it lie in a waiter's slot, or go on to the next one, at `now`?
+    pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
+        let state = self.state.lock();
+        state.count == 0 && state.lease.may_pass_on(now)
+    }
+
+    /// Completes when the hold is lost, or freed and confirmed so.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Tells everyone that the hold is lost or freed. Not under a mutex: wakers may run any code.
+    pub(crate) fn announce_over(&self) {
+        self.over.cancel();
+    }
+
+    /// Another guard of this hold, beside `beside`, unless `closed` or lost.
+    fn nest(
+        self: &Arc<Self>,
+        beside: &Tenure,
+        closed: &AtomicBool,
+        term: Term,
+        now: Tick,
+    ) -> Result<Arc<Tenure>, Nested> {
+        let mut state = self.state.lock();
+        if closed.load(Ordering::Acquire) || beside.has_ended() {
+            return Err(Nested::Closed);
+        }
+        if beside.term().has_ended(now) || !state.lease.is_held(now) {
+            return Err(Nested::Lost(state.lease.loss().unwrap_or(Loss::Expired)));
+        }
+        state.count += 1;
+        state.lease.join(term);
+        Ok(Tenure::new(Arc::clone(self), term))
+    }
+
+    /// Closes a frame: from here on nothing nests through it.
+    pub(crate) fn close(&self, closed: &AtomicBool) {
+        let _section = self.state.lock();
+        closed.store(true, Ordering::Release);
+    }
+
+    /// The first guard of a hold that was handed over, if the hold is still good.
+    pub(crate) fn succeed(self: &Arc<Self>, now: Tick) -> Option<Arc<Tenure>> {
+        let mut state = self.state.lock();
+        if !state.lease.may_pass_on(now) {
+            return None;
+        }
+        state.count = 1;
+        state.lease.join(Term::Kept);
+        Some(Tenure::new(Arc::clone(self), Term::Kept))
+    }
+
+    /// A guard ends. Nothing is sent here, and nobody woken: [`Tenure::announce_end`] follows.
+    fn leave(&self, tenure: &Tenure, now: Tick) -> Ended {
+        let mut state = self.state.lock();
+        tenure.end();
+        state.lease.leave(tenure.term());
+        state.count = state.count.saturating_sub(1);
+        let last = state.count == 0;
+        match (state.lease.is_held(now), last) {
+            (true, true) => Ended::Last {
+                may_pass_on: state.lease.may_pass_on(now),
+            },
+            (true, false) => Ended::Shared,
+            (false, last) => {
+                let loss = state.lease.loss().unwrap_or(Loss::Expired);
+                Ended::Lost { loss, last }
+            }
+        }
+    }
+
+    /// No renewal follows this; `Err` where the hold was lost before.
+    pub(crate) fn stop_renewals(&self, now: Tick) -> Result<(), Loss> {
+        self.state.lock().lease.release(now)
+    }
+
+    /// When the watchdog should look at this hold next.
+    fn next_look(&self) -> Tick {
+        let state = self.state.lock();
+        state.lease.next(state.is_unstated())
+    }
+
+    /// What the watchdog has to do at `now`.
+    fn work(&self, now: Tick) -> Work {
+        let mut state = self.state.lock();
+        let unstated = state.is_unstated();
+        match state.lease.due(now, unstated) {
+            Due::Nothing(next) => Work::Later(next),
+            Due::Renew(lease) => Work::Renew {
+                count: state.count.max(1),
+                lease,
+            },
+            Due::Lost(loss) => Work::Lost(loss),
+            Due::Over => Work::Over,
+        }
+    }
+
+    /// A renewal that stated `count` was answered, or given up.
+    fn renewed(
+        &self,
+        sent: Tick,
+        (count, lease): (u32, Duration),
+        answer: Answer,
+        now: Tick,
+    ) -> Option<Loss> {
+        let mut state = self.state.lock();
+        if answer == Answer::Renewed {
+            state.stated = count;
+        }
+        state.lease.answered(sent, lease, answer, now)
+    }
+
+    fn forget_in_flight(&self) {
+        self.state.lock().lease.forget_in_flight();
+    }
+}
+
+impl Tenure {
+    /// The guard of this tenure ends: takes the count down. Once all mutexes are let go,
+    /// [`announce_end`](Tenure::announce_end) follows.
+    pub(crate) fn finish(&self, now: Tick) -> Ended {
+        self.hold().leave(self, now)
+    }
+}

@@ -1,0 +1,238 @@
+//! Ends owners in the background: dropped guards, lost holds, and acquisitions whose outcome nobody learnt.
+//!
+//! A release states that the owner holds nothing, so it is always safe to send, and to send twice.
+//!
+//! # Invariants
+//! 1. A debt is kept until its release is confirmed, or until no copy of the hold can live in the server any more.
+//! 2. An attempt of unknown outcome may still lie in a dead connection's buffers and run after our release. Unless both
+//!    went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
+//! 3. A debt in the hands of a task that dies with its runtime goes back into the list.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Hold, Keeper};
+use crate::backend::{Fault, Released, Target};
+use crate::clock::Tick;
+use crate::config::RETRY_PAUSE;
+use crate::telemetry;
+
+/// What became of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The server answered.
+    Answered(Released),
+    /// Nobody answered while it mattered: the lease has freed it.
+    GivenUp,
+}
+
+/// Called once when a release is answered or given up.
+type Then = Box<dyn FnOnce(Settled) + Send + Sync>;
+
+/// An owner that has to be ended.
+pub(crate) struct Debt {
+    target: Target,
+    /// No copy of the hold lives in the server beyond this.
+    until: Tick,
+    /// The connection over which an attempt of unknown outcome went.
+    doubt: Option<u64>,
+    then: Option<Then>,
+}
+
+impl Debt {
+    /// The owner of a hold that was granted.
+    pub(crate) fn of_hold(hold: &Hold) -> Self {
+        Self {
+            target: Target::of(hold.kind, &hold.key, hold.owner),
+            until: hold.latest_end(),
+            doubt: hold.doubt,
+            then: None,
+        }
+    }
+
+    /// The owner of an attempt of unknown outcome, sent over connection `epoch`, whose lease ends at `until`.
+    pub(crate) fn of_attempt(target: Target, until: Tick, epoch: u64) -> Self {
+        Self {
+            target,
+            until,
+            doubt: Some(epoch),
+            then: None,
+        }
+    }
+
+    /// Calls `then` when the release is answered or given up.
+    pub(crate) fn then(mut self, then: impl FnOnce(Settled) + Send + Sync + 'static) -> Self {
+        self.then = Some(Box::new(then));
+        self
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn tell(&mut self, settled: Settled) {
+        if let Some(then) = self.then.take() {
+            then(settled);
+        }
+    }
+
+    /// May the attempt still run after a release that was answered over connection `epoch`?
+    pub(super) fn may_come_late(&self, epoch: u64) -> bool {
+        self.doubt.is_some_and(|sent_over| sent_over != epoch)
+    }
+}
+
+impl fmt::Debug for Debt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Debt")
+            .field("target", &self.target)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The releases that are owed.
+#[derive(Debug, Default)]
+pub(super) struct Releaser {
+    list: Mutex<List>,
+    wake: Notify,
+    done: Notify,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    waiting: VecDeque<Debt>,
+    /// How many were never answered: waiting, or in the task's hands.
+    open: usize,
+}
+
+impl Releaser {
+    pub(super) fn push(&self, debt: Debt) {
+        {
+            let mut list = self.list.lock();
+            list.waiting.push_back(debt);
+            list.open += 1;
+        }
+        self.wake();
+    }
+
+    pub(super) fn owed(&self) -> usize {
+        self.list.lock().open
+    }
+
+    pub(super) async fn done(&self) {
+        loop {
+            let done = self.done.notified();
+            if self.owed() == 0 {
+                return;
+            }
+            done.await;
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> VecDeque<Debt> {
+        std::mem::take(&mut self.list.lock().waiting)
+    }
+
+    fn one_answered(&self) {
+        self.list.lock().open -= 1;
+        self.done.notify_waiters();
+    }
+}
+
+/// A debt that the task works on.
+struct InHand {
+    keeper: Arc<Keeper>,
+    debt: Option<Debt>,
+    open: bool,
+}
+
+impl InHand {
+    fn answered(&mut self, settled: Settled) {
+        if let Some(debt) = &mut self.debt {
+            debt.tell(settled);
+        }
+        if std::mem::take(&mut self.open) {
+            self.keeper.releaser.one_answered();
+        }
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        if let (Some(debt), true) = (self.debt.take(), self.open) {
+            self.keeper.releaser.list.lock().waiting.push_back(debt);
+        }
+    }
+}
+
+/// The releaser task of one client.
+pub(super) async fn run(keeper: Arc<Keeper>) {
+    let releaser = &keeper.releaser;
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        for debt in releaser.take() {
+            under_way.push(see_through(InHand {
+                keeper: Arc::clone(&keeper),
+                debt: Some(debt),
+                open: true,
+            }));
+        }
+        if keeper.is_retired() && releaser.owed() == 0 {
+            return;
+        }
+        tokio::select! {
+            () = releaser.wake.notified() => {}
+            Some(()) = under_way.next() => {}
+        }
+    }
+}
+
+async fn see_through(mut hand: InHand) {
+    let keeper = Arc::clone(&hand.keeper);
+    let mut pause = RETRY_PAUSE.0;
+    loop {
+        let Some(debt) = &hand.debt else { return };
+        let (target, until) = (debt.target.clone(), debt.until);
+        let epoch = keeper.backend.epoch();
+        let outcome = keeper.backend.release(&target).await;
+        let over = keeper.now() >= until;
+        match outcome {
+            Ok(released) => {
+                let late = hand
+                    .debt
+                    .as_ref()
+                    .is_some_and(|debt| debt.may_come_late(epoch));
+                hand.answered(Settled::Answered(released));
+                if over || !late {
+                    break;
+                }
+            }
+            Err(fault) if over || fault.is_final() => {
+                give_up(&mut hand, &target, &fault);
+                break;
+            }
+            Err(_) => {}
+        }
+        keeper
+            .clock
+            .sleep_until(keeper.now().after(pause).min(until))
+            .await;
+        pause = (pause * 2).min(RETRY_PAUSE.1);
+    }
+    hand.debt = None;
+}
+
+fn give_up(hand: &mut InHand, target: &Target, fault: &Fault) {
+    telemetry::release_given_up(target, fault);
+    hand.answered(Settled::GivenUp);
+}

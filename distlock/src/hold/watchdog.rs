@@ -1,0 +1,234 @@
+//! Renews the leases of all holds of one client, from one task, and finds those that are lost.
+//!
+//! # Invariants
+//! 1. A hold is watched from its grant to its release or loss; entries go by owner, never by key, so that a hold that
+//!    expired does not stand in the way of the next one on its key.
+//! 2. A deadline counts from before the command was sent, on this process's own clock.
+//! 3. A released hold is never renewed: its lease is ended first, and asking it what is due answers `Over`.
+//! 4. Losses do not wait for renewals: answers come in while the task sleeps to the next deadline.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::lease::Answer;
+use super::{Hold, Keeper, Work};
+use crate::backend::{Renewal, Target};
+use crate::clock::Tick;
+use crate::config::RENEWAL_BATCH;
+use crate::owner::Owner;
+use crate::telemetry;
+
+/// The watched holds, by owner and by when to look at them.
+#[derive(Debug, Default)]
+pub(super) struct Watchdog {
+    agenda: Mutex<Agenda>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Agenda {
+    holds: HashMap<Owner, (Arc<Hold>, Tick)>,
+    order: BTreeSet<(Tick, Owner)>,
+    /// When the task wakes by itself, if it does. It may find nothing to do then: holds that come and go in
+    /// between cost it no wake-up.
+    armed: Option<Tick>,
+}
+
+impl Agenda {
+    /// Looks at the hold at `at` or before.
+    fn ask_at(&mut self, owner: Owner, at: Tick) {
+        let Some((_, planned)) = self.holds.get_mut(&owner) else {
+            return;
+        };
+        if at >= *planned {
+            return;
+        }
+        self.order.remove(&(*planned, owner));
+        *planned = at;
+        self.order.insert((at, owner));
+    }
+
+    /// Whether the task has to wake earlier than it would.
+    fn arm(&mut self, at: Tick) -> bool {
+        let earlier = at < self.armed.unwrap_or(Tick::NEVER);
+        if earlier {
+            self.armed = Some(at);
+        }
+        earlier
+    }
+
+    fn take_due(&mut self, now: Tick) -> Vec<Arc<Hold>> {
+        let mut due = Vec::new();
+        while let Some(&(at, owner)) = self.order.first() {
+            if at > now {
+                break;
+            }
+            self.order.pop_first();
+            if let Some((hold, planned)) = self.holds.get_mut(&owner) {
+                *planned = Tick::NEVER;
+                due.push(Arc::clone(hold));
+            }
+        }
+        due
+    }
+}
+
+impl Watchdog {
+    pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) {
+        let mut agenda = self.agenda.lock();
+        agenda
+            .holds
+            .insert(hold.owner, (Arc::clone(hold), Tick::NEVER));
+        agenda.ask_at(hold.owner, at);
+        let wake = agenda.arm(at);
+        drop(agenda);
+        self.wake_if(wake);
+    }
+
+    /// Looks at the hold at `at` or before.
+    pub(super) fn ask_at(&self, hold: &Hold, at: Tick) {
+        let mut agenda = self.agenda.lock();
+        agenda.ask_at(hold.owner, at);
+        let wake = agenda.arm(at);
+        drop(agenda);
+        self.wake_if(wake);
+    }
+
+    pub(super) fn unwatch(&self, owner: Owner) -> bool {
+        let mut agenda = self.agenda.lock();
+        let Some((_, planned)) = agenda.holds.remove(&owner) else {
+            return false;
+        };
+        agenda.order.remove(&(planned, owner));
+        true
+    }
+
+    pub(super) fn find(&self, owner: Owner) -> Option<Arc<Hold>> {
+        let agenda = self.agenda.lock();
+        agenda.holds.get(&owner).map(|(hold, _)| Arc::clone(hold))
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.agenda.lock().holds.len()
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn wake_if(&self, wake: bool) {
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// What a former task had in flight will not be answered: everything is looked at anew.
+    fn restart(&self, now: Tick) {
+        let holds: Vec<Arc<Hold>> = {
+            let agenda = self.agenda.lock();
+            agenda
+                .holds
+                .values()
+                .map(|(hold, _)| Arc::clone(hold))
+                .collect()
+        };
+        for hold in holds {
+            hold.forget_in_flight();
+            self.ask_at(&hold, now);
+        }
+    }
+
+    fn take_due(&self, now: Tick) -> Vec<Arc<Hold>> {
+        self.agenda.lock().take_due(now)
+    }
+
+    /// When to wake next; an alarm that lies ahead is kept even where its hold has gone.
+    fn next_alarm(&self, now: Tick) -> Tick {
+        let mut agenda = self.agenda.lock();
+        if agenda.armed.is_none_or(|armed| armed <= now) {
+            agenda.armed = agenda.order.first().map(|(at, _)| *at);
+        }
+        agenda.armed.unwrap_or(Tick::NEVER)
+    }
+}
+
+/// A hold, the count to state and the lease to ask for.
+type Planned = (Arc<Hold>, u32, Duration);
+
+/// The watchdog task of one client.
+pub(super) async fn run(keeper: Arc<Keeper>) {
+    let watchdog = &keeper.watchdog;
+    watchdog.restart(keeper.now());
+    let mut renewals = FuturesUnordered::new();
+    while !keeper.is_retired() {
+        let now = keeper.now();
+        let mut planned = plan(&keeper, now);
+        while !planned.is_empty() {
+            let rest = planned.split_off(planned.len().min(RENEWAL_BATCH));
+            renewals.push(renew(Arc::clone(&keeper), now, planned));
+            planned = rest;
+        }
+        tokio::select! {
+            () = watchdog.wake.notified() => {}
+            () = keeper.clock.sleep_until(watchdog.next_alarm(now)) => {}
+            Some(()) = renewals.next() => {}
+        }
+    }
+}
+
+/// Deals with what is due, and answers which renewals are to be sent.
+fn plan(keeper: &Arc<Keeper>, now: Tick) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    for hold in keeper.watchdog.take_due(now) {
+        match hold.work(now) {
+            Work::Later(at) => keeper.watchdog.ask_at(&hold, at),
+            Work::Renew { count, lease } => {
+                keeper.watchdog.ask_at(&hold, hold.deadline());
+                planned.push((hold, count, lease));
+            }
+            Work::Lost(loss) => keeper.lose(&hold, loss),
+            Work::Over => drop(keeper.unwatch(&hold)),
+        }
+    }
+    planned
+}
+
+async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
+    let batch: Vec<Renewal> = planned
+        .iter()
+        .map(|(hold, count, lease)| Renewal {
+            target: Target::of(hold.kind, &hold.key, hold.owner),
+            count: *count,
+            lease: *lease,
+        })
+        .collect();
+    let answers = match keeper.backend.renew(&batch).await {
+        Ok(ours) => ours
+            .into_iter()
+            .map(|ours| {
+                if ours {
+                    Answer::Renewed
+                } else {
+                    Answer::NotOurs
+                }
+            })
+            .collect(),
+        Err(fault) => {
+            telemetry::renewal_failed(batch.len(), &fault);
+            vec![Answer::Unknown; batch.len()]
+        }
+    };
+    let now = keeper.now();
+    for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
+        match hold.renewed(sent, (count, lease), answer, now) {
+            Some(loss) => keeper.lose(&hold, loss),
+            None => keeper.watchdog.ask_at(&hold, hold.next_look()),
+        }
+    }
+}

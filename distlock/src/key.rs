@@ -1,0 +1,83 @@
+//! What is locked: the user's key, validated once, and the name that a backend sees.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config;
+use crate::error::Error;
+
+/// A validated key together with its client's prefix: cheap to clone, one string behind it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    name: Arc<str>,
+    prefix: usize,
+}
+
+impl Key {
+    /// Refuses an empty key and one longer than [`config::MAX_KEY_BYTES`], prefix included.
+    pub(crate) fn new(prefix: &str, key: &str) -> Result<Self, Error> {
+        if key.is_empty() {
+            return Err(Error::invalid_key(key, "it is empty"));
+        }
+        let length = prefix.len() + key.len();
+        if length > config::MAX_KEY_BYTES {
+            let why = format!(
+                "it has {length} bytes with its prefix, {} are allowed",
+                config::MAX_KEY_BYTES
+            );
+            return Err(Error::invalid_key(key, why));
+        }
+        Ok(Self {
+            name: format!("{prefix}{key}").into(),
+            prefix: prefix.len(),
+        })
+    }
+
+    /// What the user wrote.
+    pub(crate) fn text(&self) -> &str {
+        &self.name[self.prefix..]
+    }
+
+    /// What the backend stores it under: the client's prefix and the user's key.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.text(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_is_in_the_name_and_not_in_the_text() {
+        let key = Key::new("shop:", "order:42").unwrap();
+        assert_eq!((key.text(), &**key.name()), ("order:42", "shop:order:42"));
+    }
+
+    #[test]
+    fn odd_characters_pass_and_bad_lengths_do_not() {
+        for key in [
+            "a b",
+            "\0",
+            "\r\n",
+            "{x}:y",
+            "ключ",
+            &"k".repeat(config::MAX_KEY_BYTES),
+        ] {
+            assert_eq!(Key::new("", key).unwrap().text(), key);
+        }
+        let long = "k".repeat(config::MAX_KEY_BYTES + 1);
+        for (prefix, key) in [("", ""), ("p:", ""), ("", long.as_str()), ("p", &long[1..])] {
+            assert!(matches!(
+                Key::new(prefix, key),
+                Err(Error::InvalidKey { .. })
+            ));
+        }
+    }
+}

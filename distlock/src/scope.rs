@@ -1,0 +1,363 @@
+//! The critical section as code sees it: frames around running futures, by which a nested acquire finds its own hold.
+//!
+//! A frame says "this code runs inside that guard". Frames stand in a thread-local only while a scope's future is being
+//! polled or dropped, so they follow the future over threads and never leak into another task.
+//!
+//! # Invariants
+//! 1. Frames are taken at the first poll, never where a future is made: a future spawned from a scope does not inherit.
+//! 2. A frame is closed when its scope completes, is lost or is dropped; a closed frame is passed over.
+//! 3. A body is polled and dropped inside its frames, so that code in a `Drop` sees them too.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::hold::{Keeper, Tenure};
+use crate::key::Key;
+use crate::kind::Kind;
+
+/// One scope around running code.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    parent: Frames,
+    client: Uuid,
+    tenure: Arc<Tenure>,
+    /// Written under the hold's mutex.
+    closed: AtomicBool,
+    /// Wakes who waits at the gate when the frame closes.
+    closing: CancellationToken,
+}
+
+/// The frames around a piece of code, innermost first.
+pub(crate) type Frames = Option<Arc<Frame>>;
+
+thread_local! {
+    static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
+}
+
+/// The frames around the code that runs now.
+pub(crate) fn frames() -> Frames {
+    FRAMES
+        .try_with(|frames| frames.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// Puts back, also on unwinding, what was there before.
+struct Restore(Frames);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        swap_in(&mut self.0);
+    }
+}
+
+/// Quietly does nothing on a thread that is just ending: a drop must not panic.
+fn swap_in(frames: &mut Frames) {
+    let _ending = FRAMES.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), frames));
+}
+
+fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
+    let mut frames = frames.clone();
+    swap_in(&mut frames);
+    let _restore = Restore(frames);
+    run()
+}
+
+impl Frame {
+    /// The innermost open frame of this client around `frames` that holds the key.
+    pub(crate) fn find(frames: &Frames, client: Uuid, kind: Kind, key: &Key) -> Frames {
+        let mut next = frames.as_ref();
+        while let Some(frame) = next {
+            if frame.holds(client, kind, key) && !frame.is_closed() {
+                return Some(Arc::clone(frame));
+            }
+            next = frame.parent.as_ref();
+        }
+        None
+    }
+
+    fn holds(&self, client: Uuid, kind: Kind, key: &Key) -> bool {
+        let hold = self.tenure.hold();
+        self.client == client && hold.kind == kind && hold.key == *key
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || self.tenure.has_ended()
+    }
+
+    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
+        &self.tenure
+    }
+
+    pub(crate) fn closed(&self) -> &AtomicBool {
+        &self.closed
+    }
+
+    /// Completes when the frame closes.
+    pub(crate) async fn closing(&self) {
+        self.closing.cancelled().await;
+    }
+
+    fn close(&self) {
+        self.tenure.hold().close(&self.closed);
+        self.closing.cancel();
+    }
+}
+
+/// The critical section of a guard as an owned value, for authors of middleware.
+///
+/// [`Guard::scope`] borrows the guard, and so no struct can hold both. A section stands beside the guard: enter it
+/// around each piece of code that belongs to the critical section, be it a call, a future or a body. All that runs in
+/// one section re-enters the guard's hold. The section ends when it is dropped; the hold ends with its guard.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use std::future::poll_fn;
+/// use std::pin::pin;
+///
+/// let client = distlock::Client::in_memory();
+/// let lock = client.lock("order:42");
+/// let guard = lock.acquire().await?;
+/// let mut section = guard.section();
+/// let mut body = pin!(async { lock.try_acquire().await.map(|again| again.is_some()) });
+/// let entered = poll_fn(|cx| section.poll_in(cx, |cx| body.as_mut().poll(cx))).await??;
+/// assert!(entered);
+/// # Ok(()) }
+/// ```
+pub struct Section {
+    client: Uuid,
+    clock: Clock,
+    tenure: Arc<Tenure>,
+    /// Made when the section is first entered, inside the frames that stand then.
+    frame: Frames,
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl Section {
+    pub(crate) fn new(keeper: &Keeper, tenure: Arc<Tenure>) -> Self {
+        Self {
+            client: keeper.id,
+            clock: keeper.clock.clone(),
+            tenure,
+            frame: None,
+            over: None,
+        }
+    }
+
+    fn frame(&mut self) -> &Frames {
+        if self.frame.is_none() {
+            self.frame = Some(Arc::new(Frame {
+                parent: frames(),
+                client: self.client,
+                tenure: Arc::clone(&self.tenure),
+                closed: AtomicBool::new(false),
+                closing: CancellationToken::new(),
+            }));
+        }
+        &self.frame
+    }
+
+    /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
+    pub fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
+        within(self.frame(), run)
+    }
+
+    /// Polls a future inside the section, unless the hold is lost.
+    ///
+    /// The clock is compared before `poll` runs, and the task is woken when the hold is lost. A guard that its owner
+    /// released is no loss: then `poll` goes on, and what it acquires is an ordinary acquisition.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]; the caller drops what it was polling, inside [`enter`](Section::enter).
+    pub fn poll_in<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
+    ) -> Poll<Result<R, Error>> {
+        if let Some(error) = self.lost() {
+            return Poll::Ready(Err(error));
+        }
+        if let Poll::Ready(output) = within(self.frame(), || poll(cx)) {
+            return Poll::Ready(Ok(output));
+        }
+        if self.tenure.has_ended() {
+            return Poll::Pending;
+        }
+        let (tenure, clock) = (&self.tenure, &self.clock);
+        let over = self
+            .over
+            .get_or_insert_with(|| Box::pin(Arc::clone(tenure).over(clock.clone())));
+        ready!(over.as_mut().poll(cx));
+        self.over = None;
+        match self.lost() {
+            Some(error) => Poll::Ready(Err(error)),
+            None => Poll::Pending,
+        }
+    }
+
+    fn lost(&self) -> Option<Error> {
+        if self.tenure.has_ended() {
+            None
+        } else {
+            self.tenure.lost_error(self.clock.now())
+        }
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        if let Some(frame) = &self.frame {
+            frame.close();
+        }
+    }
+}
+
+impl fmt::Debug for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Section")
+            .field("key", &self.tenure.hold().key)
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A future that runs inside a critical section; made by [`Guard::scope`].
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Scope<'g, F> {
+        section: Section,
+        #[pin]
+        body: Option<F>,
+        guard: PhantomData<&'g Guard>,
+    }
+
+    impl<F> PinnedDrop for Scope<'_, F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            this.section.enter(|| this.body.set(None));
+        }
+    }
+}
+
+impl<F> Scope<'_, F> {
+    pub(crate) fn new(section: Section, body: F) -> Self {
+        Self {
+            section,
+            body: Some(body),
+            guard: PhantomData,
+        }
+    }
+}
+
+impl<F: Future> Future for Scope<'_, F> {
+    type Output = Result<F::Output, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let output = ready!(poll_body(this.section, this.body.as_mut(), cx));
+        Poll::Ready(output)
+    }
+}
+
+/// Polls a body in its section, and drops it there when it is done or the hold is lost.
+pub(crate) fn poll_body<F: Future>(
+    section: &mut Section,
+    mut body: Pin<&mut Option<F>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<F::Output, Error>> {
+    let output = ready!(section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
+        Some(body) => body.poll(cx),
+        // Polled again after it was done: like any finished future, it says nothing more.
+        None => Poll::Pending,
+    }));
+    section.enter(|| body.set(None));
+    Poll::Ready(output)
+}
+
+impl<F> fmt::Debug for Scope<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("section", &self.section)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Carries the enclosing scopes into another task: inside `future`, acquiring a key that is held around this call
+/// re-enters that hold.
+///
+/// The scopes are those around the call of `inherit`. When one of them ends before `future` does, its keys are acquired
+/// like any other from then on.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let client = distlock::Client::in_memory();
+/// let lock = client.lock("order:42");
+/// let guard = lock.acquire().await?;
+/// guard.scope(async {
+///     let lock = lock.clone();
+///     let task = distlock::inherit(async move { lock.try_acquire().await });
+///     assert!(tokio::spawn(task).await.unwrap()?.is_some());
+///     Ok(())
+/// }).await?
+/// # }
+/// ```
+pub fn inherit<F: Future>(future: F) -> Inherit<F> {
+    Inherit {
+        frames: frames(),
+        body: Some(future),
+    }
+}
+
+pin_project! {
+    /// A future with the scopes of another; made by [`inherit`].
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Inherit<F> {
+        frames: Frames,
+        #[pin]
+        body: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Inherit<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            within(this.frames, || this.body.set(None));
+        }
+    }
+}
+
+impl<F: Future> Future for Inherit<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        within(this.frames, || {
+            let output = match this.body.as_mut().as_pin_mut() {
+                Some(body) => ready!(body.poll(cx)),
+                None => return Poll::Pending,
+            };
+            this.body.set(None);
+            Poll::Ready(output)
+        })
+    }
+}
+
+impl<F> fmt::Debug for Inherit<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inherit")
+            .field("scoped", &self.frames.is_some())
+            .finish_non_exhaustive()
+    }
+}

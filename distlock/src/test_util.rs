@@ -1,0 +1,166 @@
+//! For this workspace's own tests: faults, a look inside a client, and the bare verbs of its backend.
+//!
+//! No part of the public API: it may change in any release.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::backend::{Attempted, Released, Renewal, Target};
+use crate::client::Client;
+use crate::error::Error;
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+pub use crate::backend::faulty::{Fault, Faults, Op};
+
+/// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Keys with a local queue or holder.
+    pub keys: usize,
+    /// Waiters in all queues.
+    pub waiters: usize,
+    /// Holds under the watchdog's eye.
+    pub holds: usize,
+    /// Releases that nobody has confirmed.
+    pub owed: usize,
+}
+
+/// Looks into a client's maps.
+pub fn sizes(client: &Client) -> Sizes {
+    let registry = client.registry();
+    let (keys, waiters) = registry.size();
+    Sizes {
+        keys,
+        waiters,
+        holds: registry.keeper.watched(),
+        owed: registry.keeper.owed(),
+    }
+}
+
+/// The bare verbs of a client's backend, with owners of the caller's making: for differential tests.
+#[derive(Clone, Debug)]
+pub struct Verbs {
+    client: Client,
+    owners: Uuid,
+}
+
+/// What a verb answered, in a form that two backends can be compared by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The attempt was granted.
+    Granted,
+    /// Another holds the key, for about this long.
+    Held(Option<Duration>),
+    /// Which renewals found their hold.
+    Renewed(Vec<bool>),
+    /// The owner's hold was freed.
+    Freed,
+    /// The owner held nothing.
+    NotOurs,
+    /// Whether a force-release freed anything.
+    Forced(bool),
+    /// Each holder's number and count, and what is left of the lease.
+    Holders(Vec<(String, u64)>, Option<Duration>),
+}
+
+impl Verbs {
+    /// The verbs of `client`'s backend; `owners` is the uuid of all owners made here.
+    pub fn new(client: &Client, owners: Uuid) -> Self {
+        Self {
+            client: client.clone(),
+            owners,
+        }
+    }
+
+    fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
+        let prefix = &self.client.registry().keeper.config.key_prefix;
+        let key = Key::new(prefix, key)?;
+        Ok(Target::of(
+            Kind::Reentrant,
+            &key,
+            Owner::new(self.owners, number),
+        ))
+    }
+
+    async fn ask<T>(
+        &self,
+        target: &Target,
+        reply: impl Future<Output = Result<T, crate::backend::Fault>>,
+    ) -> Result<T, Error> {
+        reply
+            .await
+            .map_err(|fault| fault.into_error(&target.key, Duration::ZERO))
+    }
+
+    /// One attempt of owner `number`.
+    pub async fn attempt(&self, key: &str, number: u64, lease: Duration) -> Result<Answer, Error> {
+        let target = self.target(key, number)?;
+        let backend = &self.client.registry().keeper.backend;
+        Ok(
+            match self.ask(&target, backend.attempt(&target, lease)).await? {
+                Attempted::Granted => Answer::Granted,
+                Attempted::Held { ttl } => Answer::Held(ttl),
+            },
+        )
+    }
+
+    /// One batch of renewals: key, owner, count and lease of each.
+    pub async fn renew(&self, batch: &[(&str, u64, u32, Duration)]) -> Result<Answer, Error> {
+        let renewal = |(key, number, count, lease): &(&str, u64, u32, Duration)| {
+            let target = self.target(key, *number)?;
+            Ok(Renewal {
+                target,
+                count: *count,
+                lease: *lease,
+            })
+        };
+        let batch = batch
+            .iter()
+            .map(renewal)
+            .collect::<Result<Vec<_>, Error>>()?;
+        let Some(first) = batch.first() else {
+            return Ok(Answer::Renewed(Vec::new()));
+        };
+        let backend = &self.client.registry().keeper.backend;
+        Ok(Answer::Renewed(
+            self.ask(&first.target, backend.renew(&batch)).await?,
+        ))
+    }
+
+    /// The release of owner `number`.
+    pub async fn release(&self, key: &str, number: u64) -> Result<Answer, Error> {
+        let target = self.target(key, number)?;
+        let backend = &self.client.registry().keeper.backend;
+        Ok(match self.ask(&target, backend.release(&target)).await? {
+            Released::Freed { .. } => Answer::Freed,
+            Released::NotOurs => Answer::NotOurs,
+        })
+    }
+
+    /// A force-release.
+    pub async fn force_release(&self, key: &str) -> Result<Answer, Error> {
+        let target = self.target(key, 0)?;
+        let backend = &self.client.registry().keeper.backend;
+        let forced = self
+            .ask(&target, backend.force_release(target.kind, &target.key))
+            .await?;
+        Ok(Answer::Forced(forced))
+    }
+
+    /// Who holds a key.
+    pub async fn inspect(&self, key: &str) -> Result<Answer, Error> {
+        let target = self.target(key, 0)?;
+        let backend = &self.client.registry().keeper.backend;
+        let inspected = self
+            .ask(&target, backend.inspect(target.kind, &target.key))
+            .await?;
+        let text =
+            |(owner, count): (Vec<u8>, u64)| (String::from_utf8_lossy(&owner).into_owned(), count);
+        let mut holders: Vec<_> = inspected.holders.into_iter().map(text).collect();
+        holders.sort();
+        Ok(Answer::Holders(holders, inspected.ttl))
+    }
+}

@@ -1,0 +1,334 @@
+//! How an acquisition waits: attempt, subscribe, attempt again, sleep to a message, the holder's lease or the deadline.
+//!
+//! Local waiters of one key stand in one queue and only its head comes here into the loop. Behind a holder of its own
+//! client the head first trusts that neighbour to hand over or to free, without asking the server.
+
+mod attempt;
+mod queue;
+mod registry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::attempt::{Attempts, Outcome};
+use self::registry::Place;
+pub(crate) use self::registry::{End, Registry};
+use crate::backend::{Fault, Subscription, Target, cause};
+use crate::clock::Tick;
+use crate::config::{MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE};
+use crate::error::{Blocker, Error};
+use crate::hold::{Hold, Keeper, Tenure};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::owner::Owner;
+use crate::telemetry;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    /// When the caller began to wait.
+    pub(crate) since: Tick,
+    /// How long it waits; without limit where there is none.
+    pub(crate) wait: Option<Duration>,
+    /// A fixed lease; the watchdog's where there is none.
+    pub(crate) lease: Option<Duration>,
+}
+
+impl Ask {
+    pub(crate) fn deadline(&self) -> Tick {
+        self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
+    }
+
+    pub(crate) fn timed_out(&self, now: Tick, blocker: Blocker) -> Error {
+        Error::Timeout {
+            key: self.key.text().to_owned(),
+            waited: now.since(self.since),
+            blocker,
+        }
+    }
+
+    fn attempts(&self, keeper: &Arc<Keeper>) -> Attempts {
+        // The owner is replaced by a fresh one.
+        let nobody = Owner::new(keeper.id, 0);
+        Attempts::new(keeper, Target::of(self.kind, &self.key, nobody), self.lease)
+    }
+}
+
+/// Asks the server once, past the local queue. `None` where another holds the key.
+pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Tried, Error> {
+    let keeper = &registry.keeper;
+    keeper.start_tasks();
+    let failed = |fault: Fault| fault.into_error(&ask.key, keeper.now().since(ask.since));
+    match ask.attempts(keeper).once(Tick::NEVER).await {
+        Outcome::Granted(tenure) => {
+            registry.granted(tenure.hold());
+            Ok(Tried::Granted(tenure))
+        }
+        Outcome::Held { ttl } => Ok(Tried::Held { ttl }),
+        Outcome::TooLate => Err(failed(Fault::NotNow(cause(
+            "the grant arrived when its lease was nearly over",
+        )))),
+        Outcome::Failed(fault) => Err(failed(fault)),
+    }
+}
+
+/// What [`try_once`] came to.
+pub(crate) enum Tried {
+    Granted(Arc<Tenure>),
+    Held { ttl: Option<Duration> },
+}
+
+/// Waits for the key: the path of every acquisition that is not a re-entry.
+pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Arc<Tenure>, Error> {
+    if ask.wait.is_some_and(|wait| wait.is_zero()) {
+        return match try_once(registry, ask).await? {
+            Tried::Granted(tenure) => Ok(tenure),
+            Tried::Held { ttl } => Err(ask.timed_out(registry.keeper.now(), Blocker::Owner(ttl))),
+        };
+    }
+    registry.keeper.start_tasks();
+    if ask.wait.is_none() && registry.is_held_by_this_task(ask.kind, &ask.key) {
+        telemetry::waits_for_itself(&ask.key);
+    }
+    let mut waiter = Waiter::join(registry, ask);
+    waiter.reach_head().await?;
+    waiter.win().await
+}
+
+/// One acquisition that waits, with all that it must give back when it is dropped.
+struct Waiter<'a> {
+    keeper: &'a Arc<Keeper>,
+    ask: &'a Ask,
+    deadline: Tick,
+    // Dropped in this order: the owner is ended before the place is passed on.
+    attempts: Attempts,
+    subscription: Option<Subscription>,
+    place: Place,
+    blocker: Blocker,
+    failing: Option<Failing>,
+}
+
+/// Attempts that nobody answered, in a row.
+struct Failing {
+    since: Tick,
+    pause: Duration,
+    last: Fault,
+}
+
+impl<'a> Waiter<'a> {
+    fn join(registry: &'a Arc<Registry>, ask: &'a Ask) -> Self {
+        let keeper = &registry.keeper;
+        Self {
+            keeper,
+            ask,
+            deadline: ask.deadline(),
+            attempts: ask.attempts(keeper),
+            subscription: None,
+            place: registry.join(ask.kind, &ask.key),
+            blocker: Blocker::Queue,
+            failing: None,
+        }
+    }
+
+    async fn reach_head(&mut self) -> Result<(), Error> {
+        while !self.place.is_head() {
+            tokio::select! {
+                () = self.place.woken() => {}
+                () = self.keeper.clock.sleep_until(self.deadline) => return Err(self.timed_out()),
+            }
+        }
+        Ok(())
+    }
+
+    /// As the head of the queue, until the key is ours.
+    async fn win(&mut self) -> Result<Arc<Tenure>, Error> {
+        let trust_until = self.keeper.now().after(NEIGHBOUR_TRUST);
+        loop {
+            // What was handed over counts, also when it came with the deadline.
+            if let Some(tenure) = self.place.take() {
+                return Ok(tenure);
+            }
+            let now = self.keeper.now();
+            if now >= self.deadline {
+                return Err(self.timed_out());
+            }
+            match self.place.neighbour() {
+                Some(neighbour) if now < trust_until => {
+                    self.wait_behind(&neighbour, trust_until).await;
+                    continue;
+                }
+                _ => {}
+            }
+            if self.place.take_others_turn() {
+                self.let_others_go_first().await;
+            }
+            if let Some(tenure) = self.ask_server().await? {
+                return Ok(tenure);
+            }
+        }
+    }
+
+    /// Sleeps until the neighbour hands over, frees or loses the hold, or was trusted long enough.
+    async fn wait_behind(&mut self, neighbour: &Hold, until: Tick) {
+        let now = self.keeper.now();
+        self.blocker = Blocker::Owner(Some(neighbour.deadline().left(now)));
+        tokio::select! {
+            biased;
+            () = self.place.woken() => {}
+            () = neighbour.over() => {}
+            () = self.keeper.clock.sleep_until(until.min(self.deadline)) => {}
+        }
+    }
+
+    /// Another process heard of the release: attempt only after our own message and one hop more, else the one who
+    /// released wins nearly always.
+    async fn let_others_go_first(&mut self) {
+        let until = self.keeper.now().after(OTHERS_TURN).min(self.deadline);
+        let was_live = self
+            .subscription
+            .as_ref()
+            .is_some_and(Subscription::is_live);
+        let keeper = self.keeper;
+        let ask = self.ask;
+        let subscription = self.subscribed();
+        let hop = async {
+            if was_live {
+                subscription.news().await;
+            } else {
+                subscription.live().await;
+            }
+            drop(keeper.backend.inspect(ask.kind, &ask.key).await);
+        };
+        tokio::select! {
+            () = hop => {}
+            () = keeper.clock.sleep_until(until) => {}
+        }
+    }
+
+    /// One attempt, and the sleep that follows where it was not granted.
+    async fn ask_server(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.mark_seen();
+        }
+        let was_live = self
+            .subscription
+            .as_ref()
+            .is_some_and(Subscription::is_live);
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.attempts.once(self.deadline) => outcome,
+            () = self.keeper.clock.sleep_until(self.deadline) => return self.last_chance(),
+        };
+        match outcome {
+            Outcome::Granted(tenure) => {
+                self.place.granted(tenure.hold());
+                return Ok(Some(tenure));
+            }
+            Outcome::Held { ttl } => {
+                self.failing = None;
+                self.blocker = Blocker::Owner(ttl);
+                self.sleep(ttl, was_live).await;
+            }
+            Outcome::TooLate => {
+                self.attempts = self.ask.attempts(self.keeper);
+                self.failed(Fault::NotNow(cause(
+                    "the grant arrived when it was of no use any more",
+                )))
+                .await?;
+            }
+            Outcome::Failed(fault) => self.failed(fault).await?,
+        }
+        Ok(None)
+    }
+
+    /// The deadline came while an attempt was under way; its owner is ended when this waiter is dropped.
+    fn last_chance(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
+        match self.place.take() {
+            Some(tenure) => Ok(Some(tenure)),
+            None if self.failing.is_none() && matches!(self.blocker, Blocker::Queue) => {
+                let none = cause("no answer within the wait");
+                Err(Fault::Unknown(none).into_error(&self.ask.key, self.waited()))
+            }
+            None => Err(self.timed_out()),
+        }
+    }
+
+    /// Sleeps until it makes sense to ask again; before the first sleep, only until the subscription stands.
+    async fn sleep(&mut self, ttl: Option<Duration>, was_live: bool) {
+        let now = self.keeper.now();
+        let untold = now.after(MAX_SLEEP_UNTOLD);
+        let until = match ttl {
+            // Up to a millisecond is left when the server says 0.
+            Some(ttl) => now.after(ttl + Duration::from_millis(1)),
+            None => untold,
+        };
+        let until = if was_live { until } else { until.min(untold) }.min(self.deadline);
+        let clock = &self.keeper.clock;
+        let place = &self.place;
+        let subscription = self
+            .subscription
+            .get_or_insert_with(|| self.keeper.backend.subscribe(self.ask.kind, &self.ask.key));
+        let told = async {
+            if was_live {
+                subscription.news().await;
+            } else {
+                subscription.live().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = place.woken() => {}
+            () = told => {}
+            () = clock.sleep_until(until) => {}
+        }
+    }
+
+    fn subscribed(&mut self) -> &mut Subscription {
+        let (keeper, ask) = (self.keeper, self.ask);
+        self.subscription
+            .get_or_insert_with(|| keeper.backend.subscribe(ask.kind, &ask.key))
+    }
+
+    /// Nobody answered: pauses, or gives up when that went on for too long.
+    async fn failed(&mut self, fault: Fault) -> Result<(), Error> {
+        if fault.is_final() {
+            return Err(fault.into_error(&self.ask.key, self.waited()));
+        }
+        let now = self.keeper.now();
+        let failing = self.failing.get_or_insert_with(|| Failing {
+            since: now,
+            pause: RETRY_PAUSE.0,
+            last: fault.clone(),
+        });
+        failing.last = fault;
+        let give_up = failing.since.after(self.keeper.config.unavailable_after);
+        if now >= give_up {
+            let after = now.since(failing.since);
+            return Err(failing.last.clone().into_error(&self.ask.key, after));
+        }
+        let until = now.after(failing.pause).min(give_up).min(self.deadline);
+        failing.pause = (failing.pause * 2).min(RETRY_PAUSE.1);
+        tokio::select! {
+            () = self.place.woken() => {}
+            () = self.keeper.clock.sleep_until(until) => {}
+        }
+        Ok(())
+    }
+
+    fn waited(&self) -> Duration {
+        self.keeper.now().since(self.ask.since)
+    }
+
+    /// The wait is over. Where the server has not been answering, that is what is wrong, and not a holder.
+    fn timed_out(&self) -> Error {
+        match &self.failing {
+            Some(failing) => failing
+                .last
+                .clone()
+                .into_error(&self.ask.key, self.waited()),
+            None => self.ask.timed_out(self.keeper.now(), self.blocker),
+        }
+    }
+}

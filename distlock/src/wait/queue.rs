@@ -1,0 +1,321 @@
+//! State machine 2: the local waiters of one key, first come, first served, and the hold that passes between them.
+//!
+//! Plain data, generic over the hold `H` and over what wakes a waiter `W`: no clock, no I/O, no `.await`. The caller
+//! wakes and sends what an answer tells it to, after it has let go of the mutex around the queue.
+//!
+//! # Invariants
+//! 1. Only the head talks to the backend, and only the head's slot is ever filled.
+//! 2. Each hold is in one place: with a guard, in the slot, or with whoever was told to send its release.
+//! 3. Whoever leaves passes on what it had: a hold in its slot, or the place at the head.
+
+use std::collections::VecDeque;
+
+use crate::clock::Tick;
+use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
+
+/// A waiter's place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket(u64);
+
+/// What the caller has to do after a change.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Then<H, W> {
+    /// Nothing.
+    Nothing,
+    /// Wake the new head: it may talk to the backend now.
+    Wake(W),
+    /// Wake the head: a hold lies in its slot.
+    HandedOver(W),
+    /// Release this hold for real. Nobody waits, or it is the turn of other processes, or the hold may not pass on.
+    Release(H),
+    /// Release this hold for real, and wake the new head.
+    ReleaseAndWake(H, W),
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    ticket: Ticket,
+    wake: W,
+}
+
+/// The waiters of one key.
+#[derive(Debug)]
+pub(crate) struct Queue<H, W> {
+    waiters: VecDeque<Waiter<W>>,
+    /// The hold that was handed to the head and not yet taken.
+    slot: Option<H>,
+    next: u64,
+    run: Run,
+}
+
+/// How long holds of this client have followed each other without a real release.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    grants: u32,
+    since: Tick,
+}
+
+impl<H, W: Clone> Queue<H, W> {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiters: VecDeque::new(),
+            slot: None,
+            next: 0,
+            run: Run::default(),
+        }
+    }
+
+    /// Takes the last place.
+    pub(crate) fn join(&mut self, wake: W) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.waiters.push_back(Waiter { ticket, wake });
+        ticket
+    }
+
+    pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
+        self.waiters
+            .front()
+            .is_some_and(|head| head.ticket == ticket)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// The head takes the hold that was handed to it. It keeps its place until [`granted`](Queue::granted) or
+    /// [`leave`](Queue::leave).
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<H> {
+        if self.is_head(ticket) {
+            self.slot.take()
+        } else {
+            None
+        }
+    }
+
+    /// The backend granted a hold at `now`, to the head or to one that did not queue: a new run begins.
+    ///
+    /// A hold that lies in the slot meanwhile is left over: the grant shows that the server does not know it any more.
+    #[must_use]
+    pub(crate) fn began(&mut self, now: Tick) -> Option<H> {
+        self.run = Run {
+            grants: 0,
+            since: now,
+        };
+        self.slot.take()
+    }
+
+    /// The head has its hold and leaves the queue; the next in line waits for this hold's end.
+    pub(crate) fn granted(&mut self, ticket: Ticket) -> Then<H, W> {
+        debug_assert!(
+            self.is_head(ticket) && self.slot.is_none(),
+            "the head has taken what was in its slot"
+        );
+        self.waiters.pop_front();
+        self.waiters
+            .front()
+            .map_or(Then::Nothing, |head| Then::Wake(head.wake.clone()))
+    }
+
+    /// A guard's hold ends. `may_pass_on`: it is free of guards, sure, and of a kind that hands over.
+    pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> Then<H, W> {
+        let turn_left =
+            self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME;
+        let Some(head) = self.waiters.front() else {
+            return Then::Release(hold);
+        };
+        if may_pass_on && turn_left && self.slot.is_none() {
+            self.run.grants += 1;
+            self.slot = Some(hold);
+            return Then::HandedOver(head.wake.clone());
+        }
+        Then::Release(hold)
+    }
+
+    /// A waiter gives up. `may_pass_on` is asked of a hold in its slot.
+    pub(crate) fn leave(
+        &mut self,
+        ticket: Ticket,
+        may_pass_on: impl FnOnce(&H) -> bool,
+    ) -> Then<H, W> {
+        let was_head = self.is_head(ticket);
+        self.waiters.retain(|waiter| waiter.ticket != ticket);
+        if !was_head {
+            return Then::Nothing;
+        }
+        let next = self.waiters.front().map(|head| head.wake.clone());
+        match (self.slot.take(), next) {
+            (Some(hold), Some(next)) if may_pass_on(&hold) => {
+                self.slot = Some(hold);
+                Then::HandedOver(next)
+            }
+            (Some(hold), Some(next)) => Then::ReleaseAndWake(hold, next),
+            (Some(hold), None) => Then::Release(hold),
+            (None, Some(next)) => Then::Wake(next),
+            (None, None) => Then::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Local = Queue<u32, u64>;
+
+    fn queue(waiters: u64) -> (Local, Vec<Ticket>) {
+        let mut queue = Local::new();
+        let tickets = (0..waiters).map(|n| queue.join(n)).collect();
+        (queue, tickets)
+    }
+
+    #[test]
+    fn first_come_is_head_and_the_next_is_woken_when_it_leaves() {
+        let (mut queue, tickets) = queue(3);
+        assert!(queue.is_head(tickets[0]));
+        assert_eq!(queue.leave(tickets[1], |_| true), Then::Nothing);
+        assert_eq!(queue.leave(tickets[0], |_| true), Then::Wake(2));
+        assert_eq!(queue.leave(tickets[2], |_| true), Then::Nothing);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn hold_passes_to_the_head_who_takes_it_once() {
+        let (mut queue, tickets) = queue(2);
+        assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+        assert_eq!(queue.take(tickets[1]), None);
+        assert_eq!(queue.take(tickets[0]), Some(7));
+        assert_eq!(queue.take(tickets[0]), None);
+        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+    }
+
+    #[test]
+    fn head_that_leaves_with_a_hold_in_its_slot_passes_it_on_or_has_it_released() {
+        let (mut queue, tickets) = queue(3);
+        let _ = queue.release(7, true, Tick::default());
+        assert_eq!(queue.leave(tickets[0], |_| true), Then::HandedOver(1));
+        assert_eq!(
+            queue.leave(tickets[1], |_| false),
+            Then::ReleaseAndWake(7, 2)
+        );
+        let _ = queue.release(8, true, Tick::default());
+        assert_eq!(queue.leave(tickets[2], |_| true), Then::Release(8));
+    }
+
+    #[test]
+    fn granted_by_the_server_with_a_hold_in_the_slot_leaves_that_one_to_be_released() {
+        let (mut queue, tickets) = queue(2);
+        let _ = queue.release(7, true, Tick::default());
+        assert_eq!(queue.began(Tick::default()), Some(7));
+        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+    }
+
+    #[test]
+    fn run_ends_by_count_and_by_time_and_begins_anew_with_a_grant() {
+        let (mut queue, _) = queue(1);
+        for _ in 0..HAND_OVER_GRANTS {
+            assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+            queue.slot = None;
+        }
+        assert_eq!(queue.release(7, true, Tick::default()), Then::Release(7));
+        assert_eq!(queue.began(Tick::from_millis(5)), None);
+        let late = Tick::from_millis(5).after(HAND_OVER_TIME);
+        assert_eq!(queue.release(7, true, late), Then::Release(7));
+        assert_eq!(
+            queue.release(7, true, Tick::from_millis(6)),
+            Then::HandedOver(0)
+        );
+    }
+
+    #[test]
+    fn hold_that_may_not_pass_on_is_released() {
+        let (mut queue, _) = queue(1);
+        assert_eq!(queue.release(7, false, Tick::default()), Then::Release(7));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Join,
+        Leave(usize, bool),
+        Take,
+        Grant,
+        Release(bool),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => Just(Step::Join),
+            2 => (0..6_usize, any::<bool>()).prop_map(|(who, live)| Step::Leave(who, live)),
+            3 => Just(Step::Take),
+            1 => Just(Step::Grant),
+            3 => any::<bool>().prop_map(Step::Release),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        /// Each hold is in one place, the queue keeps its order, and no waiter is left asleep at the head of a
+        /// queue behind which nothing will happen.
+        #[test]
+        fn random_calls_keep_each_hold_in_one_place(steps in prop::collection::vec(step(), 1..60)) {
+            let (mut queue, mut line) = queue(0);
+            let (mut guards, mut sent, mut made) = (Vec::new(), Vec::new(), 0_u32);
+            for step in steps {
+                let head = line.first().copied();
+                let then = match step {
+                    Step::Join => {
+                        line.push(queue.join(0));
+                        Then::Nothing
+                    }
+                    Step::Leave(who, live) if !line.is_empty() => {
+                        let gone = line.remove(who % line.len());
+                        queue.leave(gone, |_| live)
+                    }
+                    Step::Take => match head.and_then(|head| Some((head, queue.take(head)?))) {
+                        Some((head, hold)) => {
+                            guards.push(hold);
+                            line.retain(|ticket| *ticket != head);
+                            queue.granted(head)
+                        }
+                        None => Then::Nothing,
+                    },
+                    Step::Grant => match head {
+                        Some(head) => {
+                            made += 1;
+                            guards.push(made);
+                            sent.extend(queue.began(Tick::default()));
+                            line.retain(|ticket| *ticket != head);
+                            queue.granted(head)
+                        }
+                        None => Then::Nothing,
+                    },
+                    Step::Release(live) => match guards.pop() {
+                        Some(hold) => queue.release(hold, live, Tick::default()),
+                        None => Then::Nothing,
+                    },
+                    Step::Leave(..) => Then::Nothing,
+                };
+                match then {
+                    Then::Release(hold) | Then::ReleaseAndWake(hold, _) => sent.push(hold),
+                    Then::HandedOver(_) => prop_assert!(queue.slot.is_some() && !line.is_empty()),
+                    Then::Nothing | Then::Wake(_) => {}
+                }
+                let mut places: Vec<u32> = guards.iter().chain(&sent).chain(&queue.slot).copied().collect();
+                places.sort_unstable();
+                prop_assert_eq!(places, (1..=made).collect::<Vec<_>>());
+                prop_assert_eq!(queue.len(), line.len());
+                prop_assert!(line.first().is_none_or(|head| queue.is_head(*head)));
+                prop_assert!(queue.slot.is_none() || !queue.is_empty());
+            }
+        }
+    }
+}

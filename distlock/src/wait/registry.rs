@@ -1,0 +1,337 @@
+//! The keys that this client holds or waits for, each with its queue and its local holder.
+//!
+//! # Invariants
+//! 1. An entry is there while a local waiter or a local holder of its key is, and no longer.
+//! 2. The mutex here is taken before any hold's, is held for a few lines and never while waking or sending.
+//! 3. A hold in a slot is still the entry's holder: whoever leaves last has it released, and the entry goes with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task;
+
+use super::queue::{Queue, Then, Ticket};
+use crate::backend::Released;
+use crate::clock::Tick;
+use crate::error::Loss;
+use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
+use crate::key::Key;
+use crate::kind::Kind;
+
+/// What one client waits for and holds. The last handle to it ends the client's tasks.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) keeper: Arc<Keeper>,
+    entries: Mutex<HashMap<(Kind, Key), Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    queue: Queue<Arc<Hold>, Arc<Notify>>,
+    holder: Option<Holder>,
+    /// Other processes heard of the last release: the next head lets them go first.
+    others_turn: bool,
+}
+
+#[derive(Debug)]
+struct Holder {
+    hold: Arc<Hold>,
+    task: Option<task::Id>,
+}
+
+/// How a guard's part ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Nothing has to be sent.
+    Done,
+    /// The hold is to be released in the server.
+    Release(Debt),
+    /// It was gone before.
+    Lost(Loss),
+}
+
+impl Entry {
+    fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            holder: None,
+            others_turn: false,
+        }
+    }
+
+    fn is_held_by(&self, hold: &Hold) -> bool {
+        self.holder
+            .as_ref()
+            .is_some_and(|holder| holder.hold.owner == hold.owner)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.holder.is_none()
+    }
+
+    fn set_holder(&mut self, hold: &Arc<Hold>) {
+        self.others_turn = false;
+        self.holder = Some(Holder {
+            hold: Arc::clone(hold),
+            task: task::try_id(),
+        });
+    }
+}
+
+impl Registry {
+    pub(crate) fn new(keeper: Arc<Keeper>) -> Arc<Self> {
+        Arc::new(Self {
+            keeper,
+            entries: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// Takes the last place in the queue of a key.
+    pub(super) fn join(self: &Arc<Self>, kind: Kind, key: &Key) -> Place {
+        let wake = Arc::new(Notify::new());
+        let mut entries = self.entries.lock();
+        let entry = entries
+            .entry((kind, key.clone()))
+            .or_insert_with(Entry::new);
+        let ticket = entry.queue.join(Arc::clone(&wake));
+        drop(entries);
+        Place {
+            registry: Arc::clone(self),
+            entry: (kind, key.clone()),
+            ticket,
+            wake,
+            left: false,
+        }
+    }
+
+    /// Does the running task hold the key already?
+    pub(super) fn is_held_by_this_task(&self, kind: Kind, key: &Key) -> bool {
+        let entries = self.entries.lock();
+        let holder = entries
+            .get(&(kind, key.clone()))
+            .and_then(|entry| entry.holder.as_ref());
+        holder.is_some_and(|holder| holder.task.is_some() && holder.task == task::try_id())
+    }
+
+    /// A hold that was granted to one that did not queue.
+    pub(super) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
+        self.keeper.watch(hold);
+        let now = self.keeper.now();
+        let left_over = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .entry((hold.kind, hold.key.clone()))
+                .or_insert_with(Entry::new);
+            entry.set_holder(hold);
+            entry.queue.began(now)
+        };
+        if let Some(left_over) = left_over {
+            self.give_back(&left_over);
+        }
+    }
+
+    /// A guard ends: its hold goes on with other guards or the next local waiter, or is to be released.
+    pub(crate) fn end(self: &Arc<Self>, tenure: &Tenure) -> End {
+        let now = self.keeper.now();
+        let hold = tenure.hold();
+        let (ended, then) = {
+            let mut entries = self.entries.lock();
+            let ended = tenure.finish(now);
+            let then = match (ended, entries.get_mut(&(hold.kind, hold.key.clone()))) {
+                (Ended::Last { may_pass_on }, Some(entry)) => {
+                    let may_pass_on =
+                        may_pass_on && hold.kind.hands_over() && entry.is_held_by(hold);
+                    entry.queue.release(Arc::clone(hold), may_pass_on, now)
+                }
+                (Ended::Last { .. }, None) => Then::Release(Arc::clone(hold)),
+                (Ended::Shared | Ended::Lost { .. }, _) => Then::Nothing,
+            };
+            (ended, then)
+        };
+        tenure.announce_end();
+        match (ended, then) {
+            (Ended::Last { .. }, Then::HandedOver(wake)) => {
+                wake.notify_one();
+                End::Done
+            }
+            (Ended::Last { .. }, _) => self.stop(hold, now),
+            (Ended::Shared, _) => {
+                self.keeper.look_at(hold);
+                End::Done
+            }
+            (Ended::Lost { loss, last }, _) => {
+                if last {
+                    let _known = hold.stop_renewals(now);
+                    self.keeper.lose(hold, loss);
+                    self.freed(hold, false);
+                }
+                End::Lost(loss)
+            }
+        }
+    }
+
+    /// No renewal follows; what is left is to tell the server.
+    fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> End {
+        if let Err(loss) = hold.stop_renewals(now) {
+            self.keeper.lose(hold, loss);
+            self.freed(hold, false);
+            return End::Lost(loss);
+        }
+        self.keeper.unwatch(hold);
+        let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
+        End::Release(Debt::of_hold(hold).then(move |settled| {
+            let others_wait = settled == Settled::Answered(Released::Freed { others_wait: true });
+            match registry.upgrade() {
+                Some(registry) => registry.freed(&freed, others_wait),
+                None => freed.announce_over(),
+            }
+        }))
+    }
+
+    /// A hold of this client is no more: whoever is first in line may ask the server.
+    fn freed(&self, hold: &Hold, others_wait: bool) {
+        {
+            let mut entries = self.entries.lock();
+            let place = (hold.kind, hold.key.clone());
+            if let Some(entry) = entries.get_mut(&place)
+                && entry.is_held_by(hold)
+            {
+                entry.holder = None;
+                entry.others_turn = others_wait;
+                if entry.is_idle() {
+                    entries.remove(&place);
+                }
+            }
+        }
+        hold.announce_over();
+    }
+
+    /// Does what a change in a queue asks for.
+    fn follow(self: &Arc<Self>, then: Then<Arc<Hold>, Arc<Notify>>) {
+        let (release, wake) = match then {
+            Then::Nothing => (None, None),
+            Then::Wake(wake) | Then::HandedOver(wake) => (None, Some(wake)),
+            Then::Release(hold) => (Some(hold), None),
+            Then::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
+        };
+        if let Some(hold) = release {
+            self.give_back(&hold);
+        }
+        if let Some(wake) = wake {
+            wake.notify_one();
+        }
+    }
+
+    /// Releases, in the background, a hold that has no guard.
+    fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
+        if let End::Release(debt) = self.stop(hold, self.keeper.now()) {
+            self.keeper.release_later(debt);
+        }
+    }
+
+    /// Keys with an entry, and the waiters in all queues.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let entries = self.entries.lock();
+        (
+            entries.len(),
+            entries.values().map(|entry| entry.queue.len()).sum(),
+        )
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.keeper.retire();
+    }
+}
+
+/// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
+#[derive(Debug)]
+pub(super) struct Place {
+    registry: Arc<Registry>,
+    entry: (Kind, Key),
+    ticket: Ticket,
+    wake: Arc<Notify>,
+    left: bool,
+}
+
+impl Place {
+    fn with<T>(&self, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.registry.entries.lock().get_mut(&self.entry).map(look)
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.with(|entry| entry.queue.is_head(self.ticket))
+            .unwrap_or(false)
+    }
+
+    /// Completes when something may have changed for this waiter: it heads the queue, or a hold lies in its slot.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// The hold of this client behind which this waiter stands.
+    pub(super) fn neighbour(&self) -> Option<Arc<Hold>> {
+        self.with(|entry| {
+            let holder = entry.holder.as_ref()?;
+            (!holder.hold.is_over()).then(|| Arc::clone(&holder.hold))
+        })?
+    }
+
+    /// Whether it is other processes' turn; told once.
+    pub(super) fn take_others_turn(&self) -> bool {
+        self.with(|entry| std::mem::take(&mut entry.others_turn))
+            .unwrap_or(false)
+    }
+
+    /// Takes the hold that was handed over, if there is one and it is still good.
+    pub(super) fn take(&mut self) -> Option<Arc<Tenure>> {
+        let now = self.registry.keeper.now();
+        let hold = self.with(|entry| entry.queue.take(self.ticket))??;
+        let Some(tenure) = hold.succeed(now) else {
+            self.registry.give_back(&hold);
+            return None;
+        };
+        self.leave_with(tenure.hold());
+        Some(tenure)
+    }
+
+    /// The server granted a hold to this waiter.
+    pub(super) fn granted(&mut self, hold: &Arc<Hold>) {
+        self.registry.granted(hold);
+        self.leave_with(hold);
+    }
+
+    fn leave_with(&mut self, hold: &Arc<Hold>) {
+        self.left = true;
+        let then = self.with(|entry| {
+            entry.set_holder(hold);
+            entry.queue.granted(self.ticket)
+        });
+        self.registry.follow(then.unwrap_or(Then::Nothing));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        let now = self.registry.keeper.now();
+        let then = {
+            let mut entries = self.registry.entries.lock();
+            let Some(entry) = entries.get_mut(&self.entry) else {
+                return;
+            };
+            let then = entry.queue.leave(self.ticket, |hold| hold.may_pass_on(now));
+            if entry.is_idle() {
+                entries.remove(&self.entry);
+            }
+            then
+        };
+        self.registry.follow(then);
+    }
+}
