@@ -59,6 +59,19 @@ impl Client {
         )
     }
 
+    /// A client of the Redis or Valkey server at `url`, with default settings: see [`Builder::connect`].
+    ///
+    /// # Errors
+    /// Those of [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up connecting.
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
     /// Settings for a client.
     pub fn builder() -> Builder {
         Builder::default()
@@ -237,6 +250,16 @@ impl Builder {
         self
     }
 
+    /// Sets `TCP_NODELAY` on the connection for commands; off by default, which lets concurrent commands share packets.
+    ///
+    /// A single task that acquires and releases gains nothing by it on one machine; over a real network it may.
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub fn nodelay(mut self, nodelay: bool) -> Self {
+        self.config.nodelay = nodelay;
+        self
+    }
+
     /// Puts faults between the client and its backend.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
@@ -252,6 +275,25 @@ impl Builder {
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
         let backend = Arc::new(server.connect());
         self.build(server.clock(), |_| backend)
+    }
+
+    /// A client of the Redis (6 or later) or Valkey server at `url`: `redis://[user:password@]host[:port][/db]`, or
+    /// `rediss://` with one of the TLS features.
+    ///
+    /// # Errors
+    /// * [`Error::InvalidUrl`], and those of [`in_memory`](Builder::in_memory).
+    /// * [`Error::Unavailable`]: nobody answers there. Once a client stands it reconnects by itself.
+    /// * [`Error::Denied`]: the server refuses the user.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up connecting.
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub async fn connect(self, url: &str) -> Result<Client, Error> {
+        use crate::backend::redis::RedisBackend;
+        let config = self.config.clone().validated()?;
+        let backend = RedisBackend::connect(url, &config, Clock::Boot).await?;
+        self.build(Clock::Boot, |_| Arc::new(backend))
     }
 
     fn build(

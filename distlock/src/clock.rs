@@ -49,6 +49,10 @@ impl fmt::Debug for Tick {
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's clock, counting on while the machine sleeps where the platform has such a one: for real servers.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "only real servers run on it")
+    )]
     Boot,
     /// Tokio's clock, which tests can pause: for the memory backend.
     Tokio(Arc<TokioClock>),

@@ -17,6 +17,10 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// failure and the hold's deadline.
 pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
 
+/// How long a connection may take to stand, TLS included.
+#[cfg(feature = "redis")]
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long an acquisition goes on without any answer before it is an error.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -58,6 +62,31 @@ pub(crate) const RETRY_PAUSE: (Duration, Duration) =
 /// Renewals that travel in one script.
 pub(crate) const RENEWAL_BATCH: usize = 100;
 
+/// Attempts of one client that are under way at once; renewals and releases need no place among them.
+#[cfg(feature = "redis")]
+pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
+
+/// A channel without waiters stays subscribed this long: on a busy key the next waiter comes at once.
+#[cfg(feature = "redis")]
+pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
+
+/// A subscription connection that was silent for this long is asked whether it lives.
+#[cfg(feature = "redis")]
+pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
+
+/// First and longest pause between two tries to connect.
+#[cfg(feature = "redis")]
+pub(crate) const RECONNECT_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(2));
+
+/// Commands that wait in the driver for their turn on the socket.
+#[cfg(feature = "redis")]
+pub(crate) const PIPELINE_BUFFER: usize = 1024;
+
+/// Unanswered commands in a row after which a connection is replaced: the driver itself never does.
+#[cfg(feature = "redis")]
+pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
+
 /// What a client was built with.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -66,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) default_wait: Option<Duration>,
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
+    #[cfg(feature = "redis")]
+    pub(crate) nodelay: bool,
 }
 
 impl Default for Config {
@@ -76,6 +107,8 @@ impl Default for Config {
             default_wait: None,
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
+            #[cfg(feature = "redis")]
+            nodelay: false,
         }
     }
 }

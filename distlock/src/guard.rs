@@ -222,10 +222,9 @@ impl Guard {
             .0
             .min(Config::retry_pause(keeper.config.watchdog_timeout));
         loop {
-            let epoch = keeper.backend.epoch();
             let fault = match keeper.backend.release(&target).await {
                 Ok(released) => {
-                    owed.settle(Settled::Answered(released), epoch);
+                    owed.settle(Settled::Answered(released), keeper.backend.epoch());
                     return self.judge(released, first, deadline);
                 }
                 Err(fault) => fault,

@@ -2,6 +2,9 @@
 //!
 //! Keys are in events, never in metric labels: there are too many of them.
 
+#[cfg(feature = "redis")]
+use std::time::Duration;
+
 use crate::backend::{Fault, Target};
 use crate::error::{Error, Loss};
 use crate::key::Key;
@@ -39,4 +42,33 @@ pub(crate) fn waits_for_itself(key: &Key) {
         "this task waits without limit for a lock that it holds itself: run the inner call inside `guard.scope(..)`, \
          or give it a `wait`"
     );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn connected(what: &'static str, epoch: u64) {
+    tracing::debug!(target: TARGET, connection = what, epoch, "connected");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn disconnected(what: &'static str, reason: &str) {
+    tracing::warn!(target: TARGET, connection = what, reason, "connection lost");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn connect_failed(what: &'static str, fault: &dyn std::fmt::Display, pause: Duration) {
+    tracing::warn!(target: TARGET, connection = what, %fault, ?pause, "cannot connect, trying again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn subscription_failed(fault: &Fault) {
+    tracing::warn!(
+        target: TARGET, %fault,
+        "cannot subscribe: waiters ask again every few seconds until it works"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn odd_message(channel: &[u8], bytes: usize) {
+    let channel = String::from_utf8_lossy(channel);
+    tracing::debug!(target: TARGET, %channel, bytes, "message of no known meaning passed over");
 }

@@ -8,6 +8,8 @@
 #[cfg(feature = "test-util")]
 pub(crate) mod faulty;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,0 +1,191 @@
+//! What the server's answers mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+
+use crate::backend::{Attempted, Fault, Inspected, Released, cause};
+
+/// A lease in whole milliseconds, rounded up: the server's copy must not end before ours.
+pub(super) fn millis(lease: Duration) -> u64 {
+    let millis = lease.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX)
+}
+
+/// What PTTL says of a key that exists; `None` where it has no end.
+fn ttl(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
+    match value {
+        Value::Nil => Ok(Attempted::Granted),
+        Value::Int(left) => Ok(Attempted::Held { ttl: ttl(left) }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// `own` listeners were this client's.
+pub(super) fn released(value: Value, own: i64) -> Result<Released, Fault> {
+    match value {
+        Value::Int(heard @ 0..) => Ok(Released::Freed {
+            others_wait: heard > own,
+        }),
+        Value::Int(_) => Ok(Released::NotOurs),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn forced(value: Value) -> Result<bool, Fault> {
+    match value {
+        Value::Int(freed) => Ok(freed == 1),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
+    let Value::Array(values) = &value else {
+        return Err(unexpected(&value));
+    };
+    let ours = |value: &Value| match value {
+        Value::Int(ours) => Ok(*ours == 1),
+        other => Err(unexpected(other)),
+    };
+    let ours = values.iter().map(ours).collect::<Result<Vec<_>, _>>()?;
+    if ours.len() == wanted {
+        Ok(ours)
+    } else {
+        Err(unexpected(&value))
+    }
+}
+
+pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
+    let Value::Array(values) = &value else {
+        return Err(unexpected(&value));
+    };
+    let [Value::Int(left), holders @ ..] = values.as_slice() else {
+        return Err(unexpected(&value));
+    };
+    let holder = |pair: &[Value]| match pair {
+        [Value::BulkString(owner), Value::BulkString(count)] => {
+            let count = std::str::from_utf8(count)
+                .ok()
+                .and_then(|count| count.parse().ok());
+            count
+                .map(|count| (owner.clone(), count))
+                .ok_or_else(|| unexpected(&value))
+        }
+        _ => Err(unexpected(&value)),
+    };
+    Ok(Inspected {
+        holders: holders.chunks(2).map(holder).collect::<Result<_, _>>()?,
+        ttl: ttl(*left),
+    })
+}
+
+fn unexpected(value: &Value) -> Fault {
+    Fault::Protocol(cause(format!("unexpected reply {value:?}")))
+}
+
+/// Did the server not know the script?
+pub(super) fn is_noscript(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Does the error say that the connection is of no use any more?
+pub(super) fn breaks_connection(error: &RedisError) -> bool {
+    // A demoted master goes on answering: only a new look-up of the name leads away from it.
+    error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+/// What an error of the driver or the server means for the verb that met it.
+pub(super) fn fault(error: RedisError) -> Fault {
+    let text = error.to_string();
+    let kind = error.kind();
+    let code = error.code().unwrap_or_default().to_owned();
+    let cause = Arc::new(error);
+    match kind {
+        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            Fault::Denied(cause)
+        }
+        ErrorKind::Io => Fault::Unknown(cause),
+        ErrorKind::Server(
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::ReadOnly,
+        ) => Fault::NotNow(cause),
+        _ => match said(&code, &text) {
+            Said::WrongType => Fault::WrongType,
+            Said::Denied => Fault::Denied(cause),
+            Said::NotNow => Fault::NotNow(cause),
+            Said::Else => Fault::Protocol(cause),
+        },
+    }
+}
+
+enum Said {
+    WrongType,
+    Denied,
+    NotNow,
+    Else,
+}
+
+/// Codes that the driver has no name for. Servers before 7 wrap what a script met into a text of their own.
+fn said(code: &str, text: &str) -> Said {
+    let is = |what: &str| code == what || text.contains(&format!(" {what} "));
+    if is("WRONGTYPE") {
+        Said::WrongType
+    } else if ["NOAUTH", "WRONGPASS", "NOPERM"].into_iter().any(is)
+        || text.contains("user executing the script can't")
+    {
+        Said::Denied
+    } else if ["OOM", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED"]
+        .into_iter()
+        .any(is)
+        || text.contains("max number of clients")
+    {
+        Said::NotNow
+    } else {
+        Said::Else
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_round_up_to_whole_milliseconds() {
+        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+        assert_eq!(millis(Duration::from_micros(1_001)), 2);
+        assert_eq!(millis(Duration::from_nanos(1)), 1);
+    }
+
+    #[test]
+    fn replies_are_read_and_odd_ones_are_faults() {
+        assert_eq!(attempted(Value::Nil).unwrap(), Attempted::Granted);
+        assert_eq!(
+            attempted(Value::Int(-1)).unwrap(),
+            Attempted::Held { ttl: None }
+        );
+        assert!(attempted(Value::Okay).is_err());
+        assert_eq!(
+            released(Value::Int(1), 1).unwrap(),
+            Released::Freed { others_wait: false }
+        );
+        assert_eq!(released(Value::Int(-1), 0).unwrap(), Released::NotOurs);
+        assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
+        let held = vec![
+            Value::Int(5),
+            Value::BulkString(b"o".to_vec()),
+            Value::BulkString(b"2".to_vec()),
+        ];
+        assert_eq!(
+            inspected(Value::Array(held)).unwrap().holders,
+            [(b"o".to_vec(), 2)]
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! Our Lua scripts, one file each, and how one is sent: by EVALSHA, and on NOSCRIPT by EVAL.
+//!
+//! No SCRIPT LOAD: EVAL leaves the script in the server as well, in one trip and with one right less.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, ToRedisArgs};
+
+/// A script and its digest.
+pub(super) struct Script {
+    source: &'static str,
+    digest: String,
+}
+
+/// Lists the scripts, and gives tests the same list.
+macro_rules! scripts {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));)*
+
+        #[cfg(test)]
+        const FILES: &[(&str, &str)] = &[$(($file, include_str!($file))),*];
+    };
+}
+
+scripts! {
+    LOCK_ACQUIRE = "scripts/lock_acquire.lua";
+    LOCK_RENEW = "scripts/lock_renew.lua";
+    LOCK_RELEASE = "scripts/lock_release.lua";
+    LOCK_FORCE_RELEASE = "scripts/lock_force_release.lua";
+    LOCK_INSPECT = "scripts/lock_inspect.lua";
+}
+
+impl Script {
+    fn new(source: &'static str) -> Self {
+        let digest = redis::Script::new(source).get_hash().to_owned();
+        Self { source, digest }
+    }
+
+    pub(super) fn by_digest(&self) -> Call {
+        Call::new("EVALSHA", &self.digest)
+    }
+
+    pub(super) fn by_source(&self) -> Call {
+        Call::new("EVAL", self.source)
+    }
+}
+
+/// A call of a script, to which keys and then arguments are added.
+pub(super) struct Call(Cmd);
+
+impl Call {
+    fn new(verb: &str, script: &str) -> Self {
+        let mut cmd = redis::cmd(verb);
+        cmd.arg(script);
+        Self(cmd)
+    }
+
+    /// One key, the usual case.
+    pub(super) fn key(mut self, key: &str) -> Self {
+        self.0.arg(1).arg(key);
+        self
+    }
+
+    pub(super) fn keys<'a>(mut self, keys: impl ExactSizeIterator<Item = &'a str>) -> Self {
+        self.0.arg(keys.len());
+        for key in keys {
+            self.0.arg(key);
+        }
+        self
+    }
+
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
+        self.0.arg(arg);
+        self
+    }
+
+    pub(super) fn into_cmd(self) -> Cmd {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many numbered inputs a header line declares: `-- KEYS  1 lock   2 channel`.
+    fn declared(source: &str, what: &str) -> Option<usize> {
+        let line = source
+            .lines()
+            .find(|line| line.starts_with(&format!("-- {what} ")))?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.iter().any(|word| word.ends_with("..")) || line.contains("for each") {
+            return None;
+        }
+        Some(
+            words
+                .iter()
+                .filter(|word| word.parse::<usize>().is_ok())
+                .count(),
+        )
+    }
+
+    /// The highest index under which a body uses an input.
+    fn used(source: &str, what: &str) -> usize {
+        let body: String = source
+            .lines()
+            .filter(|line| !line.starts_with("--"))
+            .collect();
+        let indices = body.split(&format!("{what}[")).skip(1);
+        indices
+            .filter_map(|rest| rest.split(']').next()?.parse().ok())
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[test]
+    fn every_header_declares_what_the_body_uses() {
+        for (file, source) in FILES {
+            for what in ["KEYS", "ARGV"] {
+                assert!(
+                    source.contains(&format!("-- {what} ")),
+                    "{file} does not declare {what}"
+                );
+                if let Some(declared) = declared(source, what) {
+                    assert_eq!(declared, used(source, what), "{file}: {what}");
+                }
+            }
+            assert!(
+                source.contains("-- Reply "),
+                "{file} does not declare its reply"
+            );
+            assert!(
+                !source.contains("#!"),
+                "{file} has a shebang, which is refused whole when memory is out"
+            );
+        }
+    }
+}

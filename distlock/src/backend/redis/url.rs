@@ -1,0 +1,131 @@
+//! Which server a URL names, and how its sockets are set.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+
+use crate::backend::Fault;
+use crate::error::Error;
+
+/// A peer that is gone without a word is noticed after some ten seconds.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
+
+/// How long sent bytes may lie unacknowledged.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server that a URL names.
+pub(super) struct Server {
+    info: ConnectionInfo,
+}
+
+pub(super) fn parse(url: &str) -> Result<Server, Error> {
+    let scheme = url.split("://").next().unwrap_or_default();
+    match scheme {
+        "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" => {}
+        "redis+sentinel" | "redis+cluster" => {
+            return Err(invalid(format!(
+                "this version has no `{scheme}`; use `redis://` with the address of one server"
+            )));
+        }
+        _ => {
+            return Err(invalid(
+                "expected `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS",
+            ));
+        }
+    }
+    let info = url
+        .into_connection_info()
+        .map_err(|error| invalid(error.to_string()))?;
+    if !info.addr().is_supported() {
+        let features = "`tls-rustls`, `tls-rustls-webpki-roots` or `tls-native-tls`";
+        return Err(invalid(format!(
+            "`{scheme}` needs one of the features {features} of `distlock`"
+        )));
+    }
+    // Protocol 3: a lost connection is noticed at once, and messages come over a connection that answers PING too.
+    let redis = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3);
+    Ok(Server {
+        info: info.set_redis_settings(redis),
+    })
+}
+
+impl Server {
+    /// The driver's client, with its sockets set.
+    pub(super) fn client(&self, nodelay: bool) -> Result<redis::Client, Error> {
+        let (idle, every, probes) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(every)
+            .with_retries(probes);
+        let tcp = TcpSettings::default()
+            .set_nodelay(nodelay)
+            .set_keepalive(keepalive);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
+        let info = self.info.clone().set_tcp_settings(tcp);
+        redis::Client::open(info).map_err(|error| invalid(error.to_string()))
+    }
+
+    pub(super) fn unreachable(&self, fault: Fault, after: Duration) -> Error {
+        let key = self.info.addr().to_string();
+        match fault {
+            Fault::Denied(cause) => Error::Denied { key, cause },
+            Fault::Unknown(cause) | Fault::NotNow(cause) => {
+                Error::Unavailable { key, after, cause }
+            }
+            Fault::Protocol(cause) => Error::Protocol { key, cause },
+            Fault::WrongType => Error::WrongType { key },
+        }
+    }
+}
+
+fn invalid(reason: impl Into<String>) -> Error {
+    Error::InvalidUrl {
+        reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_one_server_pass_and_others_say_what_to_write() {
+        for url in [
+            "redis://127.0.0.1",
+            "redis://u:p@host:7000/3",
+            "unix:///run/redis.sock",
+        ] {
+            assert!(parse(url).is_ok(), "{url}");
+        }
+        for (url, says) in [
+            ("127.0.0.1:6379", "expected `redis://"),
+            ("http://host", "expected `redis://"),
+            (
+                "redis+cluster://host",
+                "this version has no `redis+cluster`",
+            ),
+            ("redis://host:seven", ""),
+        ] {
+            let error = parse(url)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            assert!(!error.is_empty() && error.contains(says), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_stay_out_of_errors() {
+        let error = parse("redis://u:secret@host:seven")
+            .err()
+            .map(|error| error.to_string());
+        assert!(error.is_some_and(|error| !error.contains("secret")));
+    }
+}
