@@ -1,1 +1,31 @@
-//! See the README.
+//! Real servers, real faults and the checks that hold `distlock` to its promises.
+//!
+//! Nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
+//! its work panics, for a panic is how a test says so; none of them skips in silence.
+//!
+//! | module | what it gives |
+//! | --- | --- |
+//! | [`server`] | a `redis-server` of one's own: start, kill, stop, restart, ask |
+//! | [`proxy`] | the wire between client and server, with faults on it |
+//! | [`process`] | a child program that a test kills and stops |
+//! | [`leaks`] | after a test: nothing is left over |
+//! | [`eventually`] | waiting for a fact, with a deadline |
+//! | [`guardian`] | child processes that cannot outlive the tests |
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a broken harness must fail the test at once"
+)]
+
+pub mod eventually;
+pub mod guardian;
+pub mod leaks;
+pub mod process;
+pub mod proxy;
+pub mod server;
+
+pub use eventually::{eventually, eventually_eq};
+pub use leaks::Leaks;
+pub use process::Process;
+pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
+pub use server::RedisServer;

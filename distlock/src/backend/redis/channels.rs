@@ -127,7 +127,7 @@ impl Channels {
     }
 
     /// The channels to subscribe now, at most `most`.
-    pub(super) fn to_subscribe(&mut self, most: usize) -> Vec<Channel> {
+    pub(super) fn take_wanted(&mut self, most: usize) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most {
             let Some(channel) = self.wanted.pop() else {
@@ -144,7 +144,7 @@ impl Channels {
     }
 
     /// The channels to unsubscribe at `now`, at most `most`.
-    pub(super) fn to_unsubscribe(&mut self, now: Tick, most: usize) -> Vec<Channel> {
+    pub(super) fn take_lingered(&mut self, now: Tick, most: usize) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most
             && self
@@ -266,7 +266,7 @@ mod tests {
 
     fn live(channels: &mut Channels, channel: &Channel) -> watch::Receiver<Signal> {
         let (signal, _) = channels.join(channel);
-        let send = channels.to_subscribe(9);
+        let send = channels.take_wanted(9);
         channels.subscribed(&send, Tick::default()).tell();
         signal
     }
@@ -279,8 +279,8 @@ mod tests {
         assert!(!channels.join(&channel).1);
         channels.leave(&channel, Tick::default());
         channels.leave(&channel, Tick::default());
-        assert!(channels.to_unsubscribe(Tick::from_millis(9), 9).is_empty());
-        let send = channels.to_unsubscribe(Tick::from_millis(10), 9);
+        assert!(channels.take_lingered(Tick::from_millis(9), 9).is_empty());
+        let send = channels.take_lingered(Tick::from_millis(10), 9);
         assert_eq!(send, [Arc::clone(&channel)]);
         channels.unsubscribed(&send).tell();
         assert!(channels.is_empty());
@@ -291,11 +291,11 @@ mod tests {
         let (mut channels, channel) = (Channels::new(LINGER), name("c"));
         let _signal = live(&mut channels, &channel);
         channels.leave(&channel, Tick::default());
-        let send = channels.to_unsubscribe(Tick::from_millis(10), 9);
+        let send = channels.take_lingered(Tick::from_millis(10), 9);
         let (signal, _) = channels.join(&channel);
         channels.unsubscribed(&send).tell();
         assert!(!signal.borrow().live);
-        let again = channels.to_subscribe(9);
+        let again = channels.take_wanted(9);
         assert_eq!(again, [channel]);
         channels.subscribed(&again, Tick::default()).tell();
         assert!(signal.borrow().live);
@@ -308,7 +308,7 @@ mod tests {
         signal.mark_unchanged();
         channels.disconnected().tell();
         assert!(signal.has_changed().unwrap() && !signal.borrow().live);
-        assert_eq!(channels.to_subscribe(9), [channel]);
+        assert_eq!(channels.take_wanted(9), [channel]);
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
         let (mut channels, channel) = (Channels::new(LINGER), name("c"));
         let _signal = channels.join(&channel);
         channels.leave(&channel, Tick::default());
-        assert!(channels.to_subscribe(9).is_empty() && channels.is_empty());
+        assert!(channels.take_wanted(9).is_empty() && channels.is_empty());
     }
 
     #[derive(Clone, Debug)]
@@ -364,8 +364,8 @@ mod tests {
                     },
                     Step::Pass(by) => now += by,
                     Step::Send => if under_way.is_none() {
-                        let gone = channels.to_unsubscribe(tick, 2);
-                        under_way = Some(if gone.is_empty() { (true, channels.to_subscribe(2)) } else { (false, gone) });
+                        let gone = channels.take_lingered(tick, 2);
+                        under_way = Some(if gone.is_empty() { (true, channels.take_wanted(2)) } else { (false, gone) });
                     },
                     Step::Confirm => match under_way.take() {
                         Some((true, send)) => {

@@ -211,8 +211,8 @@ impl Task {
     async fn next_command(&self, connected: &mut Connected) -> Result<(), Fault> {
         let (leave, join, next_end) = {
             let mut channels = self.shared.channels.lock();
-            let leave = channels.to_unsubscribe(self.shared.clock.now(), BATCH);
-            let join = channels.to_subscribe(BATCH);
+            let leave = channels.take_lingered(self.shared.clock.now(), BATCH);
+            let join = channels.take_wanted(BATCH);
             (leave, join, channels.next_end())
         };
         if !leave.is_empty() {

@@ -1,0 +1,114 @@
+//! A process that locks, for tests that stop and kill it: told by lines what to do, it answers by lines.
+//!
+//! `holder URL WATCHDOG_MS`, then on standard input:
+//!
+//! | line | answer |
+//! | --- | --- |
+//! | `acquire KEY [WAIT_MS]` | `granted NS OWNER`, or `failed TEXT` |
+//! | `release` | `released NS`, or `failed TEXT` |
+//! | `lost` | `lost NS`, when it is |
+//! | `hammer KEY MS` | `done GRANTS`, after acquiring and releasing for this long |
+//! | `crowd N PREFIX` | `waiting`, when N tasks wait for N keys |
+//!
+//! `NS` is the machine's monotonic clock in nanoseconds, the same for all processes. The end of the input ends it.
+
+use std::time::{Duration, Instant};
+
+use distlock::{Client, Error, Guard};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+fn millis(text: &str) -> Duration {
+    Duration::from_millis(text.parse().expect("milliseconds"))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let mut args = std::env::args().skip(1);
+    let url = args.next().expect("the server's URL");
+    let watchdog = args
+        .next()
+        .map_or(Duration::from_secs(30), |text| millis(&text));
+    let client = Client::builder()
+        .watchdog_timeout(watchdog)
+        .connect(&url)
+        .await?;
+    let mut holder = Holder {
+        client,
+        guard: None,
+    };
+    let mut lines = BufReader::new(stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = holder.obey(&words).await;
+        println!(
+            "{}",
+            answer.unwrap_or_else(|error| format!("failed {error}"))
+        );
+    }
+    Ok(())
+}
+
+struct Holder {
+    client: Client,
+    guard: Option<Guard>,
+}
+
+impl Holder {
+    async fn obey(&mut self, words: &[&str]) -> Result<String, Error> {
+        match words {
+            ["acquire", key] => self.acquire(key, None).await,
+            ["acquire", key, wait] => self.acquire(key, Some(millis(wait))).await,
+            ["release"] => self.release().await,
+            ["lost"] => Ok(self.lost().await),
+            ["hammer", key, time] => self.hammer(key, millis(time)).await,
+            ["crowd", tasks, prefix] => Ok(self.crowd(tasks.parse().expect("a number"), prefix)),
+            other => panic!("unknown line {other:?}"),
+        }
+    }
+
+    async fn acquire(&mut self, key: &str, wait: Option<Duration>) -> Result<String, Error> {
+        let acquire = self.client.lock(key).acquire();
+        let guard = match wait {
+            Some(wait) => acquire.wait(wait).await?,
+            None => acquire.await?,
+        };
+        let answer = format!("granted {} {}", now(), guard.owner());
+        self.guard = Some(guard);
+        Ok(answer)
+    }
+
+    async fn release(&mut self) -> Result<String, Error> {
+        self.guard.take().expect("a guard").release().await?;
+        Ok(format!("released {}", now()))
+    }
+
+    async fn lost(&self) -> String {
+        self.guard.as_ref().expect("a guard").lost().await;
+        format!("lost {}", now())
+    }
+
+    async fn hammer(&self, key: &str, time: Duration) -> Result<String, Error> {
+        let lock = self.client.lock(key);
+        let start = Instant::now();
+        let mut grants = 0_u64;
+        while start.elapsed() < time {
+            lock.acquire().run(tokio::task::yield_now()).await?;
+            grants += 1;
+        }
+        Ok(format!("done {grants}"))
+    }
+
+    fn crowd(&self, tasks: usize, prefix: &str) -> String {
+        for n in 0..tasks {
+            let acquire = self.client.lock(format!("{prefix}{n}")).acquire();
+            tokio::spawn(async move { drop(acquire.await) });
+        }
+        String::from("waiting")
+    }
+}

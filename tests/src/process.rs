@@ -1,0 +1,151 @@
+//! A child program that a test talks to by lines, stops, and kills.
+//!
+//! # Invariants
+//! 1. The program ends with the value and with this test process (see [`crate::guardian`]).
+//! 2. Nothing here waits without a deadline; what fails shows the program's stderr.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs;
+use std::io::Write;
+use std::process::{ChildStdin, ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::ChildStdout;
+use tokio::time::timeout;
+
+use crate::eventually::Patience;
+use crate::guardian::Guarded;
+
+/// A running child program with a line in and a line out, ended by `Drop`.
+#[derive(Debug)]
+pub struct Process {
+    process: Guarded,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    stderr: NamedTempFile,
+}
+
+impl Process {
+    /// Starts a program. For a binary of this package the path is `env!("CARGO_BIN_EXE_holder")`.
+    ///
+    /// # Panics
+    /// If no process can be started, or outside of a tokio runtime.
+    pub fn start<S: AsRef<OsStr>>(
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let stderr = NamedTempFile::new().expect("a file for stderr");
+        let mut process =
+            Guarded::spawn(program, args, stderr.path(), Stdio::piped(), Stdio::piped())
+                .expect("a process for the program");
+        let input = process.take_stdin();
+        let output = process.take_stdout().expect("stdout is piped");
+        let output = ChildStdout::from_std(output).expect("a pipe that the runtime can read");
+        Self {
+            process,
+            input,
+            output: BufReader::new(output).lines(),
+            stderr,
+        }
+    }
+
+    /// Process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The next line of the program's stdout.
+    ///
+    /// # Panics
+    /// If none comes `within` the time, or the output has ended.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: a line that has come in part is there for the next call.
+    pub async fn line(&mut self, within: Duration) -> String {
+        match timeout(within, self.output.next_line()).await {
+            Ok(Ok(Some(line))) => line,
+            Ok(Ok(None)) => self.fail("its output has ended"),
+            Ok(Err(error)) => self.fail(format!("cannot read its output: {error}")),
+            Err(_) => self.fail(format!("no line within {within:?}")),
+        }
+    }
+
+    /// The next line, which must be JSON.
+    ///
+    /// # Panics
+    /// As [`Process::line`], or if the line is not JSON.
+    pub async fn json(&mut self, within: Duration) -> Value {
+        let line = self.line(within).await;
+        match serde_json::from_str(&line) {
+            Ok(value) => value,
+            Err(error) => self.fail(format!("{error} in the line {line:?}")),
+        }
+    }
+
+    /// Writes a line to the program's stdin.
+    ///
+    /// # Panics
+    /// If the program no longer reads, or after [`Process::close_input`].
+    pub fn send(&mut self, line: impl Display) {
+        let input = self.input.as_mut().expect("the input is open");
+        if let Err(error) = input.write_all(format!("{line}\n").as_bytes()) {
+            self.fail(format!("cannot write to it: {error}"))
+        }
+    }
+
+    /// Ends the program's stdin.
+    pub fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// SIGKILL. On return the process has ended; lines it wrote before can still be read.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP. On return the process stands still.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    /// SIGCONT.
+    pub fn cont(&mut self) {
+        self.process.cont();
+    }
+
+    /// Waits for the program to end by itself.
+    ///
+    /// # Panics
+    /// If it has not ended `within` the time.
+    pub async fn wait(&mut self, within: Duration) -> ExitStatus {
+        let mut patience = Patience::new(within);
+        loop {
+            if let Some(status) = self.process.exited() {
+                return status;
+            }
+            if !patience.pause().await {
+                self.fail(format!("still running after {within:?}"))
+            }
+        }
+    }
+
+    /// What the program has written to stderr.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        let bytes = fs::read(self.stderr.path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn fail(&self, why: impl Display) -> ! {
+        panic!(
+            "process {}: {why}; its stderr:\n{}",
+            self.pid(),
+            self.stderr()
+        )
+    }
+}

@@ -1,0 +1,350 @@
+//! A real Redis server that one test owns.
+//!
+//! # Invariants
+//! 1. A [`RedisServer`] speaks only for the process it started: "ready" means that PING is
+//!    answered and that the answering process has our pid. A stranger on the port is not ours.
+//! 2. The process ends with the value and with this test process (see [`crate::guardian`]).
+//! 3. With the append-only file on, what was answered is in the file: a kill loses nothing.
+//! 4. The port stays the same over `kill` and `restart`, and so does the directory.
+//!
+//! The program is `redis-server` from the path, or what `DISTLOCK_TEST_SERVER` names; a script in
+//! its place must `exec` the server, or the pids differ.
+
+mod inspect;
+mod port;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::eventually::Patience;
+use crate::guardian::Guarded;
+
+pub use inspect::ClientLine;
+pub(crate) use inspect::client_lines;
+pub use port::{free_port, loopback};
+
+/// Client name of the harness's own connections, by which the leak check knows them.
+pub const HARNESS_NAME: &str = "distlock-tests";
+
+/// Names the server program to test against.
+const PROGRAM_VARIABLE: &str = "DISTLOCK_TEST_SERVER";
+
+/// A start takes some 20 ms; this is for a machine that does much else.
+const START_DEADLINE: Duration = Duration::from_secs(20);
+
+/// For one question to a server that starts. Short, for it may be a stranger who never answers,
+/// while ours has given up already.
+const READY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Longer than any pause that a test puts on a server, so that a test's own questions get through.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Other ports to try if one was taken between the choice and the start.
+const PORT_ATTEMPTS: usize = 10;
+
+/// Exit status of a shell that cannot find the program.
+const NOT_FOUND: i32 = 127;
+
+/// What the server logs before it gives up on a port.
+const TAKEN: &str = "Address already in use";
+
+/// Both outputs of the server go here.
+const LOG: &str = "server.log";
+
+/// A server process on a loopback port, ended by `Drop`.
+#[derive(Debug)]
+pub struct RedisServer {
+    // Before the directory, so that the process has ended when the files are removed.
+    process: Guarded,
+    options: Builder,
+    port: u16,
+    dir: TempDir,
+}
+
+/// What to start a [`RedisServer`] with.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Builder {
+    appendonly: bool,
+    args: Vec<OsString>,
+}
+
+impl Builder {
+    /// Whether data survives a kill. Off by default: a server that was killed comes back empty.
+    pub fn appendonly(mut self, on: bool) -> Self {
+        self.appendonly = on;
+        self
+    }
+
+    /// One more setting, such as `("--maxclients", "5")`. Goes after ours, and so wins.
+    pub fn arg(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.args.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    /// If the program is missing, refuses its settings or does not answer in time; with its log.
+    pub async fn start(self) -> RedisServer {
+        let dir = tempfile::tempdir().expect("a directory for the server");
+        let port = free_port();
+        let process = launch(&self, port, dir.path());
+        let mut server = RedisServer {
+            process,
+            options: self,
+            port,
+            dir,
+        };
+        for _ in 0..PORT_ATTEMPTS {
+            match server.ready().await {
+                Ok(()) => return server,
+                Err(NotReady::PortTaken) => server.relaunch(free_port()),
+                Err(NotReady::Failed(why)) => panic!("{why}"),
+            }
+        }
+        panic!("{PORT_ATTEMPTS} ports in a row were taken before the server could bind them");
+    }
+}
+
+impl RedisServer {
+    /// Starts a server that keeps nothing on disk.
+    ///
+    /// # Panics
+    /// As [`Builder::start`].
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// For a server with other settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Port, the same after a restart.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Address for a proxy's target.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        loopback(self.port)
+    }
+
+    /// URL for a client, without options.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// Process id of the server that runs now, or ran last.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What the server has logged since the first start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// SIGKILL: no goodbye, nothing saved. On return the process has ended.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: connections stay open and accept bytes, nothing is answered.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    /// SIGCONT: what had arrived meanwhile is executed now.
+    pub fn cont(&mut self) {
+        self.process.cont();
+    }
+
+    /// Starts the server again on its port and in its directory, after a kill if it still runs.
+    ///
+    /// Keys come back if it was started with [`Builder::appendonly`].
+    ///
+    /// # Panics
+    /// If it does not come back in time, with its log.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.relaunch(self.port);
+        match self.ready().await {
+            Ok(()) => {}
+            Err(NotReady::PortTaken) => panic!("port {} was taken by somebody else", self.port),
+            Err(NotReady::Failed(why)) => panic!("{why}"),
+        }
+    }
+
+    /// A client for this server, RESP2.
+    ///
+    /// # Panics
+    /// Never: the URL is ours.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::open(self.url()).expect("our own URL parses")
+    }
+
+    /// A connection of the harness: it is patient, and the leak check does not count it.
+    ///
+    /// # Panics
+    /// If the server cannot be reached.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        match self.try_connection().await {
+            Ok(connection) => connection,
+            Err(error) => panic!("no connection to {}: {error}", self.url()),
+        }
+    }
+
+    pub(crate) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(ANSWER_TIMEOUT))
+            .set_response_timeout(Some(ANSWER_TIMEOUT));
+        let mut connection = self
+            .client()
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        let mut name = redis::cmd("CLIENT");
+        name.arg("SETNAME").arg(HARNESS_NAME);
+        name.query_async::<()>(&mut connection).await?;
+        Ok(connection)
+    }
+
+    fn relaunch(&mut self, port: u16) {
+        self.process = launch(&self.options, port, self.dir.path());
+        self.port = port;
+    }
+
+    /// Waits until our process, and not a stranger on our port, answers.
+    async fn ready(&mut self) -> Result<(), NotReady> {
+        let mut patience = Patience::new(START_DEADLINE);
+        loop {
+            if let Some(status) = self.process.exited() {
+                return Err(self.ended(status));
+            }
+            let last = match timeout(READY_TIMEOUT, self.answering_pid()).await {
+                Ok(Ok(pid)) if pid == self.pid().to_string() => return Ok(()),
+                Ok(Ok(pid)) => format!("process {pid} answered"),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            if !patience.pause().await {
+                return Err(self.failed(&format!("not ready within {START_DEADLINE:?}, {last}")));
+            }
+        }
+    }
+
+    /// PING is answered only after the data is loaded, INFO also before: both are needed.
+    async fn answering_pid(&self) -> RedisResult<String> {
+        let mut connection = self.try_connection().await?;
+        redis::cmd("PING")
+            .query_async::<()>(&mut connection)
+            .await?;
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await?;
+        Ok(inspect::fields(&info, ':')
+            .remove("process_id")
+            .unwrap_or_default())
+    }
+
+    fn ended(&self, status: ExitStatus) -> NotReady {
+        match status.code() {
+            Some(NOT_FOUND) => NotReady::missing(),
+            // At the end of the log: further up may stand the same of an earlier start.
+            _ if self
+                .log()
+                .lines()
+                .rev()
+                .take(3)
+                .any(|line| line.contains(TAKEN)) =>
+            {
+                NotReady::PortTaken
+            }
+            _ => self.failed(&format!("ended with {status}")),
+        }
+    }
+
+    fn failed(&self, why: &str) -> NotReady {
+        NotReady::Failed(format!(
+            "server {:?} on port {}: {why}; its log:\n{}",
+            program(),
+            self.port,
+            self.log()
+        ))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join(LOG)
+    }
+}
+
+/// Why a started server does not serve.
+enum NotReady {
+    PortTaken,
+    Failed(String),
+}
+
+impl NotReady {
+    fn missing() -> Self {
+        Self::Failed(format!(
+            "cannot find {:?}: install it (`apt-get install redis-server`), or let \
+             {PROGRAM_VARIABLE} name a server program",
+            program()
+        ))
+    }
+}
+
+fn program() -> OsString {
+    env::var_os(PROGRAM_VARIABLE).unwrap_or_else(|| "redis-server".into())
+}
+
+fn launch(options: &Builder, port: u16, dir: &Path) -> Guarded {
+    let log = dir.join(LOG);
+    let open = OpenOptions::new().create(true).append(true).open(&log);
+    let stdout = open.expect("the log of the server can be written");
+    let args = settings(options, port, dir);
+    Guarded::spawn(program(), args, &log, Stdio::null(), stdout.into())
+        .expect("a process for the server")
+}
+
+/// The command line: what every server here has, then what the test asked for.
+fn settings(options: &Builder, port: u16, dir: &Path) -> Vec<OsString> {
+    let port = port.to_string();
+    let appendonly = if options.appendonly { "yes" } else { "no" };
+    let ours: [(&str, &OsStr); 8] = [
+        ("--port", port.as_ref()),
+        ("--bind", "127.0.0.1".as_ref()),
+        ("--dir", dir.as_ref()),
+        ("--save", "".as_ref()),
+        ("--appendonly", appendonly.as_ref()),
+        // Not `everysec`: that may keep answered writes in memory while a sync runs, and a kill
+        // would lose them. Without syncs each write is in the file before its answer.
+        ("--appendfsync", "no".as_ref()),
+        // For DEBUG SLEEP, refused by default from version 7.
+        ("--enable-debug-command", "local".as_ref()),
+        ("--daemonize", "no".as_ref()),
+    ];
+    let ours = ours
+        .iter()
+        .flat_map(|(name, value)| [name.into(), value.into()]);
+    ours.chain(options.args.iter().cloned()).collect()
+}

@@ -1,0 +1,38 @@
+//! What only a real server shows: the data and messages that Redisson expects, several processes, connections that fail.
+
+mod connections;
+mod processes;
+mod wire;
+
+use std::time::Duration;
+
+use distlock::{Client, test_util};
+use distlock_tests::{RedisServer, eventually_eq};
+
+/// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
+const SOON: Duration = Duration::from_secs(10);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+async fn client(server: &RedisServer) -> Client {
+    Client::connect(&server.url()).await.expect("a client")
+}
+
+/// Completes when this client's waiters are this many and all that can be waited for is confirmed.
+async fn waiting(client: &Client, waiters: usize) {
+    eventually_eq(SOON, "waiters", waiters, || async {
+        test_util::sizes(client).waiters
+    })
+    .await;
+}
+
+/// Completes when the server has this many listeners on a lock's channel.
+async fn listened(server: &RedisServer, key: &str, listeners: u64) {
+    let channel = format!("redisson_lock__channel:{{{key}}}");
+    eventually_eq(SOON, "listeners", listeners, || {
+        server.pubsub_numsub(&channel)
+    })
+    .await;
+}

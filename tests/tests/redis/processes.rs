@@ -1,0 +1,133 @@
+//! Several processes on one server: what one does is felt by the others, also when it dies.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use distlock_tests::{Process, RedisServer, eventually, eventually_eq};
+
+use super::{SOON, client, listened, ms};
+
+fn holder(server: &RedisServer, watchdog: Duration) -> Process {
+    let watchdog = watchdog.as_millis().to_string();
+    Process::start(env!("CARGO_BIN_EXE_holder"), [server.url(), watchdog])
+}
+
+async fn answer(process: &mut Process, line: &str, begins: &str) -> String {
+    process.send(line);
+    expect(process, begins).await
+}
+
+async fn expect(process: &mut Process, begins: &str) -> String {
+    let line = process.line(SOON).await;
+    assert!(line.starts_with(begins), "expected {begins}, got {line:?}");
+    line
+}
+
+fn nanos(line: &str) -> Duration {
+    let nanos = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanos.expect("a time in the answer"))
+}
+
+#[tokio::test]
+async fn waiter_in_another_process_has_the_lock_long_before_the_lease_would_end() {
+    let server = RedisServer::start().await;
+    let lease = Duration::from_secs(30);
+    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
+    answer(&mut one, "acquire k", "granted").await;
+    two.send("acquire k");
+    listened(&server, "k", 1).await;
+    let released = answer(&mut one, "release", "released").await;
+    let granted = expect(&mut two, "granted").await;
+    let took = nanos(&granted).saturating_sub(nanos(&released));
+    println!("from the confirmed release to the grant in another process: {took:?}");
+    assert!(took < SOON);
+}
+
+#[tokio::test]
+async fn lock_of_a_killed_process_comes_free_with_its_lease() {
+    let server = RedisServer::start().await;
+    let lease = ms(1_500);
+    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
+    answer(&mut one, "acquire k", "granted").await;
+    two.send("acquire k");
+    listened(&server, "k", 1).await;
+    one.kill();
+    expect(&mut two, "granted").await;
+}
+
+#[tokio::test]
+async fn process_that_was_stopped_past_its_lease_learns_of_the_loss_and_frees_nobody_elses_hold() {
+    let server = RedisServer::start().await;
+    let lease = ms(1_000);
+    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
+    answer(&mut one, "acquire k", "granted").await;
+    one.stop();
+    answer(&mut two, "acquire k", "granted").await;
+    one.cont();
+    answer(&mut one, "lost", "lost").await;
+    answer(&mut one, "release", "failed lost lock \"k\"").await;
+    let holders = client(&server).await.lock("k").holders().await.unwrap();
+    assert_eq!(holders.len(), 1, "the second process still holds");
+    answer(&mut two, "release", "released").await;
+}
+
+#[tokio::test]
+async fn two_processes_that_hammer_one_key_share_it() {
+    let server = RedisServer::start().await;
+    let lease = Duration::from_secs(30);
+    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
+    for process in [&mut one, &mut two] {
+        answer(process, "acquire warm:up", "granted").await;
+        answer(process, "release", "released").await;
+    }
+    one.send("hammer k 2000");
+    two.send("hammer k 2000");
+    let mut grants = Vec::new();
+    for process in [&mut one, &mut two] {
+        let done = expect(process, "done").await;
+        grants.push(done.split(' ').nth(1).unwrap().parse::<u64>().unwrap());
+    }
+    let (few, all) = (*grants.iter().min().unwrap(), grants.iter().sum::<u64>());
+    assert!(few * 5 >= all, "of {all} grants one process had {few}");
+}
+
+#[tokio::test]
+async fn thousand_waiters_on_thousand_keys_share_two_connections_and_do_not_poll() {
+    const KEYS: usize = 1_000;
+    let server = RedisServer::start().await;
+    let us = client(&server).await;
+    let mut guards = Vec::new();
+    for n in 0..KEYS {
+        guards.push(us.lock(format!("crowd:{n}")).acquire().await.unwrap());
+    }
+    let ours = connections(&server).await;
+    let mut crowd = holder(&server, Duration::from_secs(30));
+    answer(&mut crowd, &format!("crowd {KEYS} crowd:"), "waiting").await;
+    eventually_eq(SOON, "channels", KEYS, || async {
+        server.pubsub_channels().await.len()
+    })
+    .await;
+    assert_eq!(connections(&server).await - ours, 2);
+
+    // Each waiter attempts once more after its subscription; then nothing is sent until a lease could have ended.
+    let before = Cell::new(server.command_calls("evalsha").await);
+    eventually(SOON, "quiet", || async {
+        let now = server.command_calls("evalsha").await;
+        (before.replace(now) == now).then_some(()).ok_or(now)
+    })
+    .await;
+    let quiet_for = Duration::from_secs(3);
+    tokio::time::sleep(quiet_for).await;
+    let sent = server.command_calls("evalsha").await - before.get();
+    // At one attempt for each key and remaining lease (20 s and more) that is at most 150, and 10 renewals.
+    assert!(sent <= 160, "{sent} commands in {quiet_for:?}");
+}
+
+async fn connections(server: &RedisServer) -> usize {
+    server
+        .client_list()
+        .await
+        .iter()
+        .filter(|line| !line.is_harness())
+        .count()
+}

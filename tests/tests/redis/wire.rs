@@ -1,0 +1,348 @@
+//! Keys, fields, TTLs, channels and messages as Redisson has them.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use distlock_tests::{Leaks, RedisServer, eventually, eventually_eq};
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use super::{SOON, client, listened, ms};
+
+const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
+
+const SCRIPTS: [&str; 2] = [
+    include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua"),
+    include_str!("../../../distlock/src/backend/redis/scripts/lock_renew.lua"),
+];
+
+#[tokio::test]
+async fn held_lock_is_a_hash_of_one_owner_with_count_and_ttl() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("order:42").acquire().await.unwrap();
+    let fields = server.hgetall("order:42").await;
+    assert_eq!(
+        fields,
+        [(guard.owner().to_string(), String::from("1"))].into()
+    );
+    let ttl = server.pttl("order:42").await;
+    assert!((20_000..=30_000).contains(&ttl), "{ttl}");
+    guard.release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn count_of_entries_follows_into_the_server() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let count = || async { server.hgetall("k").await.into_values().next() };
+    let again = guard.reenter().unwrap();
+    eventually_eq(SOON, "the count", Some(String::from("2")), count).await;
+    guard.release().await.unwrap();
+    eventually_eq(SOON, "the count", Some(String::from("1")), count).await;
+    again.release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn fixed_lease_is_the_ttl_and_prefix_is_in_the_name() {
+    let server = RedisServer::start().await;
+    let client = Client::builder()
+        .key_prefix("shop:")
+        .connect(&server.url())
+        .await
+        .unwrap();
+    let _guard = client
+        .lock("k")
+        .acquire()
+        .lease(Duration::from_secs(100))
+        .await
+        .unwrap();
+    let ttl = server.pttl("shop:k").await;
+    assert!((90_000..=100_000).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test]
+async fn watchdog_renews_at_a_third_of_the_lease() {
+    let server = RedisServer::start().await;
+    let client = Client::builder()
+        .watchdog_timeout(ms(1_500))
+        .connect(&server.url())
+        .await
+        .unwrap();
+    let _guard = client.lock("k").acquire().await.unwrap();
+    let lowest = Cell::new(i64::MAX);
+    for _ in 0..3 {
+        // Down from a renewal, and up again by the next one.
+        eventually(SOON, "the lease to run down", || async {
+            let ttl = server.pttl("k").await;
+            lowest.set(lowest.get().min(ttl));
+            (ttl < 1_200).then_some(()).ok_or(ttl)
+        })
+        .await;
+        eventually(SOON, "a renewal", || async {
+            let ttl = server.pttl("k").await;
+            (ttl > 1_300).then_some(()).ok_or(ttl)
+        })
+        .await;
+    }
+    assert!(lowest.get() > 0, "the key was gone in between");
+}
+
+#[tokio::test]
+async fn release_and_force_release_publish_the_single_byte_0() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for (key, channel) in [
+        ("order:42", "redisson_lock__channel:{order:42}"),
+        ("{cart:1}:lock", "redisson_lock__channel:{cart:1}:lock"),
+    ] {
+        let mut messages = server.client().get_async_pubsub().await.unwrap();
+        messages.subscribe(channel).await.unwrap();
+        let mut messages = messages.into_on_message();
+        let lock = client.lock(key);
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let guard = lock.acquire().await.unwrap();
+        assert!(lock.force_release().await.unwrap() && !lock.force_release().await.unwrap());
+        drop(guard);
+        for _ in 0..2 {
+            let message = timeout(SOON, messages.next()).await.unwrap().unwrap();
+            assert_eq!(message.get_payload_bytes(), b"0");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redissons_hold_keeps_us_out_and_its_release_wakes_us() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    server.cli(&["HSET", "k", FOREIGN, "2"]).await;
+    server.cli(&["PEXPIRE", "k", "30000"]).await;
+    let lock = client.lock("k");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let holders = lock.holders().await.unwrap();
+    assert_eq!((holders[0].owner.as_str(), holders[0].count), (FOREIGN, 2));
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    listened(&server, "k", 1).await;
+    server.cli(&["DEL", "k"]).await;
+    server
+        .cli(&["PUBLISH", "redisson_lock__channel:{k}", "0"])
+        .await;
+    drop(
+        timeout(SOON, waiter)
+            .await
+            .expect("woken by the message")
+            .unwrap()
+            .unwrap(),
+    );
+}
+
+#[tokio::test]
+async fn hash_without_ttl_bounds_waits_and_is_asked_for_again() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    server.cli(&["HSET", "k", FOREIGN, "1"]).await;
+    let error = client.lock("k").acquire().wait(ms(300)).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("held with no known end"),
+        "{error}"
+    );
+    let waiter = tokio::spawn(client.lock("k").acquire().into_future());
+    super::waiting(&client, 1).await;
+    // No message: whoever freed it knew nothing of channels.
+    server.cli(&["DEL", "k"]).await;
+    drop(
+        timeout(SOON, waiter)
+            .await
+            .expect("asked again by itself")
+            .unwrap()
+            .unwrap(),
+    );
+}
+
+#[tokio::test]
+async fn key_of_another_type_is_an_error_that_names_it_and_stays() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    server.cli(&["SET", "text", "precious"]).await;
+    let lock = client.lock("text");
+    let errors = [
+        lock.acquire().await.err(),
+        lock.acquire().wait(ms(100)).await.err(),
+        lock.try_acquire().await.err(),
+        lock.is_locked().await.err(),
+        lock.holders().await.err(),
+        lock.hold_count().await.err(),
+        lock.remaining_lease().await.err(),
+        lock.force_release().await.err(),
+    ];
+    for error in errors {
+        let error = error.expect("an error");
+        assert!(
+            matches!(error, Error::WrongType { .. }) && error.to_string().contains("\"text\""),
+            "{error}"
+        );
+    }
+    // A hold whose key was overwritten is lost, and its release touches nothing.
+    let guard = client.lock("k").acquire().await.unwrap();
+    server.cli(&["SET", "k", "precious"]).await;
+    assert!(guard.release().await.is_err());
+    assert_eq!(
+        server.try_cli::<String>(&["GET", "k"]).await.unwrap(),
+        "precious"
+    );
+    assert_eq!(
+        server.try_cli::<String>(&["GET", "text"]).await.unwrap(),
+        "precious"
+    );
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_before_anything_is_sent() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let long = "k".repeat(4_097);
+    let refused = [
+        client.lock("").acquire().await.unwrap_err(),
+        client.lock(long).acquire().await.unwrap_err(),
+        client
+            .lock("k")
+            .acquire()
+            .lease(Duration::ZERO)
+            .await
+            .unwrap_err(),
+        client
+            .lock("k")
+            .acquire()
+            .lease(Duration::from_nanos(1))
+            .await
+            .unwrap_err(),
+        client
+            .lock("k")
+            .acquire()
+            .lease(Duration::MAX)
+            .await
+            .unwrap_err(),
+        client
+            .lock("k")
+            .acquire()
+            .wait(Duration::MAX)
+            .await
+            .unwrap_err(),
+    ];
+    assert!(refused.iter().all(Error::is_misuse), "{refused:?}");
+    assert_eq!(
+        server.command_calls("evalsha").await + server.command_calls("eval").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn scripts_refuse_bad_leases_before_they_store_anything() {
+    let server = RedisServer::start().await;
+    for lease in [
+        "1e18",
+        "9223372036854775807",
+        "99999999999999999999",
+        "",
+        "soon",
+        "nan",
+    ] {
+        let fresh = ["EVAL", SCRIPTS[0], "1", "fresh", FOREIGN, lease];
+        let _refused = server.try_cli::<redis::Value>(&fresh).await;
+        assert_eq!(
+            server.pttl("fresh").await,
+            -2,
+            "a key was stored for lease {lease:?}"
+        );
+        server
+            .cli(&["EVAL", SCRIPTS[0], "1", "held", FOREIGN, "30000"])
+            .await;
+        let again = ["EVAL", SCRIPTS[0], "1", "held", FOREIGN, lease];
+        let _refused = server.try_cli::<redis::Value>(&again).await;
+        let renewed = ["EVAL", SCRIPTS[1], "1", "held", FOREIGN, "2", lease];
+        let _refused = server.try_cli::<redis::Value>(&renewed).await;
+        assert!(
+            server.pttl("held").await > 0,
+            "the TTL went with lease {lease:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgets_are_sent_again() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for n in 0..200 {
+        if n % 3 == 0 {
+            server.cli(&["SCRIPT", "FLUSH"]).await;
+        }
+        client
+            .lock("k")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    assert!(
+        server.command_calls("eval").await > 50,
+        "the scripts were never forgotten"
+    );
+    assert_eq!(server.command_calls("script|load").await, 0);
+}
+
+#[tokio::test]
+async fn messages_of_no_meaning_wake_nobody_and_harm_nobody() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let waiter = super::client(&server).await;
+    let waiting = tokio::spawn(waiter.lock("k").acquire().into_future());
+    listened(&server, "k", 1).await;
+    let channel = "redisson_lock__channel:{k}";
+    let calls = server.command_calls("evalsha").await;
+    let long = "x".repeat(1 << 20);
+    for odd in ["", "2", "-1", "00", "0 ", "zero", "\u{fffd}", long.as_str()] {
+        assert_eq!(
+            server
+                .try_cli::<i64>(&["PUBLISH", channel, odd])
+                .await
+                .unwrap(),
+            1
+        );
+    }
+    assert!(!waiting.is_finished());
+    guard.release().await.unwrap();
+    drop(
+        timeout(SOON, waiting)
+            .await
+            .expect("woken by the release")
+            .unwrap()
+            .unwrap(),
+    );
+    let attempts = server.command_calls("evalsha").await - calls;
+    assert!(
+        attempts < 8,
+        "{attempts} commands: odd messages were acted on"
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_left_after_the_last_handle_has_gone() {
+    let server = RedisServer::start().await;
+    let leaks = Leaks::baseline(&server).await;
+    {
+        let (one, two) = (client(&server).await, client(&server).await);
+        let guard = one.lock("k").acquire().await.unwrap();
+        let waiter = tokio::spawn(two.lock("k").acquire().into_future());
+        listened(&server, "k", 1).await;
+        drop(guard);
+        drop(timeout(SOON, waiter).await.unwrap().unwrap().unwrap());
+    }
+    leaks.check(&server, "").await;
+}
