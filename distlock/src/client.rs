@@ -277,8 +277,7 @@ impl Builder {
         self.build(server.clock(), |_| backend)
     }
 
-    /// A client of the Redis (6 or later) or Valkey server at `url`: `redis://[user:password@]host[:port][/db]`, or
-    /// `rediss://` with one of the TLS features.
+    /// A client of the Redis (6 or later) or Valkey server at `url`: `redis://[user:password@]host[:port][/db]`.
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`], and those of [`in_memory`](Builder::in_memory).

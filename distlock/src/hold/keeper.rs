@@ -121,7 +121,7 @@ impl Keeper {
         self.releaser.owed()
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(feature = "test-util")]
     pub(crate) fn watched(&self) -> usize {
         self.watchdog.len()
     }

@@ -400,7 +400,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         /// Whatever comes in whatever order: the deadline never moves back, never lies beyond what the server may
         /// keep, a hold that is over stays over, and a loss is told at most once.

@@ -113,7 +113,7 @@ impl Watchdog {
         agenda.holds.get(&owner).map(|(hold, _)| Arc::clone(hold))
     }
 
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(feature = "test-util")]
     pub(super) fn len(&self) -> usize {
         self.agenda.lock().holds.len()
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         /// Each hold is in one place, the queue keeps its order, and no waiter is left asleep at the head of a
         /// queue behind which nothing will happen.

@@ -232,7 +232,7 @@ impl Registry {
     }
 
     /// Keys with an entry, and the waiters in all queues.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(feature = "test-util")]
     pub(crate) fn size(&self) -> (usize, usize) {
         let entries = self.entries.lock();
         (

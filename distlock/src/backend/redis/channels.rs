@@ -341,7 +341,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         /// Against a server that does what it is told: nobody is told `live` while the server has no subscription, and
         /// in the end what has shares is live and all else is gone.

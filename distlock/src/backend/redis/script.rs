@@ -106,11 +106,10 @@ mod tests {
             .lines()
             .filter(|line| !line.starts_with("--"))
             .collect();
-        let indices = body.split(&format!("{what}[")).skip(1);
-        indices
-            .filter_map(|rest| rest.split(']').next()?.parse().ok())
-            .max()
-            .unwrap_or(0)
+        let before_index = format!("{what}[");
+        let indices = body.split(&before_index).skip(1);
+        let numbers = indices.filter_map(|rest| rest.split(']').next()?.parse().ok());
+        numbers.max().unwrap_or(0)
     }
 
     #[test]

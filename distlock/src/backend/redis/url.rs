@@ -24,27 +24,21 @@ pub(super) struct Server {
 pub(super) fn parse(url: &str) -> Result<Server, Error> {
     let scheme = url.split("://").next().unwrap_or_default();
     match scheme {
-        "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" => {}
-        "redis+sentinel" | "redis+cluster" => {
+        "redis" | "valkey" | "redis+unix" | "unix" => {}
+        "rediss" | "valkeys" | "redis+sentinel" | "redis+cluster" => {
             return Err(invalid(format!(
                 "this version has no `{scheme}`; use `redis://` with the address of one server"
             )));
         }
         _ => {
             return Err(invalid(
-                "expected `redis://[user:password@]host[:port][/db]`, or `rediss://` for TLS",
+                "expected `redis://[user:password@]host[:port][/db]`",
             ));
         }
     }
     let info = url
         .into_connection_info()
         .map_err(|error| invalid(error.to_string()))?;
-    if !info.addr().is_supported() {
-        let features = "`tls-rustls`, `tls-rustls-webpki-roots` or `tls-native-tls`";
-        return Err(invalid(format!(
-            "`{scheme}` needs one of the features {features} of `distlock`"
-        )));
-    }
     // Protocol 3: a lost connection is noticed at once, and messages come over a connection that answers PING too.
     let redis = info
         .redis_settings()

@@ -1,0 +1,100 @@
+//! Customers: each orders one item over HTTP, clicking twice, and pays.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rand::RngExt;
+use reqwest::{Client, StatusCode};
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::stock::OPENING;
+
+/// What the customers met with.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Customers who got and paid an item.
+    pub(crate) served: u64,
+    /// Customers who came too late.
+    pub(crate) refused: u64,
+    /// Answers that somebody else was at it for too long.
+    pub(crate) contended: u64,
+    /// Any other answer.
+    pub(crate) failed: u64,
+    /// The longest that a customer waited for an answer.
+    pub(crate) longest: Duration,
+    /// How long it took to serve them all.
+    pub(crate) took: Duration,
+}
+
+/// One customer's day.
+struct Visit {
+    order: StatusCode,
+    second_click: StatusCode,
+    pay: Option<StatusCode>,
+    longest: Duration,
+}
+
+pub(crate) async fn customers(shop: SocketAddr, customers: u64) -> Result<Seen, Failure> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} customers, {elapsed}")?;
+    let progress = ProgressBar::new(customers).with_style(style);
+    let (http, start) = (Client::new(), Instant::now());
+    let mut visits = JoinSet::new();
+    for id in 0..customers {
+        visits.spawn(visit(http.clone(), shop, id));
+    }
+    let mut seen = Seen::default();
+    while let Some(visit) = visits.join_next().await {
+        seen.count(&visit??);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    seen.took = start.elapsed();
+    Ok(seen)
+}
+
+async fn visit(http: Client, shop: SocketAddr, id: u64) -> Result<Visit, Failure> {
+    let (item, _) = OPENING[rand::rng().random_range(0..OPENING.len())];
+    let order = format!("http://{shop}/orders/{id}/items/{item}");
+    let (first, second) = tokio::try_join!(post(&http, &order), post(&http, &order))?;
+    let pay = if first.0.is_success() {
+        Some(post(&http, &format!("http://{shop}/orders/{id}/pay")).await?)
+    } else {
+        None
+    };
+    Ok(Visit {
+        order: first.0,
+        second_click: second.0,
+        pay: pay.map(|(status, _)| status),
+        longest: first
+            .1
+            .max(second.1)
+            .max(pay.map_or(Duration::ZERO, |(_, time)| time)),
+    })
+}
+
+async fn post(http: &Client, url: &str) -> Result<(StatusCode, Duration), Failure> {
+    let start = Instant::now();
+    let answer = http.post(url).send().await?;
+    let status = answer.status();
+    answer.bytes().await?;
+    Ok((status, start.elapsed()))
+}
+
+impl Seen {
+    fn count(&mut self, visit: &Visit) {
+        self.longest = self.longest.max(visit.longest);
+        for status in [Some(visit.order), Some(visit.second_click), visit.pay]
+            .into_iter()
+            .flatten()
+        {
+            self.contended += u64::from(status == StatusCode::CONFLICT);
+            let known =
+                status.is_success() || matches!(status, StatusCode::CONFLICT | StatusCode::GONE);
+            self.failed += u64::from(!known);
+        }
+        self.served += u64::from(visit.pay.is_some_and(|pay| pay.is_success()));
+        self.refused += u64::from(visit.order == StatusCode::GONE);
+    }
+}

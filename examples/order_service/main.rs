@@ -1,0 +1,110 @@
+//! An order service that does not sell what it has not got: axum routes guarded by the layer, service functions
+//! guarded by the attribute.
+//!
+//! Without arguments it runs on the in-memory backend and orders from itself over real HTTP. With `--redis` locks and
+//! stock are in Redis, and several such processes sell one stock. `--unguarded` takes the locks away, to see what they
+//! prevent.
+
+mod drive;
+mod report;
+mod routes;
+mod shop;
+mod stock;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use distlock::Client;
+
+use crate::shop::Shop;
+use crate::stock::{MemoryStock, RedisStock, Stock};
+
+/// What the program is told.
+#[derive(Debug, Parser)]
+#[command(
+    about = "Sells a scarce stock to several hundred customers at once, and checks that nothing is oversold"
+)]
+struct Args {
+    /// Keep locks and stock in this Redis, e.g. redis://127.0.0.1:6379; run it twice at once to share the stock
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+
+    /// Turn the locks off, to see the overselling that they prevent
+    #[arg(long)]
+    unguarded: bool,
+
+    /// Serve on this address for curl, instead of ordering from itself
+    #[arg(long, value_name = "ADDR")]
+    serve: Option<SocketAddr>,
+
+    /// How many customers order at once
+    #[arg(long, default_value_t = 400)]
+    customers: u64,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long to wait for background releases at the end.
+const FLUSH: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Failure> {
+    tracing_subscriber::fmt()
+        .with_env_filter("warn")
+        .with_writer(std::io::stderr)
+        .init();
+    let args = Args::parse();
+    let (locks, stock) = backend(args.redis.as_deref()).await?;
+    let shop = Shop::open(locks.clone(), stock, !args.unguarded).await?;
+    let passed = match args.serve {
+        Some(address) => serve(&shop, address).await.map(|()| true),
+        None => sell(&shop, args.customers).await,
+    };
+    shop.close().await?;
+    locks.close(FLUSH).await?;
+    Ok(if passed? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn backend(redis: Option<&str>) -> Result<(Client, Stock), Failure> {
+    Ok(match redis {
+        None => (Client::in_memory(), Stock::Memory(MemoryStock::default())),
+        Some(url) => {
+            let locks = Client::builder()
+                .key_prefix("shop:lock:")
+                .connect(url)
+                .await?;
+            (locks, Stock::Redis(RedisStock::connect(url).await?))
+        }
+    })
+}
+
+/// Serves until interrupted.
+async fn serve(shop: &Shop, address: SocketAddr) -> Result<(), Failure> {
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    println!("curl -X POST http://{address}/orders/1/items/lamp");
+    println!("curl -X POST http://{address}/orders/1/pay");
+    println!("curl http://{address}/stock/lamp");
+    let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    axum::serve(listener, routes::router(shop))
+        .with_graceful_shutdown(interrupted)
+        .await?;
+    Ok(())
+}
+
+/// Lets customers order over HTTP, and answers whether the books are right.
+async fn sell(shop: &Shop, customers: u64) -> Result<bool, Failure> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let server = tokio::spawn(axum::serve(listener, routes::router(shop)).into_future());
+    let seen = drive::customers(address, customers).await?;
+    server.abort();
+    let books = shop.books().await?;
+    Ok(report::print(&seen, &books))
+}

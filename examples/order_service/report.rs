@@ -1,0 +1,54 @@
+//! What happened, and whether the books are right.
+
+use crate::drive::Seen;
+use crate::shop::Book;
+
+/// Prints the day; whether nothing was oversold and no sale was lost.
+pub(crate) fn print(seen: &Seen, books: &[Book]) -> bool {
+    println!(
+        "customers: {} served, {} refused, in {:.2?}",
+        seen.served, seen.refused, seen.took
+    );
+    println!(
+        "contended: {} answers, other failures: {}",
+        seen.contended, seen.failed
+    );
+    println!("longest wait for an answer: {:.2?}", seen.longest);
+    println!("{:<8} {:>8} {:>8} {:>8}", "item", "opening", "sold", "left");
+    for book in books {
+        println!(
+            "{:<8} {:>8} {:>8} {:>8}{}",
+            book.item,
+            book.opening,
+            book.sold,
+            book.left,
+            book.verdict()
+        );
+    }
+    let right = books.iter().all(Book::is_right) && seen.failed == 0;
+    println!(
+        "{}",
+        if right {
+            "check passed: nothing was oversold"
+        } else {
+            "CHECK FAILED"
+        }
+    );
+    right
+}
+
+impl Book {
+    fn is_right(&self) -> bool {
+        self.left >= 0 && self.sold <= self.opening && self.sold + self.left == self.opening
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.sold > self.opening {
+            "  <- oversold"
+        } else if !self.is_right() {
+            "  <- sold more than was taken off the stock"
+        } else {
+            ""
+        }
+    }
+}

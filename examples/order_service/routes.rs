@@ -1,0 +1,68 @@
+//! The routes: one request for an order at a time, by the layer; the rest is the shop's.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use distlock_tower::LockLayer;
+use serde_json::json;
+
+use crate::shop::{Order, Shop, ShopError};
+
+/// How long a second click on an order waits for the first one.
+const WAIT: Duration = Duration::from_secs(20);
+
+pub(crate) fn router(shop: &Shop) -> Router {
+    let one_at_a_time = |route: MethodRouter<Shop>| {
+        if shop.guarded {
+            route.route_layer(by_order(shop))
+        } else {
+            route
+        }
+    };
+    Router::new()
+        .route("/orders/{id}/items/{item}", one_at_a_time(post(order)))
+        .route("/orders/{id}/pay", one_at_a_time(post(pay)))
+        .route("/stock/{item}", get(stock))
+        .with_state(shop.clone())
+}
+
+fn by_order(shop: &Shop) -> LockLayer {
+    LockLayer::new(shop.locks.clone())
+        .key(|Path(path): Path<Vec<(String, String)>>| {
+            let id = path.into_iter().find(|(name, _)| name == "id");
+            id.map(|(_, id)| format!("order:{id}"))
+        })
+        .wait(WAIT)
+}
+
+async fn order(
+    State(shop): State<Shop>,
+    Path((id, item)): Path<(u64, String)>,
+) -> Result<Json<Order>, ShopError> {
+    shop.order(id, &item).await.map(Json)
+}
+
+async fn pay(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, ShopError> {
+    shop.pay(id).await.map(Json)
+}
+
+async fn stock(State(shop): State<Shop>, Path(item): Path<String>) -> Result<String, ShopError> {
+    shop.left(&item).await.map(|left| format!("{left}\n"))
+}
+
+impl IntoResponse for ShopError {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Self::SoldOut => StatusCode::GONE,
+            Self::NoSuchItem => StatusCode::NOT_FOUND,
+            Self::NothingToPay => StatusCode::PAYMENT_REQUIRED,
+            Self::Lock(error) if error.is_busy() => StatusCode::CONFLICT,
+            Self::Lock(_) | Self::Stock(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, Json(json!({ "error": self.to_string() }))).into_response()
+    }
+}

@@ -1,0 +1,179 @@
+//! The service functions: what happens under which lock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use distlock::{Client, distributed_lock};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+
+use crate::Failure;
+use crate::stock::{OPENING, Stock};
+
+/// What a customer can be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShopError {
+    #[error("sold out")]
+    SoldOut,
+    #[error("the shop has no such item")]
+    NoSuchItem,
+    #[error("there is nothing to pay")]
+    NothingToPay,
+    #[error(transparent)]
+    Lock(#[from] distlock::Error),
+    #[error("the stock cannot be reached: {0}")]
+    Stock(Failure),
+}
+
+/// An order, as a customer sees it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Order {
+    pub(crate) item: String,
+    pub(crate) paid: bool,
+}
+
+/// The shop: cheap to clone, one behind all clones.
+#[derive(Clone)]
+pub(crate) struct Shop {
+    pub(crate) locks: Client,
+    pub(crate) guarded: bool,
+    stock: Stock,
+    orders: Arc<Mutex<HashMap<u64, Order>>>,
+    _open: Arc<StaysOpen>,
+}
+
+struct StaysOpen(JoinHandle<()>);
+
+impl Drop for StaysOpen {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The books of one item.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) item: &'static str,
+    pub(crate) opening: i64,
+    pub(crate) sold: i64,
+    pub(crate) left: i64,
+}
+
+impl AsRef<Client> for Shop {
+    fn as_ref(&self) -> &Client {
+        &self.locks
+    }
+}
+
+impl Shop {
+    /// Opens, or joins the processes that sell already.
+    pub(crate) async fn open(locks: Client, stock: Stock, guarded: bool) -> Result<Self, Failure> {
+        locks
+            .lock("opening")
+            .acquire()
+            .try_run(stock.open())
+            .await?;
+        let kept = stock.clone();
+        let stays_open = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                drop(kept.stay_open().await);
+            }
+        });
+        Ok(Self {
+            locks,
+            guarded,
+            stock,
+            orders: Arc::default(),
+            _open: Arc::new(StaysOpen(stays_open)),
+        })
+    }
+
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        self.locks
+            .lock("opening")
+            .acquire()
+            .try_run(self.stock.close())
+            .await
+    }
+
+    /// Puts an item into an order and takes it off the stock; a second click changes nothing.
+    ///
+    /// One order at a time is the route's affair: see `routes`.
+    pub(crate) async fn order(&self, id: u64, item: &str) -> Result<Order, ShopError> {
+        if let Some(order) = self.orders(|orders| orders.get(&id).cloned()) {
+            return Ok(order);
+        }
+        if self.guarded {
+            self.take(item).await?;
+        } else {
+            self.take_unguarded(item).await?;
+        }
+        let order = Order {
+            item: item.to_owned(),
+            paid: false,
+        };
+        self.orders(|orders| orders.insert(id, order.clone()));
+        Ok(order)
+    }
+
+    pub(crate) async fn pay(&self, id: u64) -> Result<Order, ShopError> {
+        let paid = self.orders(|orders| {
+            let order = orders.get_mut(&id)?;
+            order.paid = true;
+            Some(order.clone())
+        });
+        paid.ok_or(ShopError::NothingToPay)
+    }
+
+    /// Takes one item off the stock: one customer of an item at a time, in all processes.
+    #[distributed_lock(key = "stock:<item>", wait = "20s", client = self)]
+    async fn take(&self, item: &str) -> Result<(), ShopError> {
+        self.take_unguarded(item).await
+    }
+
+    /// Reads, ponders, writes: right only under a lock.
+    async fn take_unguarded(&self, item: &str) -> Result<(), ShopError> {
+        let left = self.stock.left(item).await.map_err(ShopError::Stock)?;
+        let left = left.ok_or(ShopError::NoSuchItem)?;
+        if left <= 0 {
+            return Err(ShopError::SoldOut);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.stock
+            .set_left(item, left - 1)
+            .await
+            .map_err(ShopError::Stock)?;
+        self.stock.note_sale(item).await.map_err(ShopError::Stock)
+    }
+
+    pub(crate) async fn left(&self, item: &str) -> Result<i64, ShopError> {
+        let left = self.stock.left(item).await.map_err(ShopError::Stock)?;
+        left.ok_or(ShopError::NoSuchItem)
+    }
+
+    /// The books of all items, each read while nobody sells it.
+    pub(crate) async fn books(&self) -> Result<Vec<Book>, Failure> {
+        let mut books = Vec::new();
+        for (item, opening) in OPENING {
+            let read = async {
+                let (left, sold) = (self.stock.left(item).await?, self.stock.sold(item).await?);
+                Ok::<_, Failure>((left.unwrap_or(0), sold))
+            };
+            let lock = self.locks.lock(format!("stock:{item}"));
+            let (left, sold) = lock.acquire().try_run(read).await?;
+            books.push(Book {
+                item,
+                opening,
+                sold,
+                left,
+            });
+        }
+        Ok(books)
+    }
+
+    fn orders<T>(&self, look: impl FnOnce(&mut HashMap<u64, Order>) -> T) -> T {
+        look(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,147 @@
+//! How many of each item are left, and how many were sold: in this process or in Redis.
+//!
+//! On purpose like most real stores: one call reads, another writes, and nothing but a lock keeps two customers from
+//! reading the same number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+
+use crate::Failure;
+
+/// What the shop has when it opens.
+pub(crate) const OPENING: [(&str, i64); 3] = [("lamp", 40), ("chair", 60), ("table", 30)];
+
+/// A shop whose last process died is opened anew after this time.
+const STALE: Duration = Duration::from_secs(15);
+
+/// Where the stock is kept.
+#[derive(Clone)]
+pub(crate) enum Stock {
+    Memory(MemoryStock),
+    Redis(RedisStock),
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct MemoryStock {
+    numbers: Arc<Mutex<HashMap<String, i64>>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct RedisStock {
+    connection: MultiplexedConnection,
+}
+
+impl RedisStock {
+    pub(crate) async fn connect(url: &str) -> Result<Self, Failure> {
+        let client = redis::Client::open(url)?;
+        Ok(Self {
+            connection: client.get_multiplexed_async_connection().await?,
+        })
+    }
+}
+
+fn left_key(item: &str) -> String {
+    format!("shop:left:{item}")
+}
+
+fn sold_key(item: &str) -> String {
+    format!("shop:sold:{item}")
+}
+
+const PROCESSES: &str = "shop:processes";
+
+impl Stock {
+    /// One more process sells; the first one fills the shelves.
+    pub(crate) async fn open(&self) -> Result<(), Failure> {
+        let first = match self {
+            Self::Memory(_) => true,
+            Self::Redis(_) => self.add(PROCESSES, 1).await? == 1,
+        };
+        self.stay_open().await?;
+        if first {
+            for (item, number) in OPENING {
+                self.set(&left_key(item), number).await?;
+                self.set(&sold_key(item), 0).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that this process still sells; to be repeated within [`STALE`].
+    pub(crate) async fn stay_open(&self) -> Result<(), Failure> {
+        if let Self::Redis(stock) = self {
+            let mut connection = stock.connection.clone();
+            let _: bool = connection
+                .pexpire(PROCESSES, i64::try_from(STALE.as_millis())?)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// One process less sells.
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        if let Self::Redis(stock) = self
+            && self.add(PROCESSES, -1).await? <= 0
+        {
+            let mut connection = stock.connection.clone();
+            let _: i64 = connection.del(PROCESSES).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn left(&self, item: &str) -> Result<Option<i64>, Failure> {
+        self.get(&left_key(item)).await
+    }
+
+    pub(crate) async fn set_left(&self, item: &str, number: i64) -> Result<(), Failure> {
+        self.set(&left_key(item), number).await
+    }
+
+    pub(crate) async fn sold(&self, item: &str) -> Result<i64, Failure> {
+        Ok(self.get(&sold_key(item)).await?.unwrap_or(0))
+    }
+
+    /// Notes a sale. Atomic, so that the books are right whatever the locks do.
+    pub(crate) async fn note_sale(&self, item: &str) -> Result<(), Failure> {
+        self.add(&sold_key(item), 1).await?;
+        Ok(())
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<i64>, Failure> {
+        match self {
+            Self::Memory(stock) => Ok(stock.with(|numbers| numbers.get(key).copied())),
+            Self::Redis(stock) => Ok(stock.connection.clone().get(key).await?),
+        }
+    }
+
+    async fn set(&self, key: &str, number: i64) -> Result<(), Failure> {
+        match self {
+            Self::Memory(stock) => {
+                stock.with(|numbers| drop(numbers.insert(key.to_owned(), number)))
+            }
+            Self::Redis(stock) => stock.connection.clone().set(key, number).await?,
+        }
+        Ok(())
+    }
+
+    async fn add(&self, key: &str, by: i64) -> Result<i64, Failure> {
+        match self {
+            Self::Memory(stock) => Ok(stock.with(|numbers| {
+                let number = numbers.entry(key.to_owned()).or_default();
+                *number += by;
+                *number
+            })),
+            Self::Redis(stock) => Ok(stock.connection.clone().incr(key, by).await?),
+        }
+    }
+}
+
+impl MemoryStock {
+    fn with<T>(&self, look: impl FnOnce(&mut HashMap<String, i64>) -> T) -> T {
+        look(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
