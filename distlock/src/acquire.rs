@@ -227,7 +227,8 @@ async fn pass_gate(
     match tenure.nest(frame.closed(), term, now) {
         Ok(nested) => {
             keeper.look_at(nested.hold());
-            Ok(Some(Guard::new(Arc::clone(registry), nested, Some(place))))
+            let gate = Some(Arc::new(place));
+            Ok(Some(Guard::new(Arc::clone(registry), nested, gate)))
         }
         Err(Nested::Closed) => Ok(None),
         Err(Nested::Lost(loss)) => Err(Error::lost(ask.key.text(), loss)),

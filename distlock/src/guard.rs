@@ -44,21 +44,21 @@ pub struct Guard {
     registry: Arc<Registry>,
     tenure: Arc<Tenure>,
     ended: bool,
-    /// The place at the gate of the guard around this one.
-    _gate: Option<OwnedSemaphorePermit>,
+    /// The place at the gate of the guard around this one, shared by those that entered again by hand.
+    gate: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Guard {
     pub(crate) fn new(
         registry: Arc<Registry>,
         tenure: Arc<Tenure>,
-        gate: Option<OwnedSemaphorePermit>,
+        gate: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Self {
         Self {
             registry,
             tenure,
             ended: false,
-            _gate: gate,
+            gate,
         }
     }
 
@@ -133,7 +133,8 @@ impl Guard {
         match self.tenure.nest(&open, term, self.now()) {
             Ok(tenure) => {
                 self.registry.keeper.look_at(tenure.hold());
-                Ok(Self::new(Arc::clone(&self.registry), tenure, None))
+                let gate = self.gate.clone();
+                Ok(Self::new(Arc::clone(&self.registry), tenure, gate))
             }
             Err(Nested::Lost(loss)) => Err(Error::lost(self.key(), loss)),
             Err(Nested::Closed) => Err(Error::lost(self.key(), Loss::Expired)),
