@@ -23,6 +23,11 @@ impl Tick {
         Self(self.0.saturating_add(by))
     }
 
+    /// This much earlier; not before the clock's own start.
+    pub(crate) fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(by))
+    }
+
     /// How long it was since `earlier`; zero where that lies ahead.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -108,7 +108,10 @@ impl Lease {
     /// Another guard wants the hold.
     pub(crate) fn join(&mut self, term: Term) {
         match term {
-            Term::Kept => self.kept += 1,
+            Term::Kept => {
+                self.kept += 1;
+                self.renew_at = self.renew_by(self.renew_at);
+            }
             Term::Until(end) => {
                 self.until = self.until.max(end);
                 self.ever_fixed = true;
@@ -200,6 +203,13 @@ impl Lease {
         }
     }
 
+    /// At `planned`, but before less of the lease is left than a hold of the watchdog has when it is renewed: a hold
+    /// with a short lease of its own may come into the watchdog's care.
+    fn renew_by(&self, planned: Tick) -> Tick {
+        let rest = self.watchdog - self.watchdog / RENEWALS_PER_LEASE;
+        planned.min(self.deadline.before(rest))
+    }
+
     /// How much lease to ask for. The server keeps a longer one that it has.
     fn wanted(&self, now: Tick) -> Duration {
         let fixed = self.until.left(now);
@@ -228,7 +238,7 @@ impl Lease {
         match answer {
             Answer::Renewed => {
                 self.deadline = self.deadline.max(sent.after(lease));
-                self.renew_at = sent.after(self.watchdog / RENEWALS_PER_LEASE);
+                self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
                 None
             }
             Answer::Unknown => {
@@ -343,6 +353,17 @@ mod tests {
         assert_eq!(lease.due(at(10), false), Due::Renew(ms(890)));
         lease.answered(at(10), ms(890), Answer::Renewed, at(11));
         assert_eq!(lease.deadline(), at(900));
+    }
+
+    #[test]
+    fn short_fixed_hold_is_renewed_at_once_when_the_watchdog_gets_it() {
+        let mut lease = Lease::granted(at(0), ms(90), Term::Until(at(90)), WATCHDOG);
+        assert_eq!(lease.due(at(10), true), Due::Renew(ms(80)));
+        lease.join(Term::Kept);
+        lease.answered(at(10), ms(80), Answer::Renewed, at(20));
+        assert_eq!(lease.due(at(20), false), Due::Renew(WATCHDOG));
+        lease.answered(at(20), WATCHDOG, Answer::Renewed, at(21));
+        assert_eq!(lease.due(at(21), false), Due::Nothing(at(120)));
     }
 
     #[test]
