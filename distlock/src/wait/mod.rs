@@ -106,8 +106,29 @@ struct Waiter<'a> {
     attempts: Attempts,
     subscription: Option<Subscription>,
     place: Place,
-    blocker: Blocker,
+    ahead: Ahead,
     failing: Option<Failing>,
+}
+
+/// Who stands in the way, by what was heard last.
+#[derive(Clone, Copy, Debug)]
+enum Ahead {
+    Queue,
+    /// An owner whose lease ends then, unless it renews.
+    Owner(Option<Tick>),
+}
+
+impl Ahead {
+    fn owner(ttl: Option<Duration>, now: Tick) -> Self {
+        Self::Owner(ttl.map(|ttl| now.after(ttl)))
+    }
+
+    fn blocker(self, now: Tick) -> Blocker {
+        match self {
+            Self::Queue => Blocker::Queue,
+            Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
+        }
+    }
 }
 
 /// Attempts that nobody answered, in a row.
@@ -127,7 +148,7 @@ impl<'a> Waiter<'a> {
             attempts: ask.attempts(keeper),
             subscription: None,
             place: registry.join(ask.kind, &ask.key),
-            blocker: Blocker::Queue,
+            ahead: Ahead::Queue,
             failing: None,
         }
     }
@@ -172,8 +193,7 @@ impl<'a> Waiter<'a> {
 
     /// Sleeps until the neighbour hands over, frees or loses the hold, or was trusted long enough.
     async fn wait_behind(&mut self, neighbour: &Hold, until: Tick) {
-        let now = self.keeper.now();
-        self.blocker = Blocker::Owner(Some(neighbour.deadline().left(now)));
+        self.ahead = Ahead::Owner(Some(neighbour.deadline()));
         tokio::select! {
             biased;
             () = self.place.woken() => {}
@@ -228,7 +248,7 @@ impl<'a> Waiter<'a> {
             }
             Outcome::Held { ttl } => {
                 self.failing = None;
-                self.blocker = Blocker::Owner(ttl);
+                self.ahead = Ahead::owner(ttl, self.keeper.now());
                 self.sleep(ttl, was_live).await;
             }
             Outcome::TooLate => {
@@ -247,7 +267,7 @@ impl<'a> Waiter<'a> {
     fn last_chance(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
         match self.place.take() {
             Some(tenure) => Ok(Some(tenure)),
-            None if self.failing.is_none() && matches!(self.blocker, Blocker::Queue) => {
+            None if self.failing.is_none() && matches!(self.ahead, Ahead::Queue) => {
                 let none = cause("no answer within the wait");
                 Err(Fault::Unknown(none).into_error(&self.ask.key, self.waited()))
             }
@@ -328,7 +348,10 @@ impl<'a> Waiter<'a> {
                 .last
                 .clone()
                 .into_error(&self.ask.key, self.waited()),
-            None => self.ask.timed_out(self.keeper.now(), self.blocker),
+            None => {
+                let now = self.keeper.now();
+                self.ask.timed_out(now, self.ahead.blocker(now))
+            }
         }
     }
 }
