@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::backend::memory::MemoryServer;
 use crate::backend::{Attempted, Released, Renewal, Target};
 use crate::client::Client;
 use crate::error::Error;
@@ -38,6 +39,11 @@ pub fn sizes(client: &Client) -> Sizes {
         holds: registry.keeper.watched(),
         owed: registry.keeper.owed(),
     }
+}
+
+/// What a server in this process keeps, without what has expired: keys, and channels that are listened to.
+pub fn stored(server: &MemoryServer) -> (usize, usize) {
+    server.stored()
 }
 
 /// The bare verbs of a client's backend, with owners of the caller's making: for differential tests.

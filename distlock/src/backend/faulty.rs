@@ -5,6 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -40,7 +41,8 @@ pub enum Fault {
     Delay(Duration),
     /// It is carried out, and its answer comes after this time.
     DelayReply(Duration),
-    /// Its outcome is unknown to the caller at once, and it is carried out after this time.
+    /// Its outcome is unknown to the caller at once, and it is carried out after this time: its connection broke, and
+    /// later commands go over another.
     Late(Duration),
     /// Nothing is carried out and nobody answers, until the caller drops it.
     Never,
@@ -58,6 +60,7 @@ pub struct Faults {
 struct Rules {
     next: VecDeque<Option<Fault>>,
     always: Option<Fault>,
+    calls: usize,
     hits: usize,
 }
 
@@ -100,6 +103,11 @@ impl Faults {
         rules.always = None;
     }
 
+    /// How many calls of `op` there were, with a fault or without.
+    pub fn calls(&self, op: Op) -> usize {
+        self.rules.lock().get(&op).map_or(0, |rules| rules.calls)
+    }
+
     /// How many calls of `op` met a fault.
     pub fn hits(&self, op: Op) -> usize {
         self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
@@ -110,6 +118,7 @@ impl Faults {
             inner,
             clock,
             faults: self.clone(),
+            broken: AtomicU64::new(0),
         })
     }
 
@@ -117,6 +126,7 @@ impl Faults {
         let mut rules = self.rules.lock();
         let rules = rules.entry(op).or_default();
         let fault = rules.next.pop_front().unwrap_or(rules.always);
+        rules.calls += 1;
         rules.hits += usize::from(fault.is_some());
         fault
     }
@@ -133,6 +143,8 @@ struct Faulty {
     inner: Arc<dyn Backend>,
     clock: Clock,
     faults: Faults,
+    /// How often a connection broke.
+    broken: AtomicU64,
 }
 
 impl Faulty {
@@ -161,6 +173,7 @@ impl Faulty {
                 reply
             }
             Some(Fault::Late(by)) => {
+                self.broken.fetch_add(1, Ordering::AcqRel);
                 let (inner, clock) = (inner(), self.clock.clone());
                 tokio::spawn(async move {
                     clock.sleep_until(clock.now().after(by)).await;
@@ -227,6 +240,6 @@ impl Backend for Faulty {
     }
 
     fn epoch(&self) -> u64 {
-        self.inner.epoch()
+        self.inner.epoch() + self.broken.load(Ordering::Acquire)
     }
 }

@@ -61,6 +61,15 @@ impl MemoryServer {
         self.store.clock.clone()
     }
 
+    /// Keys that are locked, and channels that are listened to.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn stored(&self) -> (usize, usize) {
+        let now = self.store.clock.now();
+        let mut state = self.store.state.lock();
+        state.sweep(now);
+        (state.locks.len(), state.channels.len())
+    }
+
     /// A connection for one client.
     pub(crate) fn connect(&self) -> MemoryBackend {
         MemoryBackend {
