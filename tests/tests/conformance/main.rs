@@ -1,0 +1,26 @@
+//! What a reentrant lock promises, as tests that every backend passes.
+//!
+//! One file per subject, one `async fn(&Stage)` per promise. A test is listed once, at the end of its file, and runs on
+//! every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too: when
+//! its body is done, the stage waits until no client keeps anything and the server is empty.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says by a panic what went wrong"
+)]
+
+#[macro_use]
+mod stage;
+
+mod lock_acquire;
+mod lock_cancel;
+mod lock_close;
+mod lock_handover;
+mod lock_lease;
+mod lock_loss;
+mod lock_outcome;
+mod lock_reentry;
+mod lock_runtime;
+mod lock_siblings;
+mod lock_storm;
+mod lock_waiting;

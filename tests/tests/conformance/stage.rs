@@ -1,0 +1,243 @@
+//! The stage a test plays on: one lock server, and any number of clients of it.
+//!
+//! A test body knows no backend. It counts time in leases: on memory the lease is 30 s of paused time, which costs
+//! nothing; on a real server it is short, and its time is real. Nothing sleeps until "it should have worked": a test
+//! waits for a fact with a deadline ([`Stage::eventually`]), or lets a time pass that it then asserts about.
+//!
+//! # To add a backend
+//! A variant of [`Server`] with its arms, a function like [`memory`] that makes the stage and plays the test on it, and
+//! one line in [`on_every_backend`].
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use distlock::test_util::{Faults, Op, Sizes, sizes, stored};
+use distlock::{Builder, Client, Error, Guard, MemoryServer};
+use tokio::time::{Instant, sleep, timeout};
+
+/// One `#[test]` for each backend and each of these functions.
+macro_rules! on_every_backend {
+    ($($test:ident),* $(,)?) => {
+        mod memory { $(#[test] fn $test() { $crate::stage::memory(super::$test); })* }
+    };
+}
+
+/// The server that the clients of a stage share.
+enum Server {
+    Memory(MemoryServer),
+}
+
+/// A lock server, its clients, and the faults between them.
+pub(crate) struct Stage {
+    server: Server,
+    lease: Duration,
+    slack: Duration,
+    faults: Faults,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// Plays a test on the memory backend, in paused time.
+pub(crate) fn memory(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let stage = Stage {
+        server: Server::Memory(MemoryServer::new()),
+        lease: Duration::from_secs(30),
+        slack: Duration::from_millis(5),
+        faults: Faults::new(),
+        clients: Mutex::default(),
+    };
+    let a_day = Duration::from_secs(24 * 3600);
+    runtime.block_on(stage.play(test, a_day));
+}
+
+impl Stage {
+    async fn play(&self, test: impl AsyncFnOnce(&Self), patience: Duration) {
+        let played = timeout(patience, test(self)).await;
+        played.expect("the test hangs");
+        for op in [
+            Op::Attempt,
+            Op::Renew,
+            Op::Release,
+            Op::ForceRelease,
+            Op::Inspect,
+        ] {
+            self.faults.clear(op);
+        }
+        self.is_quiet_within(self.lease * 3).await;
+    }
+
+    /// A client of the server, without faults.
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(|builder| builder).await
+    }
+
+    /// A client that meets the stage's [`faults`](Stage::faults).
+    pub(crate) async fn faulty_client(&self) -> Client {
+        self.client_with(|builder| builder.faults(&self.faults))
+            .await
+    }
+
+    /// A client with settings of its own.
+    pub(crate) async fn client_with(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
+        let builder = Client::builder()
+            .watchdog_timeout(self.lease)
+            .unavailable_after(self.lease / 6);
+        let builder = set(builder);
+        let client = match &self.server {
+            Server::Memory(server) => builder.in_memory(server).unwrap(),
+        };
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    /// The faults that [`faulty_client`](Stage::faulty_client)s meet; none at first.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The watchdog's lease of every client.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// A part of the lease.
+    pub(crate) fn part(&self, parts: u32) -> Duration {
+        self.lease / parts
+    }
+
+    /// How long after its due time an event may come.
+    pub(crate) fn slack(&self) -> Duration {
+        self.slack
+    }
+
+    /// Does time stand still unless all wait? Then texts with times in them can be compared.
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(self.server, Server::Memory(_))
+    }
+
+    /// Asserts that it is `expected` after `start`, or a little more.
+    #[track_caller]
+    pub(crate) fn assert_took(&self, start: Instant, expected: Duration) {
+        let (took, a_tick) = (start.elapsed(), Duration::from_millis(2));
+        assert!(
+            took + a_tick >= expected && took <= expected + self.slack,
+            "took {took:?}, expected {expected:?} and at most {:?} more",
+            self.slack
+        );
+    }
+
+    /// Waits until `fact` is true; panics where it is not `within` this time.
+    pub(crate) async fn eventually(
+        &self,
+        what: &str,
+        within: Duration,
+        mut fact: impl AsyncFnMut() -> bool,
+    ) {
+        let start = Instant::now();
+        while !fact().await {
+            assert!(start.elapsed() <= within, "not within {within:?}: {what}");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits until this many acquisitions of a client stand in its queues.
+    pub(crate) async fn waiting(&self, client: &Client, waiters: usize) {
+        let what = format!("{waiters} waiters");
+        self.eventually(&what, self.lease, async || {
+            sizes(client).waiters == waiters
+        })
+        .await;
+    }
+
+    /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
+    pub(crate) async fn is_quiet_within(&self, within: Duration) {
+        let start = Instant::now();
+        loop {
+            let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
+            let stored = match &self.server {
+                Server::Memory(server) => stored(server),
+            };
+            if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
+                return;
+            }
+            assert!(
+                start.elapsed() <= within,
+                "left after {within:?}: in the server (keys, channels) {stored:?}, in the clients {sizes:?}"
+            );
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Asserts that somebody who was not here yet gets the key at once, and leaves it free again.
+    pub(crate) async fn is_free(&self, key: &str) {
+        let client = self.client().await;
+        let guard = client.lock(key).try_acquire().await.unwrap();
+        guard
+            .unwrap_or_else(|| panic!("{key:?} is not free"))
+            .release()
+            .await
+            .unwrap();
+    }
+
+    /// Asserts that the key cannot be had by somebody who was not here yet.
+    pub(crate) async fn is_taken(&self, key: &str) {
+        let client = self.client().await;
+        let guard = client.lock(key).try_acquire().await.unwrap();
+        assert!(guard.is_none(), "{key:?} is free");
+    }
+}
+
+/// A future and what the test wants of it: to be polled this often, each time when it is woken, and then to be dropped.
+/// Yields its output where it is done before that.
+pub(crate) struct DropAfter<F: Future> {
+    polls: usize,
+    inner: Option<Pin<Box<F>>>,
+}
+
+/// Drops `future` after this many polls.
+pub(crate) fn drop_after<F: Future>(polls: usize, future: F) -> DropAfter<F> {
+    let inner = Some(Box::pin(future));
+    DropAfter { polls, inner }
+}
+
+impl<F: Future> Future for DropAfter<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls == 0 {
+            self.inner = None;
+            return Poll::Ready(None);
+        }
+        self.polls -= 1;
+        let inner = self.inner.as_mut().unwrap();
+        if let Poll::Ready(output) = inner.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        if self.polls == 0 {
+            self.inner = None;
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+}
+
+/// Is `future` done within this time?
+pub(crate) async fn is_done_within(within: Duration, future: impl Future) -> bool {
+    timeout(within, future).await.is_ok()
+}
+
+/// The error of an acquisition that must not succeed.
+#[track_caller]
+pub(crate) fn refused<T: Debug>(acquired: Result<T, Error>) -> Error {
+    acquired.expect_err("it was granted")
+}
+
+/// Whether the server shows this hold, and no other, with this count.
+pub(crate) async fn server_shows(observer: &Client, guard: &Guard, count: u64) -> bool {
+    let holders = observer.lock(guard.key()).holders().await.unwrap();
+    matches!(&holders[..], [holder] if holder.owner == guard.owner().to_string() && holder.count == count)
+}
