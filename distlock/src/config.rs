@@ -133,6 +133,14 @@ impl Config {
         Ok(self)
     }
 
+    /// How long a backend may keep a caller waiting before its silence counts as an answer: unknown.
+    ///
+    /// Backends keep to the response timeout by themselves and learn from it what their connection is worth; so this
+    /// comes a little later.
+    pub(crate) fn longest_silence(&self) -> Duration {
+        self.response_timeout + self.response_timeout / 2
+    }
+
     /// The pause before a failed command on a hold with this lease is tried again.
     pub(crate) fn retry_pause(lease: Duration) -> Duration {
         (lease / 10).clamp(MIN_LEASE, RETRY_PAUSE.1)

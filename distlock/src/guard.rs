@@ -223,7 +223,8 @@ impl Guard {
             .0
             .min(Config::retry_pause(keeper.config.watchdog_timeout));
         loop {
-            let fault = match keeper.backend.release(&target).await {
+            let reply = keeper.backend.release(&target);
+            let fault = match keeper.answer(give_up, reply).await {
                 Ok(released) => {
                     owed.settle(Settled::Answered(released), keeper.backend.epoch());
                     return self.judge(released, first, deadline);

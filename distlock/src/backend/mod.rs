@@ -101,6 +101,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Nobody answered in time.
+    pub(crate) fn silence() -> Self {
+        Self::Unknown(cause("no answer"))
+    }
+
     /// Will trying again not help?
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Unknown(_) | Self::NotNow(_))

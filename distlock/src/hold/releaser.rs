@@ -203,7 +203,8 @@ async fn see_through(mut hand: InHand) {
     loop {
         let Some(debt) = &hand.debt else { return };
         let (target, until) = (debt.target.clone(), debt.until);
-        let outcome = keeper.backend.release(&target).await;
+        let reply = keeper.backend.release(&target);
+        let outcome = keeper.answer(Tick::NEVER, reply).await;
         // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
         let epoch = keeper.backend.epoch();
         let over = keeper.now() >= until;

@@ -208,7 +208,8 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
             lease: *lease,
         })
         .collect();
-    let answers = match keeper.backend.renew(&batch).await {
+    let reply = keeper.backend.renew(&batch);
+    let answers = match keeper.answer(Tick::NEVER, reply).await {
         Ok(ours) => ours
             .into_iter()
             .map(|ours| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::backend::Inspected;
+use crate::clock::Tick;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::key::Key;
@@ -222,7 +223,8 @@ impl Lock {
             self.key.as_ref().map_err(Clone::clone)?,
         );
         let since = keeper.now();
-        let freed = keeper.backend.force_release(Kind::Reentrant, key).await;
+        let reply = keeper.backend.force_release(Kind::Reentrant, key);
+        let freed = keeper.answer(Tick::NEVER, reply).await;
         freed.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
     }
 
@@ -232,7 +234,8 @@ impl Lock {
             self.key.as_ref().map_err(Clone::clone)?,
         );
         let since = keeper.now();
-        let inspected = keeper.backend.inspect(Kind::Reentrant, key).await;
+        let reply = keeper.backend.inspect(Kind::Reentrant, key);
+        let inspected = keeper.answer(Tick::NEVER, reply).await;
         inspected.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
     }
 

@@ -61,7 +61,14 @@ pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Trie
     let keeper = &registry.keeper;
     keeper.start_tasks();
     let failed = |fault: Fault| fault.into_error(&ask.key, keeper.now().since(ask.since));
-    match ask.attempts(keeper).once(Tick::NEVER).await {
+    let mut attempts = ask.attempts(keeper);
+    let give_up = ask.since.after(keeper.config.unavailable_after);
+    let outcome = tokio::select! {
+        biased;
+        outcome = attempts.once(Tick::NEVER) => outcome,
+        () = keeper.clock.sleep_until(give_up) => Outcome::Failed(Fault::silence()),
+    };
+    match outcome {
         Outcome::Granted(tenure) => {
             registry.granted(tenure.hold());
             Ok(Tried::Granted(tenure))
@@ -236,10 +243,18 @@ impl<'a> Waiter<'a> {
             .subscription
             .as_ref()
             .is_some_and(Subscription::is_live);
+        let sent = self.keeper.now();
+        let failing_since = self.failing.as_ref().map_or(sent, |failing| failing.since);
+        let give_up = failing_since.after(self.keeper.config.unavailable_after);
         let outcome = tokio::select! {
             biased;
             outcome = self.attempts.once(self.deadline) => outcome,
-            () = self.keeper.clock.sleep_until(self.deadline) => return self.last_chance(),
+            () = self.keeper.clock.sleep_until(give_up.min(self.deadline)) => {
+                if self.keeper.now() >= self.deadline {
+                    return self.last_chance();
+                }
+                Outcome::Failed(Fault::silence())
+            }
         };
         match outcome {
             Outcome::Granted(tenure) => {
@@ -253,12 +268,10 @@ impl<'a> Waiter<'a> {
             }
             Outcome::TooLate => {
                 self.attempts = self.ask.attempts(self.keeper);
-                self.failed(Fault::NotNow(cause(
-                    "the grant arrived when it was of no use any more",
-                )))
-                .await?;
+                let late = cause("the grant arrived when it was of no use any more");
+                self.failed(sent, Fault::NotNow(late)).await?;
             }
-            Outcome::Failed(fault) => self.failed(fault).await?,
+            Outcome::Failed(fault) => self.failed(sent, fault).await?,
         }
         Ok(None)
     }
@@ -311,14 +324,14 @@ impl<'a> Waiter<'a> {
             .get_or_insert_with(|| keeper.backend.subscribe(ask.kind, &ask.key))
     }
 
-    /// Nobody answered: pauses, or gives up when that went on for too long.
-    async fn failed(&mut self, fault: Fault) -> Result<(), Error> {
+    /// Nobody answered what was `sent` then: pauses, or gives up when that went on for too long.
+    async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
         if fault.is_final() {
             return Err(fault.into_error(&self.ask.key, self.waited()));
         }
         let now = self.keeper.now();
         let failing = self.failing.get_or_insert_with(|| Failing {
-            since: now,
+            since: sent,
             pause: RETRY_PAUSE.0,
             last: fault.clone(),
         });
