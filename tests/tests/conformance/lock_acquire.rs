@@ -14,10 +14,7 @@ async fn free_lock_is_granted_and_release_frees_it(stage: &Stage) {
     let client = stage.client().await;
     let guard = client.lock(KEY).acquire().await.unwrap();
     assert!(guard.is_held());
-    assert_eq!(
-        (guard.key(), guard.owner().client()),
-        (KEY, client.id())
-    );
+    assert_eq!((guard.key(), guard.owner().client()), (KEY, client.id()));
     stage.is_taken(KEY).await;
     guard.release().await.unwrap();
     stage.is_free(KEY).await;
@@ -56,10 +53,12 @@ async fn held_lock_times_out_and_says_what_stood_in_the_way(stage: &Stage) {
     };
     assert_eq!(key, KEY);
     assert!(waited >= wait && waited <= wait + stage.slack());
-    assert!(left <= lease - wait && left + stage.slack() >= lease - wait, "{left:?}");
+    assert!(
+        left <= lease - wait && left + stage.slack() >= lease - wait,
+        "{left:?}"
+    );
     if stage.is_paused() {
-        let expected =
-            r#"timed out after 5s waiting for lock "order:42", held for another 25s"#;
+        let expected = r#"timed out after 5s waiting for lock "order:42", held for another 25s"#;
         assert_eq!(text, expected);
     }
 }
@@ -118,7 +117,9 @@ async fn two_clients_exclude_each_other_and_two_keys_do_not(stage: &Stage) {
 }
 
 async fn clients_with_other_prefixes_do_not_meet(stage: &Stage) {
-    let shop = stage.client_with(|builder| builder.key_prefix("shop:")).await;
+    let shop = stage
+        .client_with(|builder| builder.key_prefix("shop:"))
+        .await;
     let plain = stage.client().await;
     let guard = shop.lock(KEY).acquire().await.unwrap();
     assert_eq!(guard.key(), KEY);
@@ -130,7 +131,9 @@ async fn clients_with_other_prefixes_do_not_meet(stage: &Stage) {
 
 async fn default_wait_counts_where_an_acquisition_says_nothing(stage: &Stage) {
     let wait = stage.part(10);
-    let client = stage.client_with(|builder| builder.default_wait(wait)).await;
+    let client = stage
+        .client_with(|builder| builder.default_wait(wait))
+        .await;
     let _held = client.lock(KEY).acquire().await.unwrap();
     let start = Instant::now();
     assert!(refused(client.lock(KEY).acquire().await).is_busy());
@@ -232,7 +235,11 @@ async fn shortest_and_longest_lease_and_wait_are_taken(stage: &Stage) {
     guard.release().await.unwrap();
     again.await.unwrap().release().await.unwrap();
     if stage.is_paused() {
-        let short = lock.acquire().lease(Duration::from_millis(1)).await.unwrap();
+        let short = lock
+            .acquire()
+            .lease(Duration::from_millis(1))
+            .await
+            .unwrap();
         assert!(short.is_held());
     }
 }

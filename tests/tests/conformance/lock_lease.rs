@@ -26,10 +26,17 @@ async fn watchdog_keeps_a_hold_for_ten_leases(stage: &Stage) {
     stage.assert_took(start, patience);
     assert!(guard.is_held());
     let renewals = stage.faults().calls(Op::Renew);
-    assert!((29..=31).contains(&renewals) || !stage.is_paused(), "{renewals}");
+    assert!(
+        (29..=31).contains(&renewals) || !stage.is_paused(),
+        "{renewals}"
+    );
     guard.release().await.unwrap();
     sleep(2 * stage.lease()).await;
-    assert_eq!(stage.faults().calls(Op::Renew), renewals, "renewed after its release");
+    assert_eq!(
+        stage.faults().calls(Op::Renew),
+        renewals,
+        "renewed after its release"
+    );
 }
 
 async fn fixed_lease_is_not_renewed_and_the_next_owner_gets_in(stage: &Stage) {
@@ -120,7 +127,10 @@ async fn nested_shorter_lease_never_shortens_a_fixed_hold(stage: &Stage) {
         let nested = lock.acquire().lease(stage.part(10)).await.unwrap();
         nested.lost().await;
         let left = observer.lock(KEY).remaining_lease().await.unwrap().unwrap();
-        assert!(left + stage.slack() >= stage.lease() - start.elapsed(), "{left:?}");
+        assert!(
+            left + stage.slack() >= stage.lease() - start.elapsed(),
+            "{left:?}"
+        );
     };
     guard.scope(body).await.unwrap();
     guard.lost().await;
@@ -194,15 +204,23 @@ async fn code_after_a_stall_past_the_lease_never_runs(stage: &Stage) {
     assert_lost(&refused(guard.scope(body).await), Loss::Expired);
     assert!(!ran && !guard.is_held());
     assert_lost(&refused(guard.release().await), Loss::Expired);
-    assert_lost(&refused(lock.acquire().lease(stage.part(3)).run(async {
-        if stage.is_paused() {
-            tokio::time::advance(stage.part(2)).await;
-        } else {
-            std::thread::sleep(stage.part(2));
-        }
-        tokio::task::yield_now().await;
-        unreachable!("the lease is over");
-    }).await), Loss::Expired);
+    assert_lost(
+        &refused(
+            lock.acquire()
+                .lease(stage.part(3))
+                .run(async {
+                    if stage.is_paused() {
+                        tokio::time::advance(stage.part(2)).await;
+                    } else {
+                        std::thread::sleep(stage.part(2));
+                    }
+                    tokio::task::yield_now().await;
+                    unreachable!("the lease is over");
+                })
+                .await,
+        ),
+        Loss::Expired,
+    );
 }
 
 async fn ten_thousand_holds_are_renewed_without_loss(stage: &Stage) {
@@ -215,7 +233,10 @@ async fn ten_thousand_holds_are_renewed_without_loss(stage: &Stage) {
     sleep(3 * stage.lease()).await;
     assert!(guards.iter().all(distlock::Guard::is_held));
     let batches = stage.faults().calls(Op::Renew) - before;
-    assert!((800..=900).contains(&batches) || !stage.is_paused(), "{batches}");
+    assert!(
+        (800..=900).contains(&batches) || !stage.is_paused(),
+        "{batches}"
+    );
     assert_eq!(sizes(&client).holds, 10_000);
     drop(guards);
     stage.is_quiet_within(stage.lease()).await;

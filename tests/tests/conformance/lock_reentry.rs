@@ -283,7 +283,9 @@ async fn section_enters_again_while_it_lives(stage: &Stage) {
     assert_eq!(owner.await.unwrap(), guard.owner());
     let task = section.enter(|| {
         let lock = lock.clone();
-        tokio::spawn(inherit(async move { lock.try_acquire().await.unwrap().is_some() }))
+        tokio::spawn(inherit(async move {
+            lock.try_acquire().await.unwrap().is_some()
+        }))
     });
     assert!(task.await.unwrap());
     drop(section);

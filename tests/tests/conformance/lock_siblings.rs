@@ -17,7 +17,11 @@ struct Inside(AtomicUsize);
 impl Inside {
     async fn visit(&self, lock: &Lock, stay: Duration) {
         let body = async {
-            assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two inside at once");
+            assert_eq!(
+                self.0.fetch_add(1, Ordering::SeqCst),
+                0,
+                "two inside at once"
+            );
             sleep(stay).await;
             self.0.fetch_sub(1, Ordering::SeqCst);
         };
@@ -27,7 +31,13 @@ impl Inside {
 
 #[track_caller]
 fn assert_sibling(error: &Error) {
-    let sibling = matches!(error, Error::Timeout { blocker: Blocker::Sibling, .. });
+    let sibling = matches!(
+        error,
+        Error::Timeout {
+            blocker: Blocker::Sibling,
+            ..
+        }
+    );
     assert!(sibling, "{error}");
 }
 

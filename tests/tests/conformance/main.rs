@@ -4,10 +4,7 @@
 //! every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too: when
 //! its body is done, the stage waits until no client keeps anything and the server is empty.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says by a panic what went wrong"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 #[macro_use]
 mod stage;

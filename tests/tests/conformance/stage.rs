@@ -147,10 +147,8 @@ impl Stage {
     /// Waits until this many acquisitions of a client stand in its queues.
     pub(crate) async fn waiting(&self, client: &Client, waiters: usize) {
         let what = format!("{waiters} waiters");
-        self.eventually(&what, self.lease, async || {
-            sizes(client).waiters == waiters
-        })
-        .await;
+        self.eventually(&what, self.lease, async || sizes(client).waiters == waiters)
+            .await;
     }
 
     /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
