@@ -163,6 +163,8 @@ impl<'a> Waiter<'a> {
     async fn reach_head(&mut self) -> Result<(), Error> {
         while !self.place.is_head() {
             tokio::select! {
+                // First: a hold may lie in the slot when the deadline comes, and it counts.
+                biased;
                 () = self.place.woken() => {}
                 () = self.keeper.clock.sleep_until(self.deadline) => return Err(self.timed_out()),
             }
