@@ -1,1 +1,36 @@
-//! See the README.
+//! The attribute of the crate `distlock`, which re-exports it: use it from there.
+//!
+//! One stage, one file: `args` (what was written, with `template` and `duration` for its values), `function`
+//! (what it was written on), `check` (is it allowed), `expand` (tokens), `fallback` (an error, and the
+//! function as it was).
+
+mod args;
+mod check;
+mod duration;
+mod expand;
+mod fallback;
+mod function;
+mod template;
+mod ty;
+
+use proc_macro::TokenStream;
+
+#[doc = include_str!("../docs/distributed_lock.md")]
+#[proc_macro_attribute]
+pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
+    let item = item.into();
+    expanded(args.into(), &item)
+        .unwrap_or_else(|error| fallback::keep(&item, &error))
+        .into()
+}
+
+fn expanded(
+    args: proc_macro2::TokenStream,
+    item: &proc_macro2::TokenStream,
+) -> syn::Result<proc_macro2::TokenStream> {
+    let function = check::function(item.clone())?;
+    let shape = check::shape(&function)?;
+    let args = syn::parse2(args)?;
+    check::names(&args, &function)?;
+    Ok(expand::function(&args, &function, shape))
+}

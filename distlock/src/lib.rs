@@ -18,8 +18,8 @@ mod scope;
 mod telemetry;
 mod wait;
 
-// #[cfg(feature = "macros")]
-// pub use distlock_macros::distributed_lock;
+#[cfg(feature = "macros")]
+pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::{Acquire, Acquiring};
 pub use crate::backend::memory::MemoryServer;
@@ -31,6 +31,9 @@ pub use crate::primitives::{Holder, Lock};
 pub use crate::run::{Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __private;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util;

@@ -1,0 +1,218 @@
+//! Is it allowed: what the attribute cannot go on, and names in a template that do not exist.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use syn::{Error, Expr, Result};
+
+use crate::args::{Args, Key};
+use crate::function::{Binding, Body, Function};
+use crate::template::{Piece, Template};
+use crate::ty;
+
+/// Where the body runs that the lock is put around.
+pub(crate) enum Shape {
+    /// `async fn`: the body itself.
+    Async(Group),
+    /// `Box::pin(async move { .. })` or `async move { .. }`, which is what `async_trait` and people who
+    /// want a `Send` future write: the inner block.
+    Block(Block),
+}
+
+/// An async block that is the whole of a function's body.
+pub(crate) struct Block {
+    /// What stands before the block: `async move`, with `Box::pin` around it or not.
+    pub(crate) asyncness: TokenStream,
+    pub(crate) pin: Option<TokenStream>,
+    pub(crate) braces: Group,
+}
+
+/// Refuses what is no function at all.
+pub(crate) fn function(item: TokenStream) -> Result<Function> {
+    syn::parse2(item.clone()).map_err(|syntax| {
+        let mut trees = item.into_iter();
+        let Some(first) = trees.next() else {
+            return syntax;
+        };
+        let is_fn = |tree: &TokenTree| matches!(tree, TokenTree::Ident(word) if word == "fn");
+        if is_fn(&first) || trees.any(|tree| is_fn(&tree)) {
+            return syntax;
+        }
+        error(
+            first.span(),
+            "`#[distributed_lock]` goes on an `async fn`; of a trait or an impl, on each method",
+        )
+    })
+}
+
+/// Refuses functions that have no body to wait in.
+pub(crate) fn shape(function: &Function) -> Result<Shape> {
+    let sig = &function.sig;
+    let Some(body) = &function.body else {
+        return Err(error(
+            sig.ident.span(),
+            "put `#[distributed_lock]` on the implementation; a required method has no body",
+        ));
+    };
+    if let Some(constness) = &sig.constness {
+        return Err(error(
+            constness.span,
+            "`#[distributed_lock]` cannot go on a `const fn`: taking a lock waits; remove `const`",
+        ));
+    }
+    if let Some(abi) = &sig.abi {
+        return Err(error(
+            abi.extern_token.span,
+            "`#[distributed_lock]` cannot go on an `extern` function; put it on an `async fn` that this one calls",
+        ));
+    }
+    if sig.asyncness.is_some() {
+        return Ok(Shape::Async(body.braces.clone()));
+    }
+    let says = if ty::future_output(&function.return_type()).is_some() {
+        "`#[distributed_lock]` on a function that returns a future needs `async move { .. }` or \
+         `Box::pin(async move { .. })` for its whole body: what stands beside would run without the lock"
+    } else {
+        "`#[distributed_lock]` needs an `async fn`; if another attribute (such as `#[tokio::main]`) \
+         removes `async`, put `#[distributed_lock]` above it"
+    };
+    let no_block = || error(sig.fn_token.span, says);
+    block(body).map(Shape::Block).ok_or_else(no_block)
+}
+
+fn error(span: Span, says: &str) -> Error {
+    Error::new(span, says)
+}
+
+/// Matches the tokens, not a syntax tree: nothing may stand beside the block, as it would run without the lock.
+fn block(body: &Body) -> Option<Block> {
+    let trees: Vec<_> = body.braces.stream().into_iter().collect();
+    match trees.as_slice() {
+        [path @ .., TokenTree::Group(argument)]
+            if is_box_pin(path) && argument.delimiter() == Delimiter::Parenthesis =>
+        {
+            let inner: Vec<_> = argument.stream().into_iter().collect();
+            let (asyncness, braces) = async_block(&inner)?;
+            let pin = Some(path.iter().cloned().collect());
+            Some(Block {
+                asyncness,
+                pin,
+                braces,
+            })
+        }
+        whole => {
+            let (asyncness, braces) = async_block(whole)?;
+            Some(Block {
+                asyncness,
+                pin: None,
+                braces,
+            })
+        }
+    }
+}
+
+fn is_box_pin(path: &[TokenTree]) -> bool {
+    let in_path = |tree: &TokenTree| matches!(tree, TokenTree::Ident(_)) || tree.to_string() == ":";
+    let text: String = path.iter().map(ToString::to_string).collect();
+    path.iter().all(in_path) && (text == "Box::pin" || text.ends_with("::Box::pin"))
+}
+
+/// `async {..}` or `async move {..}`, with or without a comma behind it.
+fn async_block(trees: &[TokenTree]) -> Option<(TokenStream, Group)> {
+    let trees = match trees {
+        [rest @ .., TokenTree::Punct(comma)] if comma.as_char() == ',' => rest,
+        all => all,
+    };
+    let (TokenTree::Group(block), words) = trees.split_last()? else {
+        return None;
+    };
+    let is_async = match words {
+        [a] => a.to_string() == "async",
+        [a, m] => a.to_string() == "async" && m.to_string() == "move",
+        _ => false,
+    };
+    (is_async && block.delimiter() == Delimiter::Brace)
+        .then(|| (words.iter().cloned().collect(), block.clone()))
+}
+
+/// Refuses a template that names what the function does not have.
+///
+/// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the
+/// whole string, because all of a template has one span.
+pub(crate) fn names(args: &Args, function: &Function) -> Result<()> {
+    let Key::Template(template) = &args.key else {
+        return Ok(());
+    };
+    let bindings = function.bindings();
+    let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
+    for part in template.parts() {
+        if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
+            let says = unknown(name, function, &bindings);
+            return Err(Error::new(template.literal.span(), says));
+        }
+    }
+    braces(template, &bindings)
+}
+
+/// The lower-case single names that an expression reads: variables. What opens scopes of its own
+/// (closures, blocks, macros) is left to rustc.
+fn roots(expr: &Expr) -> Vec<&Ident> {
+    match expr {
+        Expr::Path(path) => path
+            .path
+            .get_ident()
+            .into_iter()
+            .filter(|name| !name.to_string().starts_with(char::is_uppercase))
+            .collect(),
+        Expr::Field(field) => roots(&field.base),
+        Expr::MethodCall(call) => {
+            let args = call.args.iter().flat_map(roots);
+            roots(&call.receiver).into_iter().chain(args).collect()
+        }
+        // What is called may be a function.
+        Expr::Call(call) => call.args.iter().flat_map(roots).collect(),
+        Expr::Index(index) => [&*index.expr, &*index.index]
+            .into_iter()
+            .flat_map(roots)
+            .collect(),
+        Expr::Binary(binary) => [&*binary.left, &*binary.right]
+            .into_iter()
+            .flat_map(roots)
+            .collect(),
+        Expr::Paren(paren) => roots(&paren.expr),
+        Expr::Reference(reference) => roots(&reference.expr),
+        Expr::Unary(unary) => roots(&unary.expr),
+        Expr::Cast(cast) => roots(&cast.expr),
+        Expr::Try(tried) => roots(&tried.expr),
+        _ => Vec::new(),
+    }
+}
+
+fn unknown(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
+    let function = &function.sig.ident;
+    if name == "self" {
+        return format!("no `self` in `{function}`: it has no receiver");
+    }
+    let names: Vec<_> = bindings.iter().map(|b| format!("`{}`", b.name)).collect();
+    let has = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    format!("no parameter `{name}` in `{function}`; it has {has}")
+}
+
+/// `"pay:{id}"` is one key for all ids: refused where nothing else is rendered and the name is a parameter's.
+fn braces(template: &Template, bindings: &[Binding]) -> Result<()> {
+    let [Piece::Text(text)] = template.pieces.as_slice() else {
+        return Ok(());
+    };
+    let braced = |binding: &&Binding| text.contains(&format!("{{{}}}", binding.name));
+    match bindings.iter().find(braced) {
+        Some(Binding { name, .. }) => Err(Error::new(
+            template.literal.span(),
+            format!(
+                "`{{{name}}}` is plain text in a key (a Redis hash tag); to render `{name}` write `<{name}>`"
+            ),
+        )),
+        None => Ok(()),
+    }
+}

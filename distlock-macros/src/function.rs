@@ -1,0 +1,164 @@
+//! The function as written: its signature parsed, its body left as tokens.
+//!
+//! The body is never parsed, so a half-written one still reaches the compiler (and the editor) unchanged.
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use syn::parse::{Parse, ParseStream, Parser as _};
+use syn::{
+    Attribute, FnArg, Pat, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned,
+};
+
+/// A function, a method or a method of a trait.
+pub(crate) struct Function {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    /// None for a required method of a trait.
+    pub(crate) body: Option<Body>,
+}
+
+/// `{ .. }`.
+pub(crate) struct Body {
+    /// `#![..]`, which must stay first in the function.
+    pub(crate) attrs: Vec<Attribute>,
+    /// The rest, in the user's own braces: errors about a missing value or an unclosed statement point at them.
+    pub(crate) braces: Group,
+}
+
+/// A variable that the parameters introduce.
+pub(crate) struct Binding {
+    pub(crate) name: Ident,
+    /// The `#[cfg]`s of its parameter: it may be compiled out.
+    pub(crate) cfgs: Vec<Attribute>,
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        let sig = input.parse()?;
+        let required = input.parse::<Option<Token![;]>>()?.is_some();
+        let body = if required { None } else { Some(input.parse()?) };
+        Ok(Self {
+            attrs,
+            vis,
+            sig,
+            body,
+        })
+    }
+}
+
+impl Parse for Body {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let written = braces(input.parse()?)?;
+        let split = |input: ParseStream<'_>| {
+            let attrs = input.call(Attribute::parse_inner)?;
+            Ok((attrs, input.parse::<TokenStream>()?))
+        };
+        let (attrs, rest) = split.parse2(written.stream())?;
+        if attrs.is_empty() {
+            let braces = written;
+            return Ok(Self { attrs, braces });
+        }
+        let mut braces = Group::new(Delimiter::Brace, rest);
+        braces.set_span(written.span());
+        Ok(Self { attrs, braces })
+    }
+}
+
+/// The body that a `macro_rules!` captured as a `block` is inside an invisible group.
+fn braces(tree: TokenTree) -> syn::Result<Group> {
+    match tree {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Ok(group),
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+            braces(syn::parse2(group.stream())?)
+        }
+        other => Err(syn::Error::new(other.span(), "expected a body in braces")),
+    }
+}
+
+impl Function {
+    /// Every variable of the signature, `self` first.
+    pub(crate) fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = Vec::new();
+        for param in &self.sig.inputs {
+            let (attrs, names) = match param {
+                FnArg::Receiver(this) => {
+                    let this_span = this.self_token.span;
+                    (&this.attrs, vec![Ident::new("self", this_span)])
+                }
+                FnArg::Typed(param) => (&param.attrs, names(&param.pat)),
+            };
+            let cfgs = attrs.iter().filter(|a| a.path().is_ident("cfg")).cloned();
+            let cfgs: Vec<_> = cfgs.collect();
+            bindings.extend(names.into_iter().map(|name| Binding {
+                name,
+                cfgs: cfgs.clone(),
+            }));
+        }
+        bindings
+    }
+
+    /// The written return type; `()` spanned at the name where there is none, so that errors about it have a place.
+    pub(crate) fn return_type(&self) -> Type {
+        match &self.sig.output {
+            ReturnType::Type(_, ty) => (**ty).clone(),
+            ReturnType::Default => parse_quote_spanned!(self.sig.ident.span()=> ()),
+        }
+    }
+}
+
+/// The variables of a pattern, in order.
+fn names(pat: &Pat) -> Vec<Ident> {
+    match pat {
+        Pat::Ident(pat) => {
+            let inner = pat.subpat.iter().flat_map(|(_, pat)| names(pat));
+            std::iter::once(pat.ident.clone()).chain(inner).collect()
+        }
+        Pat::Struct(pat) => pat.fields.iter().flat_map(|f| names(&f.pat)).collect(),
+        Pat::Tuple(pat) => pat.elems.iter().flat_map(names).collect(),
+        Pat::TupleStruct(pat) => pat.elems.iter().flat_map(names).collect(),
+        Pat::Slice(pat) => pat.elems.iter().flat_map(names).collect(),
+        Pat::Or(pat) => pat.cases.iter().take(1).flat_map(names).collect(),
+        Pat::Reference(pat) => names(&pat.pat),
+        Pat::Paren(pat) => names(&pat.pat),
+        // No other irrefutable pattern binds anything.
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bindings(function: &str) -> String {
+        let function: Function = syn::parse_str(function).unwrap();
+        let names: Vec<_> = function
+            .bindings()
+            .iter()
+            .map(|b| b.name.to_string())
+            .collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn every_variable_of_the_signature_is_found() {
+        for (params, names) in [
+            ("", ""),
+            ("&self, id: u64", "self id"),
+            ("mut self: Box<Self>, mut n: u8", "self n"),
+            ("(a, [b, .., c]): (u8, [u8; 9])", "a b c"),
+            ("Json(Order { id, lines: ref l, .. }): Json<Order>", "id l"),
+            ("all @ (x, _): (u8, u8), &y: &u8, _: u8", "all x y"),
+        ] {
+            let function = format!("async fn f({params}) {{ }}");
+            assert_eq!(bindings(&function), names, "{params}");
+        }
+    }
+
+    #[test]
+    fn body_need_not_parse() {
+        let function: Function = syn::parse_str("async fn f() { let x = ; order. }").unwrap();
+        assert!(function.body.is_some());
+    }
+}
