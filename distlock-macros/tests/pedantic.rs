@@ -1,0 +1,44 @@
+//! The accepted cases of `ui/pass` as modules, so that clippy sees their expansions too.
+
+#![deny(warnings, clippy::pedantic)]
+// Each case is written as a crate of its own: what it exports, and its `main`, nothing uses here.
+#![allow(dead_code, unreachable_pub)]
+
+#[path = "ui/pass/async_trait.rs"]
+mod async_trait;
+#[path = "ui/pass/attributes.rs"]
+mod attributes;
+#[path = "ui/pass/boxed_future.rs"]
+mod boxed_future;
+#[path = "ui/pass/clients.rs"]
+mod clients;
+#[path = "ui/pass/crate_path.rs"]
+mod crate_path;
+#[path = "ui/pass/early_return.rs"]
+mod early_return;
+#[path = "ui/pass/free_fn.rs"]
+mod free_fn;
+#[path = "ui/pass/generics.rs"]
+mod generics;
+#[path = "ui/pass/handlers.rs"]
+mod handlers;
+#[path = "ui/pass/impl_trait.rs"]
+mod impl_trait;
+#[path = "ui/pass/instrument.rs"]
+mod instrument;
+#[path = "ui/pass/key_expressions.rs"]
+mod key_expressions;
+#[path = "ui/pass/lifetimes.rs"]
+mod lifetimes;
+#[path = "ui/pass/macro_rules.rs"]
+mod macro_rules;
+#[path = "ui/pass/methods.rs"]
+mod methods;
+#[path = "ui/pass/patterns.rs"]
+mod patterns;
+#[path = "ui/pass/send.rs"]
+mod send;
+#[path = "ui/pass/shadowed_prelude.rs"]
+mod shadowed_prelude;
+#[path = "ui/pass/trait_methods.rs"]
+mod trait_methods;

@@ -1,0 +1,8 @@
+use distlock::{Error, distributed_lock};
+
+#[distributed_lock(key = "pay:<id>", wait = "5s", wait = "6s")]
+async fn pay(id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use distlock::{Error, distributed_lock};
+
+#[distributed_lock(key = "pay:<id>")]
+async fn pay(id: u8, _: Option<Error>) -> impl std::fmt::Display {
+    id
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use distlock::{Error, distributed_lock};
+
+#[distributed_lock(key = "pay:<id>", on_busy = |_| 0)]
+async fn pay(id: u8, _: Option<Error>) -> u8 {
+    id
+}
+
+fn main() {}

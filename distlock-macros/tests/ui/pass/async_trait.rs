@@ -1,0 +1,58 @@
+#![deny(warnings, clippy::pedantic)]
+
+use std::error::Error;
+
+use async_trait::async_trait;
+use distlock::{Client, distributed_lock};
+
+#[async_trait]
+pub trait Payments: Sync {
+    fn tenant(&self) -> &str;
+
+    async fn pay(&self, id: u64) -> Result<u64, Box<dyn Error + Send + Sync>>;
+
+    #[distributed_lock(key = "<self.tenant()>:<id>")]
+    async fn refund(&self, id: u64, reason: String) -> Result<u64, Box<dyn Error + Send + Sync>> {
+        if reason.is_empty() {
+            return Err("no reason".into());
+        }
+        self.pay(id).await
+    }
+}
+
+pub struct Desk {
+    pub tenant: String,
+    pub locks: Client,
+}
+
+#[async_trait]
+impl Payments for Desk {
+    fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    #[distributed_lock(key = "<self.tenant>:<id>", client = self.locks, wait = "1s")]
+    async fn pay(&self, id: u64) -> Result<u64, Box<dyn Error + Send + Sync>> {
+        let id: u64 = id.to_string().parse()?;
+        Ok(id)
+    }
+}
+
+#[async_trait]
+pub trait Jobs {
+    async fn run(&mut self, name: &str);
+}
+
+#[async_trait]
+impl Jobs for Desk {
+    #[distributed_lock(key = "job:<name>", client = self.locks, on_error = |_| ())]
+    async fn run(&mut self, name: &str) {
+        name.clone_into(&mut self.tenant);
+    }
+}
+
+fn main() {
+    let (tenant, locks) = ("a".to_owned(), Client::in_memory());
+    let desk = Desk { tenant, locks };
+    let _future = desk.refund(1, String::new());
+}

@@ -1,0 +1,65 @@
+#![deny(warnings, clippy::pedantic)]
+
+use distlock::{Error, distributed_lock};
+
+macro_rules! literal_of_the_caller {
+    ($name:ident, $key:literal) => {
+        #[distributed_lock(key = $key, wait = "5s")]
+        pub async fn $name(id: u64) -> Result<u64, Error> {
+            Ok(id)
+        }
+    };
+}
+
+macro_rules! literal_of_the_macro {
+    ($name:ident, $id:ident) => {
+        #[distributed_lock(key = "pay:<id>")]
+        pub async fn $name($id: u64) -> Result<u64, Error> {
+            Ok($id)
+        }
+    };
+}
+
+macro_rules! expressions {
+    ($name:ident, $wait:expr, $handler:expr, $($body:tt)*) => {
+        #[distributed_lock(key = "x", wait = $wait, on_busy = $handler)]
+        pub async fn $name() -> Result<u64, Error> {
+            $($body)*
+        }
+    };
+}
+
+macro_rules! methods {
+    ($key:literal) => {
+        #[distributed_lock(key = $key)]
+        pub async fn method(&self) -> Result<u64, Error> {
+            Ok(self.0)
+        }
+    };
+}
+
+macro_rules! body {
+    ($name:ident, $output:ty, $body:block) => {
+        #[distributed_lock(key = "x")]
+        pub async fn $name() -> $output $body
+    };
+}
+
+body!(four, Result<u64, Error>, { Ok(1) });
+literal_of_the_caller!(one, "pay:<id>");
+literal_of_the_macro!(two, id);
+expressions!(three, "5s", |_| Ok(1), Ok(2));
+
+pub struct Shop(pub u64);
+
+impl Shop {
+    methods!("<self.0>");
+}
+
+fn main() {
+    let _future = one(1);
+    let _future = two(1);
+    let _future = three();
+    let _future = four();
+    let _future = Shop(1).method();
+}

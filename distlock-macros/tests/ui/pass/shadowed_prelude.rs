@@ -1,0 +1,41 @@
+#![deny(warnings, clippy::pedantic)]
+#![allow(non_snake_case)]
+
+use ::distlock::{Error as LockError, distributed_lock};
+
+// Every name that an expansion might be tempted to use.
+pub struct Ok;
+pub struct Err;
+pub struct Some;
+pub struct None;
+pub struct String;
+pub struct Option;
+pub struct Result;
+pub struct Box;
+pub struct Duration;
+pub struct Into;
+pub struct Future;
+pub struct Error;
+pub mod std {}
+pub mod core {}
+pub mod distlock {}
+
+pub type Outcome<T> = ::std::result::Result<T, LockError>;
+
+#[distributed_lock(key = "<id>", wait = "5s", client = client, on_busy = |_| Outcome::Ok(0))]
+pub async fn shadowed(id: u64, client: &::distlock::Client) -> Outcome<u64> {
+    let (__key, __guard, __enter) = (1, 2, 3);
+    Outcome::Ok(id + __key + __guard + __enter)
+}
+
+// Names that the expansion uses for itself.
+#[::distlock::distributed_lock(key = "<__key>:<__guard>", client = __enter, on_error = |_| __error)]
+pub async fn own_names(__key: u64, __guard: u8, __enter: &::distlock::Client, __error: u8) -> u8 {
+    __guard + __error
+}
+
+fn main() {
+    let client = ::distlock::Client::in_memory();
+    let _future = shadowed(1, &client);
+    let _future = own_names(1, 2, &client, 3);
+}
