@@ -304,7 +304,7 @@ impl Builder {
         let backend = backend(&config);
         #[cfg(feature = "test-util")]
         let backend = match self.faults {
-            Some(faults) => faults.around(backend, clock.clone()),
+            Some(faults) => faults.around(backend, clock.clone(), config.response_timeout),
             None => backend,
         };
         Ok(Client::new(config, clock, backend))

@@ -94,6 +94,10 @@ impl Clock {
 
     /// Completes at `tick` or a little later; needs a runtime.
     pub(crate) async fn sleep_until(&self, tick: Tick) {
+        if tick == Tick::NEVER {
+            // No timer for the usual case: most acquisitions have no deadline that will be met.
+            std::future::pending::<()>().await;
+        }
         loop {
             let left = tick.left(self.now());
             if left.is_zero() {

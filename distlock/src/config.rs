@@ -129,16 +129,9 @@ impl Config {
             }
         }
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
-        self.response_timeout = self.response_timeout.min(most.max(MIN_LEASE));
+        let most = most.max(MIN_LEASE).min(self.unavailable_after);
+        self.response_timeout = self.response_timeout.min(most);
         Ok(self)
-    }
-
-    /// How long a backend may keep a caller waiting before its silence counts as an answer: unknown.
-    ///
-    /// Backends keep to the response timeout by themselves and learn from it what their connection is worth; so this
-    /// comes a little later.
-    pub(crate) fn longest_silence(&self) -> Duration {
-        self.response_timeout + self.response_timeout / 2
     }
 
     /// The pause before a failed command on a hold with this lease is tried again.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::backend::{Fault, Released};
+use crate::backend::{Fault, Released, cause};
 use crate::clock::Tick;
 use crate::config::{Config, RETRY_PAUSE};
 use crate::error::{Error, Loss};
@@ -218,16 +218,22 @@ impl Guard {
         let owed = keeper.owe(debt);
         let (since, deadline) = (self.now(), self.tenure.hold().deadline());
         let give_up = since.after(keeper.config.unavailable_after).min(deadline);
-        let mut first = true;
+        let (mut first_try, mut doubtful) = (true, false);
         let mut pause = RETRY_PAUSE
             .0
             .min(Config::retry_pause(keeper.config.watchdog_timeout));
         loop {
-            let reply = keeper.backend.release(&target);
-            let fault = match keeper.answer(give_up, reply).await {
+            // The first try is bounded by the backend; of later ones the caller has less time left.
+            let latest = if first_try { Tick::NEVER } else { give_up };
+            let answer = tokio::select! {
+                biased;
+                answer = keeper.backend.release(&target) => answer,
+                () = keeper.clock.sleep_until(latest) => Err(Fault::Unknown(cause("no answer"))),
+            };
+            let fault = match answer {
                 Ok(released) => {
                     owed.settle(Settled::Answered(released), keeper.backend.epoch());
-                    return self.judge(released, first, deadline);
+                    return self.judge(released, doubtful, deadline);
                 }
                 Err(fault) => fault,
             };
@@ -236,7 +242,8 @@ impl Guard {
                 // Dropping `owed` leaves the rest to the releaser.
                 return Err(fault.into_error(&target.key, now.since(since)));
             }
-            first &= !matches!(fault, Fault::Unknown(_));
+            first_try = false;
+            doubtful |= matches!(fault, Fault::Unknown(_));
             keeper
                 .clock
                 .sleep_until(now.after(pause).min(give_up))
@@ -246,10 +253,10 @@ impl Guard {
     }
 
     /// 'Not ours' is a loss, unless an earlier try of this very release may have done its work unanswered.
-    fn judge(&self, released: Released, first: bool, deadline: Tick) -> Result<(), Error> {
+    fn judge(&self, released: Released, doubtful: bool, deadline: Tick) -> Result<(), Error> {
         match released {
             Released::Freed { .. } => Ok(()),
-            Released::NotOurs if !first && self.now() < deadline => Ok(()),
+            Released::NotOurs if doubtful && self.now() < deadline => Ok(()),
             Released::NotOurs => Err(Error::lost(self.key(), Loss::Gone)),
         }
     }

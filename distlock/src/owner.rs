@@ -41,7 +41,10 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.client.as_hyphenated(), self.number)
+        // Into a buffer: written on every command, and `Uuid`'s own formatting goes through a second formatter.
+        let mut buffer = Uuid::encode_buffer();
+        f.write_str(self.client.as_hyphenated().encode_lower(&mut buffer))?;
+        write!(f, ":{}", self.number)
     }
 }
 

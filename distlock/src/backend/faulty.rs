@@ -44,7 +44,7 @@ pub enum Fault {
     /// Its outcome is unknown to the caller at once, and it is carried out after this time: its connection broke, and
     /// later commands go over another.
     Late(Duration),
-    /// Nothing is carried out and nobody answers, until the caller drops it.
+    /// Nothing is carried out and nobody answers: its outcome is unknown after the response timeout.
     Never,
     /// It is carried out twice, and the second answer counts.
     Double,
@@ -113,10 +113,16 @@ impl Faults {
         self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
     }
 
-    pub(crate) fn around(&self, inner: Arc<dyn Backend>, clock: Clock) -> Arc<dyn Backend> {
+    pub(crate) fn around(
+        &self,
+        inner: Arc<dyn Backend>,
+        clock: Clock,
+        response_timeout: Duration,
+    ) -> Arc<dyn Backend> {
         Arc::new(Faulty {
             inner,
             clock,
+            response_timeout,
             faults: self.clone(),
             broken: AtomicU64::new(0),
         })
@@ -142,14 +148,30 @@ impl fmt::Debug for Faults {
 struct Faulty {
     inner: Arc<dyn Backend>,
     clock: Clock,
+    response_timeout: Duration,
     faults: Faults,
     /// How often a connection broke.
     broken: AtomicU64,
 }
 
 impl Faulty {
-    /// Makes the call that `call` describes, as the fault planned for `op` has it.
+    /// Makes the call that `call` describes, as the fault planned for `op` has it; within the response timeout, as
+    /// every backend answers.
     async fn through<T: Send + 'static>(
+        &self,
+        op: Op,
+        call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,
+    ) -> Result<T, super::Fault> {
+        tokio::select! {
+            biased;
+            reply = self.met(op, call) => reply,
+            () = self.sleep(self.response_timeout) => {
+                Err(super::Fault::Unknown(cause("no answer to a command that met a fault")))
+            }
+        }
+    }
+
+    async fn met<T: Send + 'static>(
         &self,
         op: Op,
         call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,

@@ -101,11 +101,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Nobody answered in time.
-    pub(crate) fn silence() -> Self {
-        Self::Unknown(cause("no answer"))
-    }
-
     /// Will trying again not help?
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Unknown(_) | Self::NotNow(_))
@@ -183,6 +178,9 @@ impl Subscription {
 }
 
 /// A lock server.
+///
+/// Nobody above waits for a reply with a timer of its own: each verb answers within some response timeouts, with
+/// [`Fault::Unknown`] where the server did not. Renewals and releases never stand behind attempts.
 pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes the key for the owner, once, where it is free or already this owner's. Dropped unanswered, it may still
     /// be carried out.

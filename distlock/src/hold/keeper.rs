@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::releaser::{Debt, Releaser};
 use super::watchdog::Watchdog;
 use super::{Hold, Settled, releaser, watchdog};
-use crate::backend::{Backend, Fault, Reply};
+use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
 use crate::error::Loss;
@@ -60,16 +60,6 @@ impl Keeper {
 
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
-    }
-
-    /// The backend's answer, or that there was none by `latest` or in a time in which there should be one.
-    pub(crate) async fn answer<T>(&self, latest: Tick, reply: Reply<'_, T>) -> Result<T, Fault> {
-        let until = self.now().after(self.config.longest_silence()).min(latest);
-        tokio::select! {
-            biased;
-            answer = reply => answer,
-            () = self.clock.sleep_until(until) => Err(Fault::silence()),
-        }
     }
 
     /// Puts a granted hold under the watchdog's eye.

@@ -204,7 +204,7 @@ async fn see_through(mut hand: InHand) {
         let Some(debt) = &hand.debt else { return };
         let (target, until) = (debt.target.clone(), debt.until);
         let reply = keeper.backend.release(&target);
-        let outcome = keeper.answer(Tick::NEVER, reply).await;
+        let outcome = reply.await;
         // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
         let epoch = keeper.backend.epoch();
         let over = keeper.now() >= until;

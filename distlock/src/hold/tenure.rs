@@ -3,8 +3,8 @@
 //! Views (`lost()`, `is_held()`, frames, the layer's `Held`) look at a tenure and not at the hold: after a hand-over
 //! the hold goes on with another guard, and a view kept from before must say that its own part has ended.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -21,21 +21,20 @@ pub(crate) struct Tenure {
     term: Term,
     /// Written under the hold's mutex; see [`Hold::nest`].
     ended: AtomicBool,
-    /// Cancelled when the guard ends, and with the hold's own token when the hold is lost or freed.
+    /// Cancelled when the guard ends. The hold has a token of its own, for when it is lost or freed.
     over: CancellationToken,
-    /// Lets one nested hold of the key in at a time.
-    gate: Arc<Semaphore>,
+    /// Lets one nested hold of the key in at a time; made when the first one comes.
+    gate: OnceLock<Arc<Semaphore>>,
 }
 
 impl Tenure {
     pub(super) fn new(hold: Arc<Hold>, term: Term) -> Arc<Self> {
-        let over = hold.over.child_token();
         Arc::new(Self {
             hold,
             term,
             ended: AtomicBool::new(false),
-            over,
-            gate: Arc::new(Semaphore::new(1)),
+            over: CancellationToken::new(),
+            gate: OnceLock::new(),
         })
     }
 
@@ -48,7 +47,7 @@ impl Tenure {
     }
 
     pub(crate) fn gate(&self) -> &Arc<Semaphore> {
-        &self.gate
+        self.gate.get_or_init(|| Arc::new(Semaphore::new(1)))
     }
 
     /// Has the guard ended? Not whether the hold is lost.
@@ -103,6 +102,7 @@ impl Tenure {
             let deadline = self.hold.deadline().min(self.term.end());
             tokio::select! {
                 () = self.over.cancelled() => return,
+                () = self.hold.over() => return,
                 () = clock.sleep_until(deadline) => {}
             }
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -32,7 +33,7 @@ pub(super) struct Watchdog {
 
 #[derive(Debug, Default)]
 struct Agenda {
-    holds: HashMap<Owner, (Arc<Hold>, Tick)>,
+    holds: HashMap<Owner, (Arc<Hold>, Tick), RandomState>,
     order: BTreeSet<(Tick, Owner)>,
     /// When the task wakes by itself, if it does. It may find nothing to do then: holds that come and go in
     /// between cost it no wake-up.
@@ -209,7 +210,7 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
         })
         .collect();
     let reply = keeper.backend.renew(&batch);
-    let answers = match keeper.answer(Tick::NEVER, reply).await {
+    let answers = match reply.await {
         Ok(ours) => ours
             .into_iter()
             .map(|ours| {

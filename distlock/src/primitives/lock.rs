@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::backend::Inspected;
-use crate::clock::Tick;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::key::Key;
@@ -224,7 +223,7 @@ impl Lock {
         );
         let since = keeper.now();
         let reply = keeper.backend.force_release(Kind::Reentrant, key);
-        let freed = keeper.answer(Tick::NEVER, reply).await;
+        let freed = reply.await;
         freed.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
     }
 
@@ -235,7 +234,7 @@ impl Lock {
         );
         let since = keeper.now();
         let reply = keeper.backend.inspect(Kind::Reentrant, key);
-        let inspected = keeper.answer(Tick::NEVER, reply).await;
+        let inspected = reply.await;
         inspected.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
     }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempt::{Attempts, Outcome};
-use self::registry::Place;
 pub(crate) use self::registry::{End, Registry};
+use self::registry::{Place, Turn};
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE};
@@ -61,13 +61,7 @@ pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Trie
     let keeper = &registry.keeper;
     keeper.start_tasks();
     let failed = |fault: Fault| fault.into_error(&ask.key, keeper.now().since(ask.since));
-    let mut attempts = ask.attempts(keeper);
-    let give_up = ask.since.after(keeper.config.unavailable_after);
-    let outcome = tokio::select! {
-        biased;
-        outcome = attempts.once(Tick::NEVER) => outcome,
-        () = keeper.clock.sleep_until(give_up) => Outcome::Failed(Fault::silence()),
-    };
+    let outcome = ask.attempts(keeper).once(Tick::NEVER).await;
     match outcome {
         Outcome::Granted(tenure) => {
             registry.granted(tenure.hold());
@@ -99,9 +93,7 @@ pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Arc<T
     if ask.wait.is_none() && registry.is_held_by_this_task(ask.kind, &ask.key) {
         telemetry::waits_for_itself(&ask.key);
     }
-    let mut waiter = Waiter::join(registry, ask);
-    waiter.reach_head().await?;
-    waiter.win().await
+    Waiter::join(registry, ask).win().await
 }
 
 /// One acquisition that waits, with all that it must give back when it is dropped.
@@ -160,43 +152,47 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    async fn reach_head(&mut self) -> Result<(), Error> {
-        while !self.place.is_head() {
-            tokio::select! {
-                // First: a hold may lie in the slot when the deadline comes, and it counts.
-                biased;
-                () = self.place.woken() => {}
-                () = self.keeper.clock.sleep_until(self.deadline) => return Err(self.timed_out()),
-            }
-        }
-        Ok(())
-    }
-
-    /// As the head of the queue, until the key is ours.
-    async fn win(&mut self) -> Result<Arc<Tenure>, Error> {
-        let trust_until = self.keeper.now().after(NEIGHBOUR_TRUST);
+    /// Waits for its turn, and then until the key is ours.
+    async fn win(mut self) -> Result<Arc<Tenure>, Error> {
+        let mut trust_until = None;
         loop {
+            let turn = self.place.turn();
             // What was handed over counts, also when it came with the deadline.
-            if let Some(tenure) = self.place.take() {
+            if let Turn::Handed(tenure) = turn {
                 return Ok(tenure);
             }
             let now = self.keeper.now();
             if now >= self.deadline {
                 return Err(self.timed_out());
             }
-            match self.place.neighbour() {
-                Some(neighbour) if now < trust_until => {
-                    self.wait_behind(&neighbour, trust_until).await;
+            let others_first = match turn {
+                Turn::Handed(_) | Turn::NotYet => {
+                    self.wait_in_line().await;
                     continue;
                 }
-                _ => {}
-            }
-            if self.place.take_others_turn() {
+                Turn::Behind(neighbour) => {
+                    let trusted = *trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
+                    if now < trusted {
+                        self.wait_behind(&neighbour, trusted).await;
+                        continue;
+                    }
+                    false
+                }
+                Turn::Ask { others_first } => others_first,
+            };
+            if others_first {
                 self.let_others_go_first().await;
             }
             if let Some(tenure) = self.ask_server().await? {
                 return Ok(tenure);
             }
+        }
+    }
+
+    async fn wait_in_line(&self) {
+        tokio::select! {
+            () = self.place.woken() => {}
+            () = self.keeper.clock.sleep_until(self.deadline) => {}
         }
     }
 
@@ -246,17 +242,14 @@ impl<'a> Waiter<'a> {
             .as_ref()
             .is_some_and(Subscription::is_live);
         let sent = self.keeper.now();
-        let failing_since = self.failing.as_ref().map_or(sent, |failing| failing.since);
-        let give_up = failing_since.after(self.keeper.config.unavailable_after);
+        let latest = self.deadline.min(self.give_up_at());
         let outcome = tokio::select! {
             biased;
             outcome = self.attempts.once(self.deadline) => outcome,
-            () = self.keeper.clock.sleep_until(give_up.min(self.deadline)) => {
-                if self.keeper.now() >= self.deadline {
-                    return self.last_chance();
-                }
-                Outcome::Failed(Fault::silence())
-            }
+            () = self.keeper.clock.sleep_until(latest) => match latest {
+                latest if latest == self.deadline => return self.last_chance(),
+                _ => Outcome::Failed(Fault::Unknown(cause("no answer"))),
+            },
         };
         match outcome {
             Outcome::Granted(tenure) => {
@@ -280,13 +273,13 @@ impl<'a> Waiter<'a> {
 
     /// The deadline came while an attempt was under way; its owner is ended when this waiter is dropped.
     fn last_chance(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
-        match self.place.take() {
-            Some(tenure) => Ok(Some(tenure)),
-            None if self.failing.is_none() && matches!(self.ahead, Ahead::Queue) => {
+        match self.place.turn() {
+            Turn::Handed(tenure) => Ok(Some(tenure)),
+            _ if self.failing.is_none() && matches!(self.ahead, Ahead::Queue) => {
                 let none = cause("no answer within the wait");
                 Err(Fault::Unknown(none).into_error(&self.ask.key, self.waited()))
             }
-            None => Err(self.timed_out()),
+            _ => Err(self.timed_out()),
         }
     }
 
@@ -338,18 +331,26 @@ impl<'a> Waiter<'a> {
             last: fault.clone(),
         });
         failing.last = fault;
-        let give_up = failing.since.after(self.keeper.config.unavailable_after);
+        let pause = failing.pause;
+        failing.pause = (pause * 2).min(RETRY_PAUSE.1);
+        let (last, since) = (failing.last.clone(), failing.since);
+        let give_up = self.give_up_at();
         if now >= give_up {
-            let after = now.since(failing.since);
-            return Err(failing.last.clone().into_error(&self.ask.key, after));
+            return Err(last.into_error(&self.ask.key, now.since(since)));
         }
-        let until = now.after(failing.pause).min(give_up).min(self.deadline);
-        failing.pause = (failing.pause * 2).min(RETRY_PAUSE.1);
+        let until = now.after(pause).min(give_up).min(self.deadline);
         tokio::select! {
             () = self.place.woken() => {}
             () = self.keeper.clock.sleep_until(until) => {}
         }
         Ok(())
+    }
+
+    /// When attempts that nobody answers have gone on for too long. The first one is bounded by the backend.
+    fn give_up_at(&self) -> Tick {
+        let limit = self.keeper.config.unavailable_after;
+        let failing = self.failing.as_ref();
+        failing.map_or(Tick::NEVER, |failing| failing.since.after(limit))
     }
 
     fn waited(&self) -> Duration {

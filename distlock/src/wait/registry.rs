@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
@@ -24,7 +25,7 @@ use crate::kind::Kind;
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) keeper: Arc<Keeper>,
-    entries: Mutex<HashMap<(Kind, Key), Entry>>,
+    entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
 }
 
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl Registry {
     pub(crate) fn new(keeper: Arc<Keeper>) -> Arc<Self> {
         Arc::new(Self {
             keeper,
-            entries: Mutex::new(HashMap::new()),
+            entries: Mutex::default(),
         })
     }
 
@@ -258,60 +259,86 @@ pub(super) struct Place {
     left: bool,
 }
 
+/// What a waiter is to do next.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// Others stand before it.
+    NotYet,
+    /// It has the hold that was handed over.
+    Handed(Arc<Tenure>),
+    /// It is first in line, behind this hold of its own client.
+    Behind(Arc<Hold>),
+    /// It is first in line, and may ask the server; after other processes, where they heard of the last release.
+    Ask { others_first: bool },
+}
+
 impl Place {
-    fn with<T>(&self, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        self.registry.entries.lock().get_mut(&self.entry).map(look)
-    }
-
-    pub(super) fn is_head(&self) -> bool {
-        self.with(|entry| entry.queue.is_head(self.ticket))
-            .unwrap_or(false)
-    }
-
-    /// Completes when something may have changed for this waiter: it heads the queue, or a hold lies in its slot.
+    /// Completes when it may be this waiter's turn.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// The hold of this client behind which this waiter stands.
-    pub(super) fn neighbour(&self) -> Option<Arc<Hold>> {
-        self.with(|entry| {
-            let holder = entry.holder.as_ref()?;
-            (!holder.hold.is_over()).then(|| Arc::clone(&holder.hold))
-        })?
+    pub(super) fn turn(&mut self) -> Turn {
+        let turn = self.look(|entry, ticket| {
+            if !entry.queue.is_head(ticket) {
+                return (Turn::NotYet, None);
+            }
+            let handed = entry.queue.take(ticket);
+            let turn = match &entry.holder {
+                Some(holder) if !holder.hold.is_over() => Turn::Behind(Arc::clone(&holder.hold)),
+                _ => Turn::Ask {
+                    others_first: std::mem::take(&mut entry.others_turn),
+                },
+            };
+            (turn, handed)
+        });
+        match turn {
+            Some((_, Some(handed))) => self.take(&handed),
+            Some((turn, None)) => turn,
+            None => Turn::NotYet,
+        }
     }
 
-    /// Whether it is other processes' turn; told once.
-    pub(super) fn take_others_turn(&self) -> bool {
-        self.with(|entry| std::mem::take(&mut entry.others_turn))
-            .unwrap_or(false)
-    }
-
-    /// Takes the hold that was handed over, if there is one and it is still good.
-    pub(super) fn take(&mut self) -> Option<Arc<Tenure>> {
+    /// Takes over what was handed to it, if that is still good.
+    fn take(&mut self, handed: &Arc<Hold>) -> Turn {
         let now = self.registry.keeper.now();
-        let hold = self.with(|entry| entry.queue.take(self.ticket))??;
-        let Some(tenure) = hold.succeed(now) else {
-            self.registry.give_back(&hold);
-            return None;
+        let Some(tenure) = handed.succeed(now) else {
+            self.registry.give_back(handed);
+            return Turn::Ask {
+                others_first: false,
+            };
         };
-        self.leave_with(tenure.hold());
-        Some(tenure)
+        self.leave_with(handed, None);
+        Turn::Handed(tenure)
     }
 
     /// The server granted a hold to this waiter.
     pub(super) fn granted(&mut self, hold: &Arc<Hold>) {
-        self.registry.granted(hold);
-        self.leave_with(hold);
+        self.registry.keeper.watch(hold);
+        self.leave_with(hold, Some(self.registry.keeper.now()));
     }
 
-    fn leave_with(&mut self, hold: &Arc<Hold>) {
+    /// Leaves the queue as the holder; `began` where the server granted the hold then.
+    fn leave_with(&mut self, hold: &Arc<Hold>, began: Option<Tick>) {
         self.left = true;
-        let then = self.with(|entry| {
+        let then = self.look(|entry, ticket| {
+            let left_over = began.and_then(|now| entry.queue.began(now));
             entry.set_holder(hold);
-            entry.queue.granted(self.ticket)
+            (left_over, entry.queue.granted(ticket))
         });
-        self.registry.follow(then.unwrap_or(Then::Nothing));
+        let Some((left_over, then)) = then else {
+            return;
+        };
+        if let Some(left_over) = left_over {
+            self.registry.give_back(&left_over);
+        }
+        self.registry.follow(then);
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
+        let mut entries = self.registry.entries.lock();
+        let entry = entries.get_mut(&self.entry)?;
+        Some(look(entry, self.ticket))
     }
 }
 

@@ -150,7 +150,7 @@ impl Backend for RedisBackend {
             let owner = target.owner.to_string();
             let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
             let value = self.run(script, with).await?;
-            reply::released(value, self.subscriber.listens(&channel))
+            reply::released(value, || self.subscriber.listens(&channel))
         })
     }
 

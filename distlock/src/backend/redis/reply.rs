@@ -26,11 +26,11 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
-/// `own` listeners were this client's.
-pub(super) fn released(value: Value, own: i64) -> Result<Released, Fault> {
+/// `own` tells how many of the listeners were this client's; it is asked only where there were any.
+pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
     match value {
         Value::Int(heard @ 0..) => Ok(Released::Freed {
-            others_wait: heard > own,
+            others_wait: heard > 0 && heard > own(),
         }),
         Value::Int(_) => Ok(Released::NotOurs),
         other => Err(unexpected(&other)),
@@ -173,10 +173,10 @@ mod tests {
         );
         assert!(attempted(Value::Okay).is_err());
         assert_eq!(
-            released(Value::Int(1), 1).unwrap(),
+            released(Value::Int(1), || 1).unwrap(),
             Released::Freed { others_wait: false }
         );
-        assert_eq!(released(Value::Int(-1), 0).unwrap(), Released::NotOurs);
+        assert_eq!(released(Value::Int(-1), || 0).unwrap(), Released::NotOurs);
         assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
         let held = vec![
             Value::Int(5),
