@@ -3,7 +3,7 @@
 //! A test process ends by returning, by a panic, by `exit` or by a SIGKILL from outside, and `Drop`
 //! sees only some of these. So there is a guardian: one `sh` per test process that blocks on a pipe.
 //! Children enter their pid into that pipe; when it ends because its only writer is gone, the
-//! guardian kills whoever is still listed.
+//! guardian kills whoever is still listed, and removes their directories.
 //!
 //! # Invariants
 //! 1. A child is listed before its program starts: one process writes its pid, then calls `exec`.
@@ -23,18 +23,22 @@ use std::sync::OnceLock;
 
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
 
-/// What the guardian runs: a list of pids, kept up to date until the pipe ends.
+/// What the guardian runs: a list of pids, kept up to date until the pipe ends, and the directories
+/// that have to go as well. Most of these are gone by then.
 const WATCH: &str = r#"
 trap '' INT TERM HUP
 listed=' '
-while read -r sign pid; do
+while read -r sign what; do
   case "$sign$listed" in
-    +*) listed="$listed$pid " ;;
-    -*" $pid "*) listed="${listed%% $pid *} ${listed#* $pid }" ;;
+    +*) listed="$listed$what " ;;
+    -*" $what "*) listed="${listed%% $what *} ${listed#* $what }" ;;
+    directory*) set -- "$@" "$what" ;;
   esac
 done
 kill -9 $listed
+rm -rf -- "$@"
 "#;
 
 /// What a child runs first: it enters its pid, then becomes its program.
@@ -172,10 +176,24 @@ fn guardian_pipe() -> io::Result<OwnedFd> {
     guardian()?.as_fd().try_clone_to_owned()
 }
 
-/// Takes a pid off the list. No error: without a guardian there is no list either.
+/// A directory that goes with its value, and with this process however that ends.
+///
+/// # Panics
+/// If the system gives none.
+pub(crate) fn scratch() -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    tell(&format!("directory {}\n", dir.path().display()));
+    dir
+}
+
 fn strike_off(pid: u32) {
+    tell(&format!("- {pid}\n"));
+}
+
+/// No error: without a guardian there is no list to keep.
+fn tell(line: &str) {
     if let Ok(mut pipe) = guardian() {
         // One write below PIPE_BUF: lines of several threads do not mix.
-        let _ = pipe.write_all(format!("- {pid}\n").as_bytes());
+        let _ = pipe.write_all(line.as_bytes());
     }
 }

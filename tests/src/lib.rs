@@ -9,7 +9,7 @@
 //! | [`proxy`] | the wire between client and server, with faults on it |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
-//! | [`eventually`] | waiting for a fact, with a deadline |
+//! | [`mod@eventually`] | waiting for a fact, with a deadline |
 //! | [`guardian`] | child processes that cannot outlive the tests |
 
 #![allow(

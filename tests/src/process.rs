@@ -12,13 +12,16 @@ use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::NamedTempFile;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 use tokio::time::timeout;
 
 use crate::eventually::Patience;
-use crate::guardian::Guarded;
+use crate::guardian::{Guarded, scratch};
+
+/// File name of what the program writes to stderr.
+const STDERR: &str = "stderr";
 
 /// A running child program with a line in and a line out, ended by `Drop`.
 #[derive(Debug)]
@@ -26,7 +29,8 @@ pub struct Process {
     process: Guarded,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
-    stderr: NamedTempFile,
+    // With the file that stderr goes to.
+    dir: TempDir,
 }
 
 impl Process {
@@ -38,10 +42,10 @@ impl Process {
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
-        let stderr = NamedTempFile::new().expect("a file for stderr");
-        let mut process =
-            Guarded::spawn(program, args, stderr.path(), Stdio::piped(), Stdio::piped())
-                .expect("a process for the program");
+        let dir = scratch();
+        let stderr = dir.path().join(STDERR);
+        let mut process = Guarded::spawn(program, args, &stderr, Stdio::piped(), Stdio::piped())
+            .expect("a process for the program");
         let input = process.take_stdin();
         let output = process.take_stdout().expect("stdout is piped");
         let output = ChildStdout::from_std(output).expect("a pipe that the runtime can read");
@@ -49,7 +53,7 @@ impl Process {
             process,
             input,
             output: BufReader::new(output).lines(),
-            stderr,
+            dir,
         }
     }
 
@@ -137,7 +141,7 @@ impl Process {
     /// What the program has written to stderr.
     #[must_use]
     pub fn stderr(&self) -> String {
-        let bytes = fs::read(self.stderr.path()).unwrap_or_default();
+        let bytes = fs::read(self.dir.path().join(STDERR)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::eventually::Patience;
-use crate::guardian::Guarded;
+use crate::guardian::{Guarded, scratch};
 
 pub use inspect::ClientLine;
 pub(crate) use inspect::client_lines;
@@ -97,7 +97,7 @@ impl Builder {
     /// # Panics
     /// If the program is missing, refuses its settings or does not answer in time; with its log.
     pub async fn start(self) -> RedisServer {
-        let dir = tempfile::tempdir().expect("a directory for the server");
+        let dir = scratch();
         let port = free_port();
         let process = launch(&self, port, dir.path());
         let mut server = RedisServer {
@@ -153,6 +153,12 @@ impl RedisServer {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// The server's own directory, removed with it.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// What the server has logged since the first start.
