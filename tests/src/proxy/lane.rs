@@ -15,21 +15,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Shared;
-use super::connection::{Caught, Connection};
+use super::connection::Connection;
 use super::frame::{Frame, Scanner, Side};
-use super::rules::{FlowRule, Place, Then};
-use super::select::Flow;
+use super::rules::Place;
+use super::writer::Writer;
 
 /// Messages that wait in one direction before the sender is held back.
 const QUEUE: usize = 1024;
@@ -37,11 +34,8 @@ const QUEUE: usize = 1024;
 /// Small, so that a throttled reader is soon felt by the server and not hidden by the kernel.
 const RECEIVE_BUFFER: u32 = 64 * 1024;
 
-/// Pieces in which a throttled direction sends: so many in a second.
-const THROTTLE_STEPS: u32 = 100;
-
 /// What comes out of a reader.
-enum Parcel {
+pub(super) enum Parcel {
     Frame {
         frame: Frame,
         number: Option<u64>,
@@ -55,7 +49,7 @@ enum Parcel {
 
 /// How a direction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+pub(super) enum Ending {
     Fin,
     Reset,
 }
@@ -100,31 +94,27 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
 
 /// One direction of a connection.
 #[derive(Clone, Copy)]
-struct Lane<'a> {
-    shared: &'a Shared,
-    connection: &'a Arc<Connection>,
-    from: Side,
+pub(super) struct Lane<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) connection: &'a Arc<Connection>,
+    pub(super) from: Side,
 }
 
 impl Lane<'_> {
     async fn run(self, input: OwnedReadHalf, output: OwnedWriteHalf) {
         let (queue, parcels) = mpsc::channel(QUEUE);
-        let writer = Writer {
-            lane: self,
-            output,
-            idle_from: Instant::now(),
-        };
+        let writer = Writer::new(self, output);
         tokio::join!(self.read(input, queue), writer.run(parcels));
     }
 
-    fn to(self) -> Side {
+    pub(super) fn to(self) -> Side {
         match self.from {
             Side::Client => Side::Server,
             Side::Server => Side::Client,
         }
     }
 
-    fn place(self) -> Place {
+    pub(super) fn place(self) -> Place {
         Place {
             id: self.connection.id(),
             role: self.connection.role(),
@@ -186,236 +176,6 @@ impl Lane<'_> {
             frame,
             number,
             came: Instant::now(),
-        }
-    }
-}
-
-/// A message, or the end of a stream, on its way past the rules.
-struct Passage {
-    came: Instant,
-    is_message: bool,
-    // The flow that has counted it. A message in many pieces is one hit.
-    counted: Option<u64>,
-}
-
-impl Passage {
-    fn new(came: Instant, is_message: bool) -> Self {
-        Self {
-            came,
-            is_message,
-            counted: None,
-        }
-    }
-
-    fn count(&mut self, rule: &FlowRule) {
-        if self.is_message && self.counted.replace(rule.id) != Some(rule.id) {
-            rule.hits.count();
-        }
-    }
-}
-
-/// Leave to send.
-struct Leave {
-    piece: usize,
-    rate: Option<u32>,
-}
-
-/// The sending end of a lane.
-struct Writer<'a> {
-    lane: Lane<'a>,
-    output: OwnedWriteHalf,
-    // When a throttled direction may send again.
-    idle_from: Instant,
-}
-
-impl Writer<'_> {
-    async fn run(mut self, mut parcels: mpsc::Receiver<Parcel>) {
-        let lane = self.lane;
-        let ending = tokio::select! {
-            biased;
-            () = lane.connection.cut_ordered(lane.to()) => Ending::Reset,
-            () = lane.connection.fin_ordered(lane.from) => Ending::Fin,
-            ending = self.send_all(&mut parcels) => ending,
-        };
-        match ending {
-            Ending::Fin => drop(self.output),
-            Ending::Reset => {
-                let _ = self.output.as_ref().set_zero_linger();
-                self.output.forget();
-                // For the other half of this socket, which the other lane reads from.
-                lane.connection.cut_side(lane.to());
-            }
-        }
-        // The reader must not wait for room: it still has to see the end of its side.
-        while parcels.recv().await.is_some() {}
-    }
-
-    async fn send_all(&mut self, parcels: &mut mpsc::Receiver<Parcel>) -> Ending {
-        while let Some(parcel) = parcels.recv().await {
-            let sent = match parcel {
-                Parcel::Frame {
-                    frame,
-                    number,
-                    came,
-                } => self.send(frame, number, came).await,
-                Parcel::End { ending, came } => {
-                    self.leave(&mut Passage::new(came, false)).await;
-                    Err(ending)
-                }
-            };
-            if let Err(ending) = sent {
-                return ending;
-            }
-        }
-        Ending::Fin
-    }
-
-    async fn send(
-        &mut self,
-        frame: Frame,
-        number: Option<u64>,
-        came: Instant,
-    ) -> Result<(), Ending> {
-        let mut passage = Passage::new(came, true);
-        self.leave(&mut passage).await;
-        match self.lane.from {
-            Side::Client => self.spring_traps(&frame).await?,
-            Side::Server if number.is_some_and(|n| self.lane.connection.eats(n)) => {
-                return Err(self.cut());
-            }
-            Side::Server => {}
-        }
-        self.write(frame.bytes, &mut passage).await
-    }
-
-    /// Waits until the rules let the message go on.
-    async fn leave(&mut self, passage: &mut Passage) -> Leave {
-        let shared = self.lane.shared;
-        loop {
-            // Before the look at the rules, so that no change of them is missed.
-            let mut change = shared.changes();
-            let Some(rule) = shared.rules().flow(self.lane.place()) else {
-                return Leave {
-                    piece: usize::MAX,
-                    rate: None,
-                };
-            };
-            passage.count(&rule);
-            let (at, leave) = match rule.flow {
-                Flow::Pass => {
-                    return Leave {
-                        piece: usize::MAX,
-                        rate: None,
-                    };
-                }
-                Flow::Rechunk(piece) => {
-                    return Leave {
-                        piece: piece.max(1),
-                        rate: None,
-                    };
-                }
-                Flow::Throttle(rate) => (self.idle_from, Leave::at_rate(rate)),
-                Flow::Delay(delay) => (
-                    passage.came + delay,
-                    Leave {
-                        piece: usize::MAX,
-                        rate: None,
-                    },
-                ),
-                Flow::Stall => {
-                    let _ = change.changed().await;
-                    continue;
-                }
-            };
-            if timeout_at(at, change.changed()).await.is_err() {
-                return leave;
-            }
-        }
-    }
-
-    async fn spring_traps(&mut self, request: &Frame) -> Result<(), Ending> {
-        let Lane {
-            connection, shared, ..
-        } = self.lane;
-        let number = connection.ask(request);
-        let sprung = shared
-            .rules()
-            .request(self.lane.place(), request, number.is_some());
-        for then in sprung {
-            match (then, number) {
-                (Then::Eat(hits), Some(number)) => connection.eat(number, hits),
-                (Then::Eat(_), None) => {}
-                (Then::Hold(tell), number) => self.hold(tell, number).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands the request to the test, until that lets it go on or gives it up.
-    async fn hold(&self, tell: oneshot::Sender<Caught>, number: Option<u64>) -> Result<(), Ending> {
-        let (caught, go) = self.lane.connection.catch();
-        let _ = tell.send(caught);
-        let Ok(reply) = go.await else {
-            return Err(self.cut());
-        };
-        if let Some(number) = number {
-            self.lane.connection.tell(number, reply);
-        }
-        Ok(())
-    }
-
-    async fn write(&mut self, mut bytes: Bytes, passage: &mut Passage) -> Result<(), Ending> {
-        while !bytes.is_empty() {
-            let leave = self.leave(passage).await;
-            let going = bytes.len().min(leave.piece);
-            let cut = self.lane.shared.rules().bytes(self.lane.place(), going);
-            let piece = bytes.split_to(cut.unwrap_or(going));
-            if self.output.write_all(&piece).await.is_err() {
-                return Err(self.gone());
-            }
-            if cut.is_some() {
-                return Err(self.cut());
-            }
-            self.rest_after(piece.len(), leave.rate);
-            if !bytes.is_empty() {
-                // Gives the other end a chance to read the pieces one by one.
-                yield_now().await;
-            }
-        }
-        Ok(())
-    }
-
-    fn rest_after(&mut self, bytes: usize, rate: Option<u32>) {
-        if let Some(rate) = rate {
-            let rest = Duration::from_secs_f64(bytes as f64 / f64::from(rate));
-            self.idle_from = self.idle_from.max(Instant::now()) + rest;
-        }
-    }
-
-    fn cut(&self) -> Ending {
-        self.lane.connection.cut();
-        Ending::Reset
-    }
-
-    /// Nobody is there to be written to. A client learns of it by a reset, as from a dead server;
-    /// a server's side goes on (invariant 2).
-    fn gone(&self) -> Ending {
-        match self.lane.to() {
-            Side::Server => self.cut(),
-            Side::Client => Ending::Fin,
-        }
-    }
-}
-
-impl Leave {
-    fn at_rate(rate: u32) -> Self {
-        let rate = rate.max(1);
-        let piece = usize::try_from(rate / THROTTLE_STEPS)
-            .unwrap_or(usize::MAX)
-            .max(1);
-        Self {
-            piece,
-            rate: Some(rate),
         }
     }
 }

@@ -26,6 +26,7 @@ mod frame;
 mod lane;
 mod rules;
 mod select;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
