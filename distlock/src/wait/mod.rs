@@ -146,7 +146,7 @@ impl<'a> Waiter<'a> {
             deadline: ask.deadline(),
             attempts: ask.attempts(keeper),
             subscription: None,
-            place: registry.join(ask.kind, &ask.key),
+            place: registry.join(ask),
             ahead: Ahead::Queue,
             failing: None,
         }

@@ -37,6 +37,7 @@ pub(crate) enum Then<H, W> {
 struct Waiter<W> {
     ticket: Ticket,
     wake: W,
+    takes_over: bool,
 }
 
 /// The waiters of one key.
@@ -66,11 +67,15 @@ impl<H, W: Clone> Queue<H, W> {
         }
     }
 
-    /// Takes the last place.
-    pub(crate) fn join(&mut self, wake: W) -> Ticket {
+    /// Takes the last place. `takes_over`: a hold may be handed to it as it is, for it wants no lease of its own.
+    pub(crate) fn join(&mut self, wake: W, takes_over: bool) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiters.push_back(Waiter { ticket, wake });
+        self.waiters.push_back(Waiter {
+            ticket,
+            wake,
+            takes_over,
+        });
         ticket
     }
 
@@ -130,7 +135,7 @@ impl<H, W: Clone> Queue<H, W> {
         let Some(head) = self.waiters.front() else {
             return Then::Release(hold);
         };
-        if may_pass_on && turn_left && self.slot.is_none() {
+        if may_pass_on && head.takes_over && turn_left && self.slot.is_none() {
             self.run.grants += 1;
             self.slot = Some(hold);
             return Then::HandedOver(head.wake.clone());
@@ -149,9 +154,11 @@ impl<H, W: Clone> Queue<H, W> {
         if !was_head {
             return Then::Nothing;
         }
-        let next = self.waiters.front().map(|head| head.wake.clone());
+        let next = self.waiters.front();
+        let takes_over = next.is_some_and(|head| head.takes_over);
+        let next = next.map(|head| head.wake.clone());
         match (self.slot.take(), next) {
-            (Some(hold), Some(next)) if may_pass_on(&hold) => {
+            (Some(hold), Some(next)) if takes_over && may_pass_on(&hold) => {
                 self.slot = Some(hold);
                 Then::HandedOver(next)
             }
@@ -173,7 +180,7 @@ mod tests {
 
     fn queue(waiters: u64) -> (Local, Vec<Ticket>) {
         let mut queue = Local::new();
-        let tickets = (0..waiters).map(|n| queue.join(n)).collect();
+        let tickets = (0..waiters).map(|n| queue.join(n, true)).collect();
         (queue, tickets)
     }
 
@@ -211,6 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn waiter_with_a_lease_of_its_own_is_handed_nothing() {
+        let (mut queue, tickets) = queue(1);
+        let own_lease = queue.join(1, false);
+        assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+        assert_eq!(
+            queue.leave(tickets[0], |_| true),
+            Then::ReleaseAndWake(7, 1)
+        );
+        assert_eq!(queue.release(8, true, Tick::default()), Then::Release(8));
+        assert!(queue.is_head(own_lease));
+    }
+
+    #[test]
     fn granted_by_the_server_with_a_hold_in_the_slot_leaves_that_one_to_be_released() {
         let (mut queue, tickets) = queue(2);
         let _ = queue.release(7, true, Tick::default());
@@ -243,7 +263,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Join,
+        Join(bool),
         Leave(usize, bool),
         Take,
         Grant,
@@ -252,7 +272,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            3 => Just(Step::Join),
+            3 => any::<bool>().prop_map(Step::Join),
             2 => (0..6_usize, any::<bool>()).prop_map(|(who, live)| Step::Leave(who, live)),
             3 => Just(Step::Take),
             1 => Just(Step::Grant),
@@ -272,8 +292,8 @@ mod tests {
             for step in steps {
                 let head = line.first().copied();
                 let then = match step {
-                    Step::Join => {
-                        line.push(queue.join(0));
+                    Step::Join(takes_over) => {
+                        line.push(queue.join(0, takes_over));
                         Then::Nothing
                     }
                     Step::Leave(who, live) if !line.is_empty() => {

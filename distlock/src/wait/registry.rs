@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
+use super::Ask;
 use super::queue::{Queue, Then, Ticket};
 use crate::backend::Released;
 use crate::clock::Tick;
@@ -89,18 +90,17 @@ impl Registry {
         })
     }
 
-    /// Takes the last place in the queue of a key.
-    pub(super) fn join(self: &Arc<Self>, kind: Kind, key: &Key) -> Place {
+    /// Takes the last place in the queue of a key. A waiter with a lease of its own is handed no hold of the watchdog's.
+    pub(super) fn join(self: &Arc<Self>, ask: &Ask) -> Place {
+        let place = (ask.kind, ask.key.clone());
         let wake = Arc::new(Notify::new());
         let mut entries = self.entries.lock();
-        let entry = entries
-            .entry((kind, key.clone()))
-            .or_insert_with(Entry::new);
-        let ticket = entry.queue.join(Arc::clone(&wake));
+        let entry = entries.entry(place.clone()).or_insert_with(Entry::new);
+        let ticket = entry.queue.join(Arc::clone(&wake), ask.lease.is_none());
         drop(entries);
         Place {
             registry: Arc::clone(self),
-            entry: (kind, key.clone()),
+            entry: place,
             ticket,
             wake,
             left: false,
