@@ -6,6 +6,7 @@
 mod attempt;
 mod queue;
 mod registry;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,6 +226,8 @@ impl<'a> Waiter<'a> {
                 subscription.live().await;
             }
             drop(keeper.backend.inspect(ask.kind, &ask.key).await);
+            // In memory nothing of this takes time: let those run who were woken.
+            tokio::task::yield_now().await;
         };
         tokio::select! {
             () = hop => {}

@@ -334,7 +334,8 @@ mod tests {
                 prop_assert_eq!(places, (1..=made).collect::<Vec<_>>());
                 prop_assert_eq!(queue.len(), line.len());
                 prop_assert!(line.first().is_none_or(|head| queue.is_head(*head)));
-                prop_assert!(queue.slot.is_none() || !queue.is_empty());
+                let head_takes_over = queue.waiters.front().is_some_and(|head| head.takes_over);
+                prop_assert!(queue.slot.is_none() || head_takes_over);
             }
         }
     }

@@ -15,6 +15,7 @@ use tokio::task;
 
 use super::Ask;
 use super::queue::{Queue, Then, Ticket};
+use super::turns::Turns;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -27,6 +28,7 @@ use crate::kind::Kind;
 pub(crate) struct Registry {
     pub(crate) keeper: Arc<Keeper>,
     entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
+    turns: Mutex<Turns<(Kind, Key)>>,
 }
 
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl Registry {
         Arc::new(Self {
             keeper,
             entries: Mutex::default(),
+            turns: Mutex::default(),
         })
     }
 
@@ -94,8 +97,10 @@ impl Registry {
     pub(super) fn join(self: &Arc<Self>, ask: &Ask) -> Place {
         let place = (ask.kind, ask.key.clone());
         let wake = Arc::new(Notify::new());
+        let others_turn = self.turns.lock().take(&place, ask.since);
         let mut entries = self.entries.lock();
         let entry = entries.entry(place.clone()).or_insert_with(Entry::new);
+        entry.others_turn |= others_turn;
         let ticket = entry.queue.join(Arc::clone(&wake), ask.lease.is_none());
         drop(entries);
         Place {
@@ -193,9 +198,10 @@ impl Registry {
 
     /// A hold of this client is no more: whoever is first in line may ask the server.
     fn freed(&self, hold: &Hold, others_wait: bool) {
+        let place = (hold.kind, hold.key.clone());
+        let mut nobody_waits = false;
         {
             let mut entries = self.entries.lock();
-            let place = (hold.kind, hold.key.clone());
             if let Some(entry) = entries.get_mut(&place)
                 && entry.is_held_by(hold)
             {
@@ -203,8 +209,12 @@ impl Registry {
                 entry.others_turn = others_wait;
                 if entry.is_idle() {
                     entries.remove(&place);
+                    nobody_waits = true;
                 }
             }
+        }
+        if others_wait && nobody_waits {
+            self.turns.lock().give(place, self.keeper.now());
         }
         hold.announce_over();
     }
