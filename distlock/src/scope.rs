@@ -134,7 +134,10 @@ impl Frame {
 /// let mut section = guard.section();
 /// let mut body = pin!(async { lock.try_acquire().await.map(|again| again.is_some()) });
 /// let entered = poll_fn(|cx| section.poll_in(cx, |cx| body.as_mut().poll(cx))).await??;
-/// assert!(entered);
+/// assert!(entered && section.is_held());
+/// guard.release().await?;
+/// section.lost().await;
+/// assert!(!section.is_held());
 /// # Ok(()) }
 /// ```
 pub struct Section {
@@ -170,6 +173,19 @@ impl Section {
         &self.frame
     }
 
+    /// Is the key held by the section's guard? As [`Guard::is_held`], wherever the guard is by now.
+    pub fn is_held(&self) -> bool {
+        self.tenure.is_held(self.clock.now())
+    }
+
+    /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`], wherever the guard is by now.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.tenure).over(self.clock.clone())
+    }
+
     /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
     pub fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
         within(self.frame(), run)
@@ -187,7 +203,7 @@ impl Section {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
     ) -> Poll<Result<R, Error>> {
-        if let Some(error) = self.lost() {
+        if let Some(error) = self.loss() {
             return Poll::Ready(Err(error));
         }
         if let Poll::Ready(output) = within(self.frame(), || poll(cx)) {
@@ -202,13 +218,13 @@ impl Section {
             .get_or_insert_with(|| Box::pin(Arc::clone(tenure).over(clock.clone())));
         ready!(over.as_mut().poll(cx));
         self.over = None;
-        match self.lost() {
+        match self.loss() {
             Some(error) => Poll::Ready(Err(error)),
             None => Poll::Pending,
         }
     }
 
-    fn lost(&self) -> Option<Error> {
+    fn loss(&self) -> Option<Error> {
         if self.tenure.has_ended() {
             None
         } else {
