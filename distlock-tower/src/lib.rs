@@ -1,1 +1,127 @@
-//! See the README.
+//! A tower layer that runs each request under a distributed lock of [`distlock`], with a key that comes from the request.
+//!
+#![cfg_attr(feature = "axum", doc = "```")]
+#![cfg_attr(not(feature = "axum"), doc = "```ignore")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use std::time::Duration;
+//! use axum::{Router, body::Body, extract::Path, routing::post};
+//! use distlock::Client;
+//! use distlock_tower::LockLayer;
+//! use http::{Request, StatusCode};
+//! use tower::ServiceExt;
+//!
+//! async fn pay(Path(id): Path<u64>) -> String {
+//!     format!("paid {id}")
+//! }
+//!
+//! let client = Client::in_memory();
+//! let app: Router = Router::new().route("/orders/{id}/pay", post(pay)).route_layer(
+//!     LockLayer::new(client.clone())
+//!         .key(|Path(id): Path<u64>| format!("order:{id}"))
+//!         .wait(Duration::from_secs(5)),
+//! );
+//!
+//! let request = || Request::post("/orders/42/pay").body(Body::empty()).unwrap();
+//! assert_eq!(app.clone().oneshot(request()).await.unwrap().status(), StatusCode::OK);
+//!
+//! // Another replica holds the lock for longer than 5 s:
+//! # tokio::time::pause();
+//! let _other = client.lock("order:42").acquire().await.unwrap();
+//! assert_eq!(app.oneshot(request()).await.unwrap().status(), StatusCode::CONFLICT);
+//! # }
+//! ```
+//!
+//! [`LockLayer`] tells what is guaranteed, [`KeyFn`] what a key function may look at, [`IntoLockKeys`] what it may
+//! return, and [`Held`] is the hold as the handler sees it.
+//!
+//! # Where to put it
+//!
+//! On axum, with `route_layer`: `Router::layer` also wraps what answers 404 and 405, so that unknown URLs would take
+//! locks, or fail in the key function. Mind that a `get` route serves HEAD too, and locks for it.
+//!
+//! Among other layers, from the outside in:
+//!
+//! trace → catch-panic → CORS → body limit → rate limit → authentication → **lock** → timeout of the handler → handler
+//!
+//! * Authentication outside: strangers must not be able to take locks.
+//! * A timeout outside counts the time spent waiting for the lock, one inside the handler's alone. Outside, it should be
+//!   longer than the layer's [`wait`](LockLayer::wait), or nobody ever sees the 409.
+//! * Waiting happens in the response future: to load shedding or a concurrency limit outside, a waiting request is one
+//!   in flight. Under a concurrency limit inside, a waiting request keeps the place it was promised.
+//! * A retry outside acquires the lock anew for each try, one inside does all tries under one hold.
+//! * Two lock layers around one handler hold two locks, the outer one's first. Take them in one order everywhere, or
+//!   requests wait for each other until their waits end.
+//!
+//! `ServiceBuilder` lists the outermost layer first; of repeated calls of `layer` or `route_layer` the last one is the
+//! outermost.
+//!
+//! # Answers
+//!
+//! Bodies are `application/problem+json` (RFC 9457) with `type`, `title`, `status`, `detail` and `retryable`. They never
+//! name the key or the holder; the log does, by `tracing`.
+//!
+//! | what happened | status | `type` |
+//! | --- | --- | --- |
+//! | held by another until the wait was over | 409, `Retry-After`: the holder's lease, within 1 to 10 s | `urn:distlock:busy` |
+//! | the lock server could not be reached | 503, `Retry-After` | `urn:distlock:unavailable` |
+//! | the hold was lost before it was released | 500 | `urn:distlock:lost` |
+//! | the request gave no key, or one that cannot be | 400 | `urn:distlock:key` |
+//! | an extractor of the key function refused the request | its own rejection | |
+//! | the layer is misused or the server refuses its client | 500 | `urn:distlock:config` |
+//!
+//! All but 'lost' mean that the handler was not called. A release that nobody confirmed does not change the handler's
+//! response: it is logged, and the lease frees the lock.
+//!
+//! # What is not promised
+//!
+//! * The response's body is sent after the release: what a streamed body does while it is sent is not under the lock.
+//!   Neither is an upgraded connection, nor a task that the handler spawned, unless it takes [`Held::keep`] along.
+//! * A 500 `lost` undoes nothing: what the handler had done until it was dropped stays done. A write that must not land
+//!   after the lock was lost needs a fencing token that the store compares.
+//! * The lock makes requests take turns; it does not make them happen once. A client that repeats a request finds the
+//!   lock free, and needs a stored result to find its own work done.
+//!
+//! # Without axum
+//!
+//! The layer is for any tower service of `http::Request<B>` that is `Clone`. Without the default feature `axum` there
+//! are no keys from extractors, and [`Held`] is found in the request's extensions alone.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
+//! use distlock_tower::{Held, LockLayer};
+//! use http::{Request, Response, request::Parts};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! async fn import(request: Request<String>) -> Result<Response<String>, Infallible> {
+//!     let held = request.extensions().get::<Held>().map(|held| held.key().to_owned());
+//!     Ok(Response::new(held.unwrap_or_default()))
+//! }
+//!
+//! let layer = LockLayer::new(distlock::Client::in_memory()).key(|parts: &Parts| parts.uri.path().to_owned());
+//! let response = layer.layer(service_fn(import)).oneshot(Request::new(String::from("body"))).await?;
+//! assert_eq!(response.status(), 200);
+//! # Ok(()) }
+//! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod body;
+mod future;
+mod held;
+pub mod key;
+mod layer;
+mod respond;
+mod service;
+
+pub use crate::body::HoldBody;
+pub use crate::future::LockFuture;
+pub use crate::held::Held;
+#[cfg(feature = "axum")]
+pub use crate::held::HeldRejection;
+#[doc(no_inline)]
+pub use crate::key::{IntoLockKeys, KeyFn, LockKeys};
+pub use crate::layer::{LockLayer, Unkeyed};
+pub use crate::service::LockService;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,223 @@
+//! The hold as the handler sees it.
+//!
+//! A `Held` owns no share of the guard: all clones and the layer look into one slot, and whoever empties it has the
+//! guard. So a clone that the handler keeps cannot stop the layer's release.
+
+use std::fmt;
+use std::sync::Arc;
+
+use distlock::{Guard, Section};
+use parking_lot::Mutex;
+
+/// The hold that a request runs under: an extension of the request, and an axum extractor.
+///
+/// Put there by [`LockLayer`](crate::LockLayer); with several of them around a handler, the innermost one's. Clones are
+/// views of one hold, and may outlive the request: then they say that it has ended.
+///
+/// As an extractor it answers 500 where there is no hold; `Option<Held>` is `None` then.
+///
+/// # Examples
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use axum::{Router, body::Body, extract::Path, routing::post};
+/// use distlock_tower::{Held, LockLayer};
+/// use http::Request;
+/// use tower::ServiceExt;
+///
+/// async fn pay(held: Held) -> String {
+///     assert!(held.is_held());
+///     format!("paid under {}", held.key())
+/// }
+///
+/// let client = distlock::Client::in_memory();
+/// let app: Router = Router::new()
+///     .route("/orders/{id}/pay", post(pay))
+///     .route_layer(LockLayer::new(client).key(|Path(id): Path<u64>| format!("order:{id}")));
+/// let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
+/// let response = app.oneshot(request).await.unwrap();
+/// let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+/// assert_eq!(body, "paid under order:42");
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Held {
+    view: Arc<View>,
+}
+
+struct View {
+    keys: [String; 1],
+    /// Never entered: it only tells whether the hold lasts, wherever the guard is.
+    section: Section,
+    slot: Mutex<Option<Guard>>,
+}
+
+impl Held {
+    /// Puts a guard into a slot of its own: the handler's view of it, and the layer's.
+    pub(crate) fn new(guard: Guard) -> (Self, Tenancy) {
+        let view = Arc::new(View {
+            keys: [guard.key().to_owned()],
+            section: guard.section(),
+            slot: Mutex::new(Some(guard)),
+        });
+        let held = Self { view };
+        (held.clone(), Tenancy(held))
+    }
+
+    /// The key that is held; of several, the first.
+    pub fn key(&self) -> &str {
+        let [key] = &self.view.keys;
+        key
+    }
+
+    /// All keys that are held: so far always one.
+    pub fn keys(&self) -> &[String] {
+        &self.view.keys
+    }
+
+    /// Is the lock held, as far as this process can tell? A comparison of clocks, without I/O.
+    ///
+    /// Speaks of this request's hold, also when its guard was [kept](Held::keep), and is `false` for ever once that was
+    /// released.
+    pub fn is_held(&self) -> bool {
+        self.view.section.is_held()
+    }
+
+    /// Completes when the hold is lost, or must be assumed so, and when it is released.
+    ///
+    /// In a handler there is rarely a need for it: on a loss the handler is dropped. It is for tasks that the handler
+    /// spawned, and for what runs after it under a guard that was [kept](Held::keep).
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.view.section.lost()
+    }
+
+    /// Takes the guard over: the lock outlives the response and ends with the guard.
+    ///
+    /// For work that goes on after the response, as an upgraded connection does. The layer then releases nothing. `None`
+    /// where it was taken before, or released.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// use distlock_tower::Held;
+    /// use http::StatusCode;
+    ///
+    /// async fn start_import(held: Held) -> StatusCode {
+    ///     let guard = held.keep();
+    ///     tokio::spawn(async move {
+    ///         let Some(guard) = guard else { return };
+    ///         let imported = guard.scope(async { /* minutes */ }).await;
+    ///         let released = guard.release().await;
+    ///         println!("{imported:?} {released:?}");
+    ///     });
+    ///     StatusCode::ACCEPTED
+    /// }
+    /// # let _ = start_import;
+    /// ```
+    #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
+    pub fn keep(&self) -> Option<Guard> {
+        self.view.slot.lock().take()
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("keys", &self.view.keys)
+            .field("held", &self.is_held())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The layer's side of a [`Held`]: ends the hold when it is dropped, unless the guard was taken.
+pub(crate) struct Tenancy(Held);
+
+impl Tenancy {
+    /// The guard to release, unless the handler kept it.
+    pub(crate) fn end(self) -> Option<Guard> {
+        self.0.keep()
+    }
+}
+
+impl Drop for Tenancy {
+    fn drop(&mut self) {
+        // A view that the handler left somewhere shares the slot, and would keep the guard in it alive.
+        drop(self.0.keep());
+    }
+}
+
+/// Marks a request that went through the layer without a key, so that a missing [`Held`] can be explained.
+#[derive(Clone, Debug)]
+pub(crate) struct Unlocked;
+
+/// Why there was no [`Held`] to extract: answered 500 `urn:distlock:config`.
+#[cfg(feature = "axum")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldRejection {
+    /// No `LockLayer` is around the handler.
+    NotInstalled,
+    /// The layer's key function returned `None` for this request.
+    NoKey,
+}
+
+#[cfg(feature = "axum")]
+mod extract {
+    use std::convert::Infallible;
+    use std::fmt;
+
+    use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+    use axum::response::{IntoResponse, Response};
+    use http::request::Parts;
+
+    use super::{Held, HeldRejection, Unlocked};
+    use crate::respond;
+
+    impl<S: Sync> FromRequestParts<S> for Held {
+        type Rejection = HeldRejection;
+
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HeldRejection> {
+            let held = parts.extensions.get::<Self>().cloned();
+            held.ok_or_else(|| match parts.extensions.get::<Unlocked>() {
+                Some(Unlocked) => HeldRejection::NoKey,
+                None => HeldRejection::NotInstalled,
+            })
+        }
+    }
+
+    impl<S: Sync> OptionalFromRequestParts<S> for Held {
+        type Rejection = Infallible;
+
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+            Ok(parts.extensions.get::<Self>().cloned())
+        }
+    }
+
+    impl HeldRejection {
+        fn text(self) -> &'static str {
+            match self {
+                Self::NotInstalled => "LockLayer is not installed on this route",
+                Self::NoKey => {
+                    "LockLayer locks nothing for this request: its key function gave no key"
+                }
+            }
+        }
+    }
+
+    impl IntoResponse for HeldRejection {
+        fn into_response(self) -> Response {
+            respond::misused(self.text()).into_response()
+        }
+    }
+
+    impl fmt::Display for HeldRejection {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.text())
+        }
+    }
+
+    impl std::error::Error for HeldRejection {}
+}

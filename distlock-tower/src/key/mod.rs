@@ -1,0 +1,268 @@
+//! How keys come from requests: functions over a request's head, and what they may return.
+//!
+//! A key function is erased together with its state when the layer is made, so that the layer has no type parameters.
+//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`.
+
+#[cfg(feature = "axum")]
+mod axum;
+mod parts;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::combinators::UnsyncBoxBody;
+
+pub use self::parts::{ViaParts, ViaRequest};
+use crate::BoxError;
+
+/// What [`KeyFn`] works out.
+#[doc(hidden)]
+pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + Send + 'a>>;
+
+/// A function that says which key a request locks.
+///
+/// Implemented for functions and closures, `Send + Sync + 'static` and not `async`, whose arguments are one of
+///
+/// * one to eight axum extractors (`FromRequestParts`; the feature `axum`, on by default), with their types written out;
+/// * `&http::request::Parts`;
+/// * `&http::Request<()>`: the request without its body, which has not been read yet.
+///
+/// They return what implements [`IntoLockKeys`]. `M` tells the forms apart and is always inferred; `S` is the state given
+/// by [`Unkeyed::with_state`](crate::Unkeyed::with_state). Not meant to be implemented elsewhere.
+///
+/// # Examples
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// use axum::extract::{Path, Query};
+/// use distlock::Client;
+/// use distlock_tower::LockLayer;
+/// use http::request::Parts;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Tenant { tenant: String }
+///
+/// let client = Client::in_memory();
+/// let extractors = LockLayer::new(client.clone())
+///     .key(|Path(id): Path<u64>, Query(q): Query<Tenant>| format!("order:{}:{id}", q.tenant));
+/// let head = LockLayer::new(client.clone()).key(|parts: &Parts| parts.uri.path().to_owned());
+/// let request = LockLayer::new(client).key(|_: &http::Request<()>| "nightly-report");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key function for a `LockLayer` with the state `{S}`",
+    label = "cannot work out keys from a request",
+    note = "a key function takes 1 to 8 extractors, or `&http::request::Parts`, or `&http::Request<()>`, with the types of its arguments written out: `|Path(id): Path<u64>| format!(\"order:{{id}}\")`",
+    note = "every extractor must implement `FromRequestParts<{S}>`: `Json`, `Form`, `Bytes` and other readers of the body do not, and extractors need the feature `axum`",
+    note = "`State<T>` needs `.with_state(..)` before `.key(..)`",
+    note = "it must be `Send + Sync + 'static` and not `async`"
+)]
+pub trait KeyFn<M, S>: Send + Sync + 'static {
+    /// What the function returns.
+    type Keys;
+
+    /// Calls the function with what it wants of the request; an error is the answer to a request that lacks it.
+    #[doc(hidden)]
+    fn keys<'a>(&'a self, parts: &'a mut Parts, state: &'a S) -> KeyFuture<'a, Self::Keys>;
+}
+
+/// What a key function may return: one key, several, none, or an answer.
+///
+/// * `String`, `&'static str`, `Cow<'static, str>`: that key.
+/// * `Vec` and arrays of those: those keys, each once. A list without keys is answered 400. More than one key needs a
+///   multi-lock, which the layer does not have yet: such a request is answered 500 `urn:distlock:config`.
+/// * `Option<_>`: with `None` the request passes without a lock.
+/// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
+///   answer, and the handler is not called. The answer's body is read to its end before it is sent.
+///
+/// A key has 1 to 512 bytes and no control characters; a request with another one is answered 400. Keys are
+/// used as they are: nothing is escaped, so two parts that a stranger chooses want a separator that neither can have.
+///
+/// # Examples
+/// A type of one's own, by way of another:
+/// ```
+/// use distlock_tower::{IntoLockKeys, LockKeys};
+///
+/// struct Order(u64);
+///
+/// impl IntoLockKeys for Order {
+///     fn into_lock_keys(self) -> LockKeys {
+///         format!("order:{}", self.0).into_lock_keys()
+///     }
+/// }
+///
+/// let client = distlock::Client::in_memory();
+/// let layer = distlock_tower::LockLayer::new(client).key(|_: &http::request::Parts| Order(42));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no lock keys",
+    label = "a key function cannot return `{Self}`",
+    note = "return `String`, `&'static str`, a `Vec` or an array of them, an `Option` of these (`None`: no lock), or a `Result` of these whose error is an answer (`impl IntoResponse`)",
+    note = "a key function is not `async`: what must be awaited belongs into an extractor of its own"
+)]
+pub trait IntoLockKeys {
+    /// The keys, or what stands in their place.
+    fn into_lock_keys(self) -> LockKeys;
+}
+
+/// Keys, none, or an answer in their place; made by [`IntoLockKeys`].
+pub struct LockKeys(pub(crate) Named);
+
+pub(crate) enum Named {
+    Nothing,
+    Keys(Vec<String>),
+    Answer(Response<UnsyncBoxBody<Bytes, BoxError>>),
+}
+
+impl LockKeys {
+    #[cfg(feature = "axum")]
+    fn answer(answer: impl ::axum::response::IntoResponse) -> Self {
+        Self::boxed(answer.into_response())
+    }
+
+    fn boxed<B>(answer: Response<B>) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        use http_body_util::BodyExt as _;
+        Self(Named::Answer(
+            answer.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))),
+        ))
+    }
+}
+
+impl fmt::Debug for LockKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Named::Nothing => f.write_str("LockKeys::Nothing"),
+            Named::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
+            Named::Answer(answer) => {
+                let status = answer.status();
+                f.debug_tuple("LockKeys::Answer").field(&status).finish()
+            }
+        }
+    }
+}
+
+/// Longest key in bytes that is taken from a request: keys come from strangers, and go into the server and the log.
+const MAX_KEY_BYTES: usize = 512;
+
+/// The one key to lock.
+pub(crate) fn only(keys: Vec<String>) -> Result<String, BadKeys> {
+    let distinct = keys.iter().collect::<HashSet<_>>().len();
+    let Some(key) = keys.into_iter().next() else {
+        return Err(BadKeys::Empty);
+    };
+    if distinct > 1 {
+        return Err(BadKeys::Several { distinct });
+    }
+    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(char::is_control) {
+        return Err(BadKeys::Unfit { key });
+    }
+    Ok(key)
+}
+
+/// Why keys cannot be locked.
+pub(crate) enum BadKeys {
+    Empty,
+    Several { distinct: usize },
+    Unfit { key: String },
+}
+
+impl fmt::Display for BadKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the key function gave an empty list of keys"),
+            Self::Several { distinct } => write!(
+                f,
+                "the key function gave {distinct} different keys: several keys come with the multi-lock, which this \
+                 version does not have; give one"
+            ),
+            Self::Unfit { key } => {
+                const SHOWN: usize = 64;
+                let shown: String = key.chars().take(SHOWN).collect();
+                write!(
+                    f,
+                    "the key {shown:?} has {} bytes: 1 to {MAX_KEY_BYTES} are allowed, and no control characters",
+                    key.len()
+                )
+            }
+        }
+    }
+}
+
+impl IntoLockKeys for LockKeys {
+    fn into_lock_keys(self) -> LockKeys {
+        self
+    }
+}
+
+macro_rules! one_key {
+    ($($text:ty),+) => {$(
+        impl IntoLockKeys for $text {
+            fn into_lock_keys(self) -> LockKeys {
+                LockKeys(Named::Keys(vec![self.into()]))
+            }
+        }
+    )+};
+}
+
+one_key!(String, &'static str, Cow<'static, str>);
+
+impl<T: Into<String>> IntoLockKeys for Vec<T> {
+    fn into_lock_keys(self) -> LockKeys {
+        LockKeys(Named::Keys(self.into_iter().map(Into::into).collect()))
+    }
+}
+
+impl<T: Into<String>, const N: usize> IntoLockKeys for [T; N] {
+    fn into_lock_keys(self) -> LockKeys {
+        LockKeys(Named::Keys(self.into_iter().map(Into::into).collect()))
+    }
+}
+
+impl<T: IntoLockKeys> IntoLockKeys for Option<T> {
+    fn into_lock_keys(self) -> LockKeys {
+        self.map_or(LockKeys(Named::Nothing), T::into_lock_keys)
+    }
+}
+
+#[cfg(not(feature = "axum"))]
+impl<T: IntoLockKeys> IntoLockKeys for Result<T, Response<http_body_util::Full<Bytes>>> {
+    fn into_lock_keys(self) -> LockKeys {
+        self.map_or_else(LockKeys::boxed, T::into_lock_keys)
+    }
+}
+
+/// A key function with its state, as the layer keeps it.
+#[derive(Clone)]
+pub(crate) struct ErasedKey(Arc<dyn for<'a> Fn(&'a mut Parts) -> Working<'a> + Send + Sync>);
+
+type Working<'a> = Pin<Box<dyn Future<Output = Named> + Send + 'a>>;
+
+impl ErasedKey {
+    pub(crate) fn new<F, M, S>(key: F, state: S) -> Self
+    where
+        F: KeyFn<M, S>,
+        F::Keys: IntoLockKeys,
+        S: Send + Sync + 'static,
+    {
+        let shared = Arc::new((key, state));
+        Self(Arc::new(move |parts| {
+            let shared = Arc::clone(&shared);
+            Box::pin(async move {
+                let (key, state) = &*shared;
+                let keys = key.keys(parts, state).await;
+                keys.map_or_else(|answer| answer, F::Keys::into_lock_keys).0
+            })
+        }))
+    }
+
+    pub(crate) async fn of(&self, parts: &mut Parts) -> Named {
+        (self.0)(parts).await
+    }
+}

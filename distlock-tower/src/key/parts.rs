@@ -1,0 +1,46 @@
+//! Keys from the head of a request as the `http` crate has it: no axum needed.
+
+use std::mem;
+
+use http::Request;
+use http::request::Parts;
+
+use super::{KeyFn, KeyFuture};
+
+/// Marks key functions over `&http::request::Parts`; always inferred.
+#[derive(Debug)]
+pub enum ViaParts {}
+
+/// Marks key functions over `&http::Request<()>`; always inferred.
+#[derive(Debug)]
+pub enum ViaRequest {}
+
+#[diagnostic::do_not_recommend]
+impl<F, K, S> KeyFn<ViaParts, S> for F
+where
+    F: Fn(&Parts) -> K + Send + Sync + 'static,
+{
+    type Keys = K;
+
+    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
+        Box::pin(async { Ok(self(parts)) })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F, K, S> KeyFn<ViaRequest, S> for F
+where
+    F: Fn(&Request<()>) -> K + Send + Sync + 'static,
+{
+    type Keys = K;
+
+    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
+        Box::pin(async {
+            let (empty, ()) = Request::new(()).into_parts();
+            let request = Request::from_parts(mem::replace(parts, empty), ());
+            let keys = self(&request);
+            (*parts, ()) = request.into_parts();
+            Ok(keys)
+        })
+    }
+}
