@@ -1,0 +1,172 @@
+//! Each answer that stands in the handler's place: status, headers, body, and what it must not name.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use distlock::test_util::{Fault, Faults, Op};
+use distlock::{Client, MemoryServer};
+use distlock_tower::{IntoLockKeys, KeyFn, LockLayer};
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{Answer, SEC, replicas};
+use tower::{Layer, ServiceExt, service_fn};
+
+async fn handler(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("done")))
+}
+
+async fn unreachable_handler(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    unreachable!("the handler must not run")
+}
+
+/// The answer to a request that must not reach the handler.
+async fn refused(layer: LockLayer) -> Answer {
+    let service = layer.layer(service_fn(unreachable_handler));
+    Answer::of(service.oneshot(Request::new(())).await.unwrap()).await
+}
+
+fn keyed<F, M>(client: &Client, key: F) -> LockLayer
+where
+    F: KeyFn<M, ()>,
+    F::Keys: IntoLockKeys,
+{
+    LockLayer::new(client.clone()).key(key)
+}
+
+#[tokio::test(start_paused = true)]
+async fn busy_is_409_with_the_rest_of_the_lease() {
+    let (one, two) = replicas();
+    for (lease, after) in [
+        (30 * SEC, 10),
+        (5 * SEC, 5),
+        (4 * SEC + SEC / 2, 5),
+        (SEC / 10, 1),
+    ] {
+        let guard = two.lock("secret").acquire().lease(lease).await.unwrap();
+        let layer = keyed(&one, |_: &Parts| "secret").wait(Duration::ZERO);
+        let answer = refused(layer).await;
+        answer.is_problem("busy", 409, true);
+        assert_eq!(answer.retry_after, Some(after), "lease {lease:?}");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_ten_seconds_unless_told() {
+    let (one, two) = replicas();
+    let _guard = two.lock("k").acquire().await.unwrap();
+    for (layer, waits) in [
+        (keyed(&one, |_: &Parts| "k"), 10 * SEC),
+        (keyed(&one, |_: &Parts| "k").wait(2 * SEC), 2 * SEC),
+    ] {
+        let since = tokio::time::Instant::now();
+        refused(layer).await.is_problem("busy", 409, true);
+        let waited = since.elapsed();
+        assert!((waits..waits + SEC / 10).contains(&waited), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_more_waiter_of_the_same_client_is_told_to_come_soon() {
+    let client = Client::in_memory();
+    let _guard = client.lock("k").acquire().await.unwrap();
+    let answer = || refused(keyed(&client, |_: &Parts| "k").wait(SEC));
+    let (one, two) = tokio::join!(answer(), answer());
+    for answer in [one, two] {
+        answer.is_problem("busy", 409, true);
+        assert!((1..=10).contains(&answer.retry_after.unwrap()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreachable_server_is_503() {
+    let faults = Faults::new();
+    faults.always(Op::Attempt, Fault::FailBefore);
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let answer = refused(keyed(&client, |_: &Parts| "secret")).await;
+    answer.is_problem("unavailable", 503, true);
+    assert_eq!(answer.retry_after, Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_that_nobody_answers_passes_the_response_on() {
+    let faults = Faults::new();
+    faults.always(Op::Release, Fault::FailBefore);
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let service = keyed(&client, |_: &Parts| "k").layer(service_fn(handler));
+    let answer = Answer::of(service.oneshot(Request::new(())).await.unwrap()).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.text.as_str()),
+        (200, "done")
+    );
+    assert!(faults.hits(Op::Release) > 1);
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_are_400() {
+    let client = Client::in_memory();
+    let long = "k".repeat(513);
+    for layer in [
+        keyed(&client, |_: &Parts| ""),
+        keyed(&client, |_: &Parts| "order\r\nsecret"),
+        keyed(&client, move |_: &Parts| long.clone()),
+        keyed(&client, |_: &Parts| Vec::<String>::new()),
+    ] {
+        refused(layer).await.is_problem("key", 400, false);
+    }
+    let longest = keyed(&client, |_: &Parts| "k".repeat(512));
+    let response = longest.layer(service_fn(handler)).oneshot(Request::new(()));
+    assert_eq!(response.await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn several_keys_and_bad_settings_and_a_closed_client_are_500() {
+    let client = Client::in_memory();
+    for layer in [
+        keyed(&client, |_: &Parts| ["order:1", "order:2"]),
+        keyed(&client, |_: &Parts| "k").lease(Duration::ZERO),
+        keyed(&client, |_: &Parts| "k").wait(Duration::MAX),
+    ] {
+        refused(layer).await.is_problem("config", 500, false);
+    }
+    client.close(SEC).await.unwrap();
+    refused(keyed(&client, |_: &Parts| "k"))
+        .await
+        .is_problem("config", 500, false);
+}
+
+#[tokio::test]
+async fn one_key_many_times_is_one_key() {
+    let client = Client::in_memory();
+    let layer = keyed(&client, |_: &Parts| vec![String::from("k"); 3]);
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        assert_eq!(client.lock("k").hold_count().await.unwrap(), 1);
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), 200);
+}
+
+#[cfg(not(feature = "axum"))]
+#[tokio::test]
+#[allow(clippy::result_large_err, reason = "an answer is as large as it is")]
+async fn error_of_a_key_function_is_the_answer_without_axum_too() {
+    let layer = keyed(&Client::in_memory(), |_: &Parts| {
+        let teapot = Response::builder()
+            .status(418)
+            .body(Full::<Bytes>::from("short"));
+        Err::<String, _>(teapot.unwrap())
+    });
+    let answer = refused(layer).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.text.as_str()),
+        (418, "short")
+    );
+}

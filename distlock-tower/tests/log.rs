@@ -1,0 +1,81 @@
+//! What an answer must not say is in the log.
+//!
+//! Alone in its file: a subscriber set for one thread misses events whose call sites another test reached first.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock::Client;
+use distlock_tower::LockLayer;
+use http::request::Parts;
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+
+async fn refused(layer: LockLayer) {
+    let handler =
+        service_fn(async |_: Request<()>| -> Result<Response<()>, Infallible> { unreachable!() });
+    let response = layer
+        .layer(handler)
+        .oneshot(Request::new(()))
+        .await
+        .unwrap();
+    assert_ne!(response.status(), 200);
+}
+
+/// What the layer logs, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_says_what_the_answer_must_not() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+
+    refused(LockLayer::new(client.clone()).key(|_: &Parts| ["secret:1", "secret:2"])).await;
+    assert!(log.text().contains("ERROR"), "{}", log.text());
+    assert!(
+        log.text().contains("several keys come with the multi-lock"),
+        "{}",
+        log.text()
+    );
+
+    let _guard = client.lock("secret:3").acquire().await.unwrap();
+    refused(
+        LockLayer::new(client.clone())
+            .key(|_: &Parts| "secret:3")
+            .wait(Duration::ZERO),
+    )
+    .await;
+    assert!(log.text().contains("secret:3"), "{}", log.text());
+
+    refused(LockLayer::new(client.clone()).key(|_: &Parts| "secret\n4")).await;
+    assert!(log.text().contains(r#""secret\n4""#), "{}", log.text());
+}

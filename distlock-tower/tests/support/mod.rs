@@ -1,0 +1,87 @@
+//! What several test files need: clients that share a server, answers taken apart, and waiting for a fact.
+#![allow(dead_code, reason = "every test file uses another part of it")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use distlock::{Client, MemoryServer};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+
+pub(crate) const SEC: Duration = Duration::from_secs(1);
+
+/// Two clients of one server, as two replicas of a program.
+pub(crate) fn replicas() -> (Client, Client) {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    (client(), client())
+}
+
+/// An answer of the layer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<u64>,
+    pub(crate) problem: Option<serde_json::Value>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) async fn of<B>(response: Response<B>) -> Self
+    where
+        B: Body<Data = Bytes, Error: std::fmt::Debug>,
+    {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        let header = |name| head.headers.get(name).map(|value| value.to_str().unwrap());
+        let is_problem = header(CONTENT_TYPE) == Some("application/problem+json");
+        Self {
+            status: head.status,
+            retry_after: header(RETRY_AFTER).map(|seconds| seconds.parse().unwrap()),
+            problem: is_problem.then(|| serde_json::from_str(&text).unwrap()),
+            text,
+        }
+    }
+
+    /// Checks that this is the problem `name` with this status, and that its body names nothing it must not.
+    #[track_caller]
+    pub(crate) fn is_problem(&self, name: &str, status: u16, retryable: bool) {
+        let problem = self.problem.as_ref().expect("no problem+json");
+        assert_eq!(problem["type"], format!("urn:distlock:{name}"), "{self:?}");
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(problem["status"], status, "{self:?}");
+        assert_eq!(problem["retryable"], retryable, "{self:?}");
+        for member in ["title", "detail"] {
+            assert!(
+                problem[member]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty())
+            );
+        }
+        assert_eq!(problem.as_object().unwrap().len(), 5, "{self:?}");
+        for secret in ["secret", "order", "k1"] {
+            assert!(!self.text.contains(secret), "{self:?}");
+        }
+    }
+}
+
+/// Waits for a fact; fails after ten seconds without it.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(10 * SEC, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never came: {what}");
+}
+
+/// Waits until a key is free.
+pub(crate) async fn freed(client: &Client, key: &str) {
+    eventually("the key is free", async || {
+        !client.lock(key).is_locked().await.unwrap()
+    })
+    .await;
+}

@@ -1,0 +1,6 @@
+use axum::extract::Path;
+use distlock_tower::LockLayer;
+
+fn main() {
+    LockLayer::new(distlock::Client::in_memory()).key(async |Path(id): Path<u64>| id.to_string());
+}
