@@ -92,7 +92,6 @@ impl Guard {
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
-    ///     ///
     /// use std::time::Duration;
     ///
     /// let client = distlock::Client::in_memory();

@@ -120,9 +120,9 @@ impl Stock {
 
     async fn set(&self, key: &str, number: i64) -> Result<(), Failure> {
         match self {
-            Self::Memory(stock) => {
-                stock.with(|numbers| drop(numbers.insert(key.to_owned(), number)))
-            }
+            Self::Memory(stock) => stock.with(|numbers| {
+                numbers.insert(key.to_owned(), number);
+            }),
             Self::Redis(stock) => stock.connection.clone().set(key, number).await?,
         }
         Ok(())

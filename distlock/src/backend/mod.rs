@@ -87,6 +87,10 @@ pub(crate) struct Inspected {
 
 /// Why a verb failed.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "what only a server can answer")
+)]
 pub(crate) enum Fault {
     /// It may have been carried out, or not, or may still be.
     Unknown(Cause),
