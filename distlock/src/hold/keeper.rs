@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
@@ -31,6 +32,8 @@ pub(crate) struct Keeper {
     owners: AtomicU64,
     watchdog_runs: Running,
     releaser_runs: Running,
+    /// Where a task was started last: for drops on threads that have no runtime.
+    runtime: Mutex<Option<Handle>>,
     /// Nobody is left who could acquire: the tasks end when nothing is left to do.
     retired: AtomicBool,
     closed: AtomicBool,
@@ -48,6 +51,7 @@ impl Keeper {
             owners: AtomicU64::new(1),
             watchdog_runs: Running::default(),
             releaser_runs: Running::default(),
+            runtime: Mutex::default(),
             retired: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
@@ -126,17 +130,18 @@ impl Keeper {
         self.watchdog.len()
     }
 
-    /// Starts what does not run. From a thread without a runtime nothing starts; the next call from one does it.
+    /// Starts what does not run: in the caller's runtime, or from a thread without one in that of the last start. Where
+    /// that has gone too nothing starts, and the next call from a runtime does it.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
-        self.watchdog_runs.start(|alive| {
+        self.watchdog_runs.start(&self.runtime, |alive| {
             let keeper = Arc::clone(self);
             async move {
                 let _alive = alive;
                 watchdog::run(keeper).await;
             }
         });
-        if self.releaser.owed() > 0 {
-            self.releaser_runs.start(|alive| {
+        if self.releaser.has_work() {
+            self.releaser_runs.start(&self.runtime, |alive| {
                 let keeper = Arc::clone(self);
                 async move {
                     let _alive = alive;
@@ -178,7 +183,7 @@ impl Owed {
     /// The release was answered over connection `epoch`. Only what may still come late is left to the releaser.
     pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut debt) = self.debt.take() {
-            debt.tell(settled);
+            let _nobody_counted_it = debt.tell(settled);
             if debt.may_come_late(epoch) {
                 self.keeper.release_later(debt);
             }
@@ -208,17 +213,19 @@ impl Drop for Alive {
 }
 
 impl Running {
-    fn start<F>(&self, task: impl FnOnce(Alive) -> F)
+    fn start<F>(&self, last: &Mutex<Option<Handle>>, task: impl FnOnce(Alive) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         if self.0.load(Ordering::Acquire) {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else {
+        let current = Handle::try_current().ok();
+        let Some(runtime) = current.or_else(|| last.lock().clone()) else {
             return;
         };
         if !self.0.swap(true, Ordering::AcqRel) {
+            *last.lock() = Some(runtime.clone());
             drop(runtime.spawn(task(Alive(Arc::clone(&self.0)))));
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Debt {
     until: Tick,
     /// The connection over which an attempt of unknown outcome went.
     doubt: Option<u64>,
+    /// It was answered, or given up. It is kept for an attempt that may come late, and nobody waits for it.
+    answered: bool,
     then: Option<Then>,
 }
 
@@ -51,6 +53,7 @@ impl Debt {
             target: Target::of(hold.kind, &hold.key, hold.owner),
             until: hold.latest_end(),
             doubt: hold.doubt,
+            answered: false,
             then: None,
         }
     }
@@ -61,6 +64,7 @@ impl Debt {
             target,
             until,
             doubt: Some(epoch),
+            answered: false,
             then: None,
         }
     }
@@ -75,10 +79,12 @@ impl Debt {
         &self.target
     }
 
-    pub(super) fn tell(&mut self, settled: Settled) {
+    /// Passes on what became of the release; whether it was the first to.
+    pub(super) fn tell(&mut self, settled: Settled) -> bool {
         if let Some(then) = self.then.take() {
             then(settled);
         }
+        !std::mem::replace(&mut self.answered, true)
     }
 
     /// May the attempt still run after a release that was answered over connection `epoch`?
@@ -115,14 +121,20 @@ impl Releaser {
     pub(super) fn push(&self, debt: Debt) {
         {
             let mut list = self.list.lock();
+            list.open += usize::from(!debt.answered);
             list.waiting.push_back(debt);
-            list.open += 1;
         }
         self.wake();
     }
 
     pub(super) fn owed(&self) -> usize {
         self.list.lock().open
+    }
+
+    /// Is there anything for the task to do?
+    pub(super) fn has_work(&self) -> bool {
+        let list = self.list.lock();
+        list.open > 0 || !list.waiting.is_empty()
     }
 
     pub(super) async fn done(&self) {
@@ -153,15 +165,11 @@ impl Releaser {
 struct InHand {
     keeper: Arc<Keeper>,
     debt: Option<Debt>,
-    open: bool,
 }
 
 impl InHand {
     fn answered(&mut self, settled: Settled) {
-        if let Some(debt) = &mut self.debt {
-            debt.tell(settled);
-        }
-        if std::mem::take(&mut self.open) {
+        if self.debt.as_mut().is_some_and(|debt| debt.tell(settled)) {
             self.keeper.releaser.one_answered();
         }
     }
@@ -169,7 +177,7 @@ impl InHand {
 
 impl Drop for InHand {
     fn drop(&mut self) {
-        if let (Some(debt), true) = (self.debt.take(), self.open) {
+        if let Some(debt) = self.debt.take() {
             self.keeper.releaser.list.lock().waiting.push_back(debt);
         }
     }
@@ -184,10 +192,9 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
             under_way.push(see_through(InHand {
                 keeper: Arc::clone(&keeper),
                 debt: Some(debt),
-                open: true,
             }));
         }
-        if keeper.is_retired() && releaser.owed() == 0 {
+        if keeper.is_retired() && releaser.owed() == 0 && under_way.is_empty() {
             return;
         }
         tokio::select! {
