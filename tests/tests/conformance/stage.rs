@@ -81,17 +81,26 @@ impl Stage {
             .await
     }
 
+    /// A client that meets the stage's faults, and that the test alone keeps alive.
+    pub(crate) async fn unlisted_client(&self) -> Client {
+        self.connect(|builder| builder.faults(&self.faults)).await
+    }
+
     /// A client with settings of its own.
     pub(crate) async fn client_with(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
+        let client = self.connect(set).await;
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    async fn connect(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
         let builder = Client::builder()
             .watchdog_timeout(self.lease)
             .unavailable_after(self.lease / 6);
         let builder = set(builder);
-        let client = match &self.server {
+        match &self.server {
             Server::Memory(server) => builder.in_memory(server).unwrap(),
-        };
-        self.clients.lock().unwrap().push(client.clone());
-        client
+        }
     }
 
     /// The faults that [`faulty_client`](Stage::faulty_client)s meet; none at first.
