@@ -19,7 +19,7 @@ pub(crate) struct Seen {
     /// Customers who came too late.
     pub(crate) refused: u64,
     /// Answers that somebody else was at it for too long.
-    pub(crate) contended: u64,
+    pub(crate) busy: u64,
     /// Any other answer.
     pub(crate) failed: u64,
     /// The longest that a customer waited for an answer.
@@ -89,7 +89,7 @@ impl Seen {
             .into_iter()
             .flatten()
         {
-            self.contended += u64::from(status == StatusCode::CONFLICT);
+            self.busy += u64::from(status == StatusCode::CONFLICT);
             let known =
                 status.is_success() || matches!(status, StatusCode::CONFLICT | StatusCode::GONE);
             self.failed += u64::from(!known);

@@ -106,5 +106,5 @@ async fn sell(shop: &Shop, customers: u64) -> Result<bool, Failure> {
     let seen = drive::customers(address, customers).await?;
     server.abort();
     let books = shop.books().await?;
-    Ok(report::print(&seen, &books))
+    Ok(report::print(&seen, shop.waits(), &books))
 }

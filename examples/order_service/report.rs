@@ -1,19 +1,18 @@
 //! What happened, and whether the books are right.
 
 use crate::drive::Seen;
-use crate::shop::Book;
+use crate::shop::{Book, Waits};
 
 /// Prints the day; whether nothing was oversold and no sale was lost.
-pub(crate) fn print(seen: &Seen, books: &[Book]) -> bool {
+pub(crate) fn print(seen: &Seen, waits: Waits, books: &[Book]) -> bool {
     println!(
-        "customers: {} served, {} refused, in {:.2?}",
-        seen.served, seen.refused, seen.took
+        "customers: {} sold to, {} refused, {} turned away busy, {} other failures, in {:.2?}",
+        seen.served, seen.refused, seen.busy, seen.failed, seen.took
     );
     println!(
-        "contended: {} answers, other failures: {}",
-        seen.contended, seen.failed
+        "stock locks: {} acquired, {} contended, longest wait {:.2?}; longest wait for an answer {:.2?}",
+        waits.all, waits.contended, waits.longest, seen.longest
     );
-    println!("longest wait for an answer: {:.2?}", seen.longest);
     println!("{:<8} {:>8} {:>8} {:>8}", "item", "opening", "sold", "left");
     for book in books {
         println!(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock::{Client, distributed_lock};
 use serde::Serialize;
@@ -40,8 +40,23 @@ pub(crate) struct Shop {
     pub(crate) guarded: bool,
     stock: Stock,
     orders: Arc<Mutex<HashMap<u64, Order>>>,
+    waits: Arc<Mutex<Waits>>,
     _open: Arc<StaysOpen>,
 }
+
+/// How the stock's locks were waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    /// Acquisitions in all.
+    pub(crate) all: u64,
+    /// Those that somebody else was in the way of.
+    pub(crate) contended: u64,
+    /// The longest of them.
+    pub(crate) longest: Duration,
+}
+
+/// What an acquisition takes at most where nobody is in the way.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 struct StaysOpen(JoinHandle<()>);
 
@@ -86,6 +101,7 @@ impl Shop {
             guarded,
             stock,
             orders: Arc::default(),
+            waits: Arc::default(),
             _open: Arc::new(StaysOpen(stays_open)),
         })
     }
@@ -106,7 +122,7 @@ impl Shop {
             return Ok(order);
         }
         if self.guarded {
-            self.take(item).await?;
+            self.take(item, Instant::now()).await?;
         } else {
             self.take_unguarded(item).await?;
         }
@@ -129,8 +145,20 @@ impl Shop {
 
     /// Takes one item off the stock: one customer of an item at a time, in all processes.
     #[distributed_lock(key = "stock:<item>", wait = "20s", client = self)]
-    async fn take(&self, item: &str) -> Result<(), ShopError> {
+    async fn take(&self, item: &str, asked: Instant) -> Result<(), ShopError> {
+        self.note_wait(asked.elapsed());
         self.take_unguarded(item).await
+    }
+
+    fn note_wait(&self, waited: Duration) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.all += 1;
+        waits.contended += u64::from(waited > AT_ONCE);
+        waits.longest = waits.longest.max(waited);
+    }
+
+    pub(crate) fn waits(&self) -> Waits {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads, ponders, writes: right only under a lock.
