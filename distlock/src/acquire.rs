@@ -14,7 +14,7 @@ use crate::hold::lease::Term;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::run::{Run, TryRun};
-use crate::scope::{Frame, frames};
+use crate::scope::{Frame, Frames, frames};
 use crate::wait::{self, Ask, Registry, Tried};
 
 /// An acquisition to be awaited; made by [`Lock::acquire`](crate::Lock::acquire).
@@ -192,7 +192,18 @@ impl Acquire {
 
 /// Enters the hold of an enclosing scope again, if one has the key. The frames are those of the first poll.
 async fn enter_again(registry: &Arc<Registry>, ask: &Ask) -> Result<Option<Guard>, Error> {
-    let around = frames();
+    match frames() {
+        None => Ok(None),
+        // Boxed, for most acquisitions have nothing around them.
+        around => Box::pin(enter_one_of(around, registry, ask)).await,
+    }
+}
+
+async fn enter_one_of(
+    around: Frames,
+    registry: &Arc<Registry>,
+    ask: &Ask,
+) -> Result<Option<Guard>, Error> {
     let client = registry.keeper.id;
     while let Some(frame) = Frame::find(&around, client, ask.kind, &ask.key) {
         if let Some(guard) = pass_gate(registry, ask, &frame).await? {

@@ -28,6 +28,20 @@ impl Owner {
         Self { client, number }
     }
 
+    /// As the server sees it. Written for every command, so without the detours of formatting.
+    pub(crate) fn text(&self) -> String {
+        let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());
+        let (uuid, number) = (
+            self.client.as_hyphenated().encode_lower(&mut uuid),
+            number.format(self.number),
+        );
+        let mut text = String::with_capacity(uuid.len() + 1 + number.len());
+        text.push_str(uuid);
+        text.push(':');
+        text.push_str(number);
+        text
+    }
+
     /// The id of the client that acquired.
     pub fn client(&self) -> Uuid {
         self.client
@@ -41,10 +55,7 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Into a buffer: written on every command, and `Uuid`'s own formatting goes through a second formatter.
-        let mut buffer = Uuid::encode_buffer();
-        f.write_str(self.client.as_hyphenated().encode_lower(&mut buffer))?;
-        write!(f, ":{}", self.number)
+        f.write_str(&self.text())
     }
 }
 

@@ -98,6 +98,9 @@ pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Arc<T
 }
 
 /// One acquisition that waits, with all that it must give back when it is dropped.
+///
+/// What an uncontended acquisition does not come to is boxed: its future is allocated each time, and a small one is
+/// cheap.
 struct Waiter<'a> {
     keeper: &'a Arc<Keeper>,
     ask: &'a Ask,
@@ -182,7 +185,7 @@ impl<'a> Waiter<'a> {
                 Turn::Ask { others_first } => others_first,
             };
             if others_first {
-                self.let_others_go_first().await;
+                Box::pin(self.let_others_go_first()).await;
             }
             if let Some(tenure) = self.ask_server().await? {
                 return Ok(tenure);
@@ -262,14 +265,14 @@ impl<'a> Waiter<'a> {
             Outcome::Held { ttl } => {
                 self.failing = None;
                 self.ahead = Ahead::owner(ttl, self.keeper.now());
-                self.sleep(ttl, was_live).await;
+                Box::pin(self.sleep(ttl, was_live)).await;
             }
             Outcome::TooLate => {
                 self.attempts = self.ask.attempts(self.keeper);
                 let late = cause("the grant arrived when it was of no use any more");
-                self.failed(sent, Fault::NotNow(late)).await?;
+                Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
-            Outcome::Failed(fault) => self.failed(sent, fault).await?,
+            Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
         }
         Ok(None)
     }

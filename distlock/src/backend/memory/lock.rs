@@ -49,8 +49,7 @@ pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Inspected {
     let Some(entry) = state.locks.get(key.name()) else {
         return Inspected::default();
     };
-    let holder =
-        |(owner, count): (&Owner, &u32)| (owner.to_string().into_bytes(), u64::from(*count));
+    let holder = |(owner, count): (&Owner, &u32)| (owner.text().into_bytes(), u64::from(*count));
     Inspected {
         holders: entry.holders.iter().map(holder).collect(),
         ttl: Some(entry.expires.left(now)),

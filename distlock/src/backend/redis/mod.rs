@@ -117,7 +117,7 @@ impl Backend for RedisBackend {
             let script = match target.kind {
                 Kind::Reentrant => &script::LOCK_ACQUIRE,
             };
-            let (owner, lease) = (target.owner.to_string(), reply::millis(lease));
+            let (owner, lease) = (target.owner.text(), reply::millis(lease));
             let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(lease);
             self.run(script, with).await.and_then(reply::attempted)
         })
@@ -128,7 +128,7 @@ impl Backend for RedisBackend {
             let with = |call: Call| {
                 let keys = batch.iter().map(|renewal| &**renewal.target.key.name());
                 batch.iter().fold(call.keys(keys), |call, renewal| {
-                    let owner = renewal.target.owner.to_string();
+                    let owner = renewal.target.owner.text();
                     call.arg(owner)
                         .arg(renewal.count)
                         .arg(reply::millis(renewal.lease))
@@ -147,7 +147,7 @@ impl Backend for RedisBackend {
                     names::lock_channel(target.key.name()),
                 ),
             };
-            let owner = target.owner.to_string();
+            let owner = target.owner.text();
             let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
             let value = self.run(script, with).await?;
             reply::released(value, || self.subscriber.listens(&channel))

@@ -50,8 +50,9 @@ pub(super) struct Call(Cmd);
 
 impl Call {
     fn new(verb: &str, script: &str) -> Self {
-        let mut cmd = redis::cmd(verb);
-        cmd.arg(script);
+        // Room for the usual call: verb, script, number of keys, key, owner, and a lease or a channel.
+        let mut cmd = Cmd::with_capacity(6, verb.len() + script.len() + 256);
+        cmd.arg(verb).arg(script);
         Self(cmd)
     }
 
