@@ -25,6 +25,13 @@ macro_rules! on_every_backend {
     };
 }
 
+/// The same on memory with several threads, in real time: for what only a race can show.
+macro_rules! on_threads {
+    ($($test:ident),* $(,)?) => {
+        mod threads { $(#[test] fn $test() { $crate::stage::threads(super::$test); })* }
+    };
+}
+
 /// The server that the clients of a stage share.
 enum Server {
     Memory(MemoryServer),
@@ -35,6 +42,7 @@ pub(crate) struct Stage {
     server: Server,
     lease: Duration,
     slack: Duration,
+    paused: bool,
     faults: Faults,
     clients: Mutex<Vec<Client>>,
 }
@@ -43,18 +51,35 @@ pub(crate) struct Stage {
 pub(crate) fn memory(test: impl AsyncFnOnce(&Stage)) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-    let stage = Stage {
-        server: Server::Memory(MemoryServer::new()),
-        lease: Duration::from_secs(30),
-        slack: Duration::from_millis(5),
-        faults: Faults::new(),
-        clients: Mutex::default(),
-    };
+    let server = Server::Memory(MemoryServer::new());
+    let (lease, slack) = (Duration::from_secs(30), Duration::from_millis(5));
+    let stage = Stage::new(server, lease, slack, true);
     let a_day = Duration::from_secs(24 * 3600);
     runtime.block_on(stage.play(test, a_day));
 }
 
+/// Plays a test on the memory backend in real time, with several threads.
+pub(crate) fn threads(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
+    let server = Server::Memory(MemoryServer::new());
+    let (lease, slack) = (Duration::from_millis(1_200), Duration::from_millis(150));
+    let stage = Stage::new(server, lease, slack, false);
+    runtime.block_on(stage.play(test, Duration::from_secs(60)));
+}
+
 impl Stage {
+    fn new(server: Server, lease: Duration, slack: Duration, paused: bool) -> Self {
+        Self {
+            server,
+            lease,
+            slack,
+            paused,
+            faults: Faults::new(),
+            clients: Mutex::default(),
+        }
+    }
+
     async fn play(&self, test: impl AsyncFnOnce(&Self), patience: Duration) {
         let played = timeout(patience, test(self)).await;
         played.expect("the test hangs");
@@ -125,7 +150,12 @@ impl Stage {
 
     /// Does time stand still unless all wait? Then texts with times in them can be compared.
     pub(crate) fn is_paused(&self) -> bool {
-        matches!(self.server, Server::Memory(_))
+        self.paused
+    }
+
+    /// How often a test with random input is worth repeating: where time costs nothing, as often as it asks for.
+    pub(crate) fn rounds(&self, wanted: usize) -> usize {
+        if self.paused { wanted } else { 1 }
     }
 
     /// Asserts that it is `expected` after `start`, or a little more.
