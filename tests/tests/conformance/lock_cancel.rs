@@ -1,5 +1,10 @@
 //! Futures that are dropped: at every point where they wait, by every kind of caller. Nothing stays behind.
 
+#![allow(
+    clippy::async_yields_async,
+    reason = "it is the future that is wanted, to be polled and dropped"
+)]
+
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -187,16 +187,18 @@ async fn inherit_that_outlives_its_scope_acquires_like_any_other(stage: &Stage) 
     let inside = lock.clone();
     let guard = lock.acquire().await.unwrap();
     let owner = guard.owner();
-    let task = guard.scope(async {
-        tokio::spawn(inherit(async move {
+    let mut task = None;
+    let body = async {
+        task = Some(tokio::spawn(inherit(async move {
             ended.await.unwrap();
             assert!(inside.try_acquire().await.unwrap().is_none());
             let own = inside.acquire().await.unwrap();
             assert_ne!(own.owner(), owner);
             own.release().await.unwrap();
-        }))
-    });
-    let task = task.await.unwrap();
+        })));
+    };
+    guard.scope(body).await.unwrap();
+    let task = task.unwrap();
     end.send(()).unwrap();
     // The hold lives, but its scope is over.
     tokio::time::sleep(stage.part(10)).await;

@@ -72,7 +72,7 @@ async fn scopes_of_one_guard_share_its_gate(stage: &Stage) {
         guard.scope(inside.visit(&lock, stay)),
         guard.scope(inside.visit(&lock, stay))
     );
-    (one.unwrap(), two.unwrap());
+    one.and(two).unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
 }
 
