@@ -135,6 +135,11 @@ impl Hold {
         self.state.lock().lease.latest_end()
     }
 
+    /// Does the server still have to be told of the count?
+    pub(crate) fn is_unstated(&self) -> bool {
+        self.state.lock().is_unstated()
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.state.lock().count
     }

@@ -319,6 +319,9 @@ impl Place {
             };
         };
         self.leave_with(handed, None);
+        if handed.is_unstated() {
+            self.registry.keeper.look_at(handed);
+        }
         Turn::Handed(tenure)
     }
 
