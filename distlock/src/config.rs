@@ -134,6 +134,11 @@ impl Config {
         Ok(self)
     }
 
+    /// The pause between two tries of a failed command grows from the shortest to this.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        Self::retry_pause(self.watchdog_timeout)
+    }
+
     /// The pause before a failed command on a hold with this lease is tried again.
     pub(crate) fn retry_pause(lease: Duration) -> Duration {
         (lease / 10).clamp(MIN_LEASE, RETRY_PAUSE.1)

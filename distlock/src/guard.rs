@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::{Fault, Released, cause};
 use crate::clock::Tick;
-use crate::config::{Config, RETRY_PAUSE};
+use crate::config::RETRY_PAUSE;
 use crate::error::{Error, Loss};
 use crate::hold::{Debt, Nested, Settled, Tenure};
 use crate::owner::Owner;
@@ -218,9 +218,8 @@ impl Guard {
         let (since, deadline) = (self.now(), self.tenure.hold().deadline());
         let give_up = since.after(keeper.config.unavailable_after).min(deadline);
         let (mut first_try, mut doubtful) = (true, false);
-        let mut pause = RETRY_PAUSE
-            .0
-            .min(Config::retry_pause(keeper.config.watchdog_timeout));
+        let longest = keeper.config.longest_pause();
+        let mut pause = RETRY_PAUSE.0.min(longest);
         loop {
             // The first try is bounded by the backend; of later ones the caller has less time left.
             let latest = if first_try { Tick::NEVER } else { give_up };
@@ -247,7 +246,7 @@ impl Guard {
                 .clock
                 .sleep_until(now.after(pause).min(give_up))
                 .await;
-            pause = (pause * 2).min(RETRY_PAUSE.1);
+            pause = (pause * 2).min(longest);
         }
     }
 

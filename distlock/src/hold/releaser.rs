@@ -206,7 +206,8 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
 
 async fn see_through(mut hand: InHand) {
     let keeper = Arc::clone(&hand.keeper);
-    let mut pause = RETRY_PAUSE.0;
+    let longest = keeper.config.longest_pause();
+    let mut pause = RETRY_PAUSE.0.min(longest);
     loop {
         let Some(debt) = &hand.debt else { return };
         let (target, until) = (debt.target.clone(), debt.until);
@@ -236,7 +237,7 @@ async fn see_through(mut hand: InHand) {
             .clock
             .sleep_until(keeper.now().after(pause).min(until))
             .await;
-        pause = (pause * 2).min(RETRY_PAUSE.1);
+        pause = (pause * 2).min(longest);
     }
     hand.debt = None;
 }

@@ -331,14 +331,15 @@ impl<'a> Waiter<'a> {
             return Err(fault.into_error(&self.ask.key, self.waited()));
         }
         let now = self.keeper.now();
+        let longest = self.keeper.config.longest_pause();
         let failing = self.failing.get_or_insert_with(|| Failing {
             since: sent,
-            pause: RETRY_PAUSE.0,
+            pause: RETRY_PAUSE.0.min(longest),
             last: fault.clone(),
         });
         failing.last = fault;
         let pause = failing.pause;
-        failing.pause = (pause * 2).min(RETRY_PAUSE.1);
+        failing.pause = (pause * 2).min(longest);
         let (last, since) = (failing.last.clone(), failing.since);
         let give_up = self.give_up_at();
         if now >= give_up {
