@@ -20,8 +20,8 @@ use tower_service::Service;
 use crate::body::HoldBody;
 use crate::held::{Held, Tenancy, Unlocked};
 use crate::key::{self, Named};
-use crate::layer::Settings;
 use crate::respond::{self, Answer};
+use crate::settings::Settings;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

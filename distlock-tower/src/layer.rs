@@ -9,6 +9,7 @@ use tower_layer::Layer;
 
 use crate::key::{ErasedKey, IntoLockKeys, KeyFn};
 use crate::service::LockService;
+use crate::settings::Settings;
 
 /// How long a request waits for its lock where nothing else was said. Strangers' requests must not pile up without
 /// bound, and few of them wait longer for an answer.
@@ -55,15 +56,6 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 pub struct LockLayer {
     // One Arc: axum clones the layer, and calls it, for every route on every connection.
     settings: Arc<Settings>,
-}
-
-/// What a layer was set to.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) client: Client,
-    pub(crate) key: ErasedKey,
-    pub(crate) wait: Duration,
-    pub(crate) lease: Option<Duration>,
 }
 
 impl LockLayer {
@@ -127,16 +119,6 @@ impl<S> Layer<S> for LockLayer {
 impl fmt::Debug for LockLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.fmt_as("LockLayer", f)
-    }
-}
-
-impl Settings {
-    pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(name)
-            .field("client", &self.client)
-            .field("wait", &self.wait)
-            .field("lease", &self.lease)
-            .finish_non_exhaustive()
     }
 }
 

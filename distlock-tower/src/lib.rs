@@ -113,6 +113,7 @@ pub mod key;
 mod layer;
 mod respond;
 mod service;
+mod settings;
 
 pub use crate::body::HoldBody;
 pub use crate::future::LockFuture;

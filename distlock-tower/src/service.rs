@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::body::HoldBody;
 use crate::future::LockFuture;
-use crate::layer::Settings;
+use crate::settings::Settings;
 
 /// A service whose requests run under a lock; made by [`LockLayer`](crate::LockLayer).
 ///

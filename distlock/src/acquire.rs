@@ -1,9 +1,7 @@
 //! How a lock is acquired: the builder, and the path from it to a guard.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::config::{check_lease, check_wait};
@@ -13,7 +11,7 @@ use crate::hold::Nested;
 use crate::hold::lease::Term;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::run::{Run, TryRun};
+use crate::run::{Acquiring, Run, TryRun};
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{self, Ask, Registry, Tried};
 
@@ -106,7 +104,7 @@ impl Acquire {
     /// # Ok(()) }
     /// ```
     pub fn run<F: Future>(self, body: F) -> Run<F> {
-        Run::new(self, body)
+        Run::new(self.into_future(), body)
     }
 
     /// The same as [`run`](Acquire::run) for a body that returns a `Result`: one `?` instead of two.
@@ -136,7 +134,7 @@ impl Acquire {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        TryRun::new(self, body)
+        TryRun::new(self.into_future(), body)
     }
 
     /// Refuses bad input and a closed client, before anything is sent.
@@ -251,7 +249,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = Acquiring;
 
     fn into_future(self) -> Acquiring {
-        Acquiring(Box::pin(self.acquire()))
+        Acquiring::new(self.acquire())
     }
 }
 
@@ -262,23 +260,5 @@ impl fmt::Debug for Acquire {
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
-    }
-}
-
-/// The future of an [`Acquire`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct Acquiring(Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>);
-
-impl Future for Acquiring {
-    type Output = Result<Guard, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl fmt::Debug for Acquiring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquiring").finish_non_exhaustive()
     }
 }

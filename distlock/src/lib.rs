@@ -21,14 +21,14 @@ mod wait;
 #[cfg(feature = "macros")]
 pub use distlock_macros::distributed_lock;
 
-pub use crate::acquire::{Acquire, Acquiring};
+pub use crate::acquire::Acquire;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::client::{Builder, Client, with_client};
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::Guard;
 pub use crate::owner::Owner;
 pub use crate::primitives::{Holder, Lock};
-pub use crate::run::{Run, TryRun};
+pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};
 
 #[cfg(feature = "macros")]

@@ -9,11 +9,36 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::acquire::{Acquire, Acquiring};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::scope::{Section, poll_body};
 use crate::telemetry;
+
+/// The future of an [`Acquire`](crate::Acquire).
+#[must_use = "futures do nothing unless awaited"]
+pub struct Acquiring(Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>);
+
+impl Acquiring {
+    pub(crate) fn new(
+        acquire: impl Future<Output = Result<Guard, Error>> + Send + 'static,
+    ) -> Self {
+        Self(Box::pin(acquire))
+    }
+}
+
+impl Future for Acquiring {
+    type Output = Result<Guard, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Acquiring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
 
 type Releasing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
@@ -46,9 +71,9 @@ pin_project! {
 }
 
 impl<F: Future> Guarded<F> {
-    pub(crate) fn new(acquire: Acquire, body: F) -> Self {
+    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
         Self {
-            stage: Stage::Acquiring(acquire.into_future()),
+            stage: Stage::Acquiring(acquiring),
             output: None,
             body: Some(body),
         }
@@ -101,7 +126,7 @@ impl<F: Future> Future for Guarded<F> {
 }
 
 pin_project! {
-    /// A body under a lock; made by [`Acquire::run`].
+    /// A body under a lock; made by [`Acquire::run`](crate::Acquire::run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Run<F: Future> {
         #[pin]
@@ -110,9 +135,9 @@ pin_project! {
 }
 
 impl<F: Future> Run<F> {
-    pub(crate) fn new(acquire: Acquire, body: F) -> Self {
+    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
         Self {
-            guarded: Guarded::new(acquire, body),
+            guarded: Guarded::new(acquiring, body),
         }
     }
 }
@@ -127,7 +152,7 @@ impl<F: Future> Future for Run<F> {
 }
 
 pin_project! {
-    /// A body that returns a `Result`, under a lock; made by [`Acquire::try_run`].
+    /// A body that returns a `Result`, under a lock; made by [`Acquire::try_run`](crate::Acquire::try_run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct TryRun<F: Future> {
         #[pin]
@@ -136,9 +161,9 @@ pin_project! {
 }
 
 impl<F: Future> TryRun<F> {
-    pub(crate) fn new(acquire: Acquire, body: F) -> Self {
+    pub(crate) fn new(acquiring: Acquiring, body: F) -> Self {
         Self {
-            guarded: Guarded::new(acquire, body),
+            guarded: Guarded::new(acquiring, body),
         }
     }
 }

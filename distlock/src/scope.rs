@@ -22,7 +22,6 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::hold::{Keeper, Tenure};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -118,7 +117,7 @@ impl Frame {
 
 /// The critical section of a guard as an owned value, for authors of middleware.
 ///
-/// [`Guard::scope`] borrows the guard, and so no struct can hold both. A section stands beside the guard: enter it
+/// [`Guard::scope`](crate::Guard::scope) borrows the guard, and so no struct can hold both. A section stands beside the guard: enter it
 /// around each piece of code that belongs to the critical section, be it a call, a future or a body. All that runs in
 /// one section re-enters the guard's hold. The section ends when it is dropped; the hold ends with its guard.
 ///
@@ -250,13 +249,13 @@ impl fmt::Debug for Section {
 }
 
 pin_project! {
-    /// A future that runs inside a critical section; made by [`Guard::scope`].
+    /// A future that runs inside a critical section; made by [`Guard::scope`](crate::Guard::scope).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Scope<'g, F> {
         section: Section,
         #[pin]
         body: Option<F>,
-        guard: PhantomData<&'g Guard>,
+        guard: PhantomData<&'g ()>,
     }
 
     impl<F> PinnedDrop for Scope<'_, F> {
