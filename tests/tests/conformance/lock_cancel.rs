@@ -160,7 +160,7 @@ async fn release_dropped_at_any_point(stage: &Stage) {
             stage.faults().next(Op::Release, fault);
             guard.release()
         };
-        let polls = dropped_after_each_poll(stage, start, stage.part(4)).await;
+        let polls = dropped_after_each_poll(stage, start, stage.part(2)).await;
         assert!(polls >= 2, "{fault:?}: {polls}");
     }
 }
@@ -183,7 +183,7 @@ async fn run_dropped_at_any_point(stage: &Stage) {
             sleep(a_while).await;
         })
     };
-    let polls = dropped_after_each_poll(stage, start, stage.part(4)).await;
+    let polls = dropped_after_each_poll(stage, start, stage.part(2)).await;
     assert!(polls >= 6, "{polls}");
 }
 

@@ -106,7 +106,7 @@ async fn what_a_dropped_client_still_owes_is_sent(stage: &Stage) {
     stage.faults().next(Op::Release, Fault::Never);
     drop(guard);
     drop(client);
-    stage.is_quiet_within(stage.part(5)).await;
+    stage.is_quiet_within(stage.part(2)).await;
     assert_eq!(stage.faults().calls(Op::Release), 3);
 }
 

@@ -111,13 +111,15 @@ async fn count_is_one_again_after_a_hand_over(stage: &Stage) {
     let (client, observer) = (stage.client().await, stage.client().await);
     let first = client.lock(KEY).acquire().await.unwrap();
     let again = first.reenter().unwrap();
+    let lock = observer.lock(KEY);
+    let two = async || lock.hold_count().await.unwrap() == 2;
+    stage.eventually("count 2", stage.part(10), two).await;
     let next = queued(stage, &client, 1).await;
     first.release().await.unwrap();
-    tokio::task::yield_now().await;
     assert!(!next.is_finished(), "handed over while a guard lives");
     again.release().await.unwrap();
     let second = next.await.unwrap();
-    let lock = observer.lock(KEY);
+    assert_eq!(second.owner().number(), 1, "it was to be handed over");
     let one = async || lock.hold_count().await.unwrap() == 1;
     stage.eventually("count 1", stage.part(10), one).await;
     assert!(second.is_held());
@@ -204,6 +206,8 @@ async fn waiter_dropped_with_a_hold_in_its_slot_passes_it_on(stage: &Stage) {
         }
         first.release().await.unwrap();
         aborted.abort();
+        // Where it was quicker than the abort, its guard passes on here.
+        drop(aborted.await);
         for next in behind {
             let guard = next.await.unwrap();
             assert_eq!(guard.owner(), owner);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Op, sizes};
+use distlock::test_util::{Fault, Op, sizes};
 use distlock::{Error, Loss};
 use tokio::time::{Instant, sleep};
 
@@ -188,39 +188,35 @@ async fn kept_hold_whose_last_guard_has_a_fixed_lease_is_renewed_no_more(stage: 
     assert_lost(&refused(nested.release().await), Loss::Expired);
 }
 
+/// Nothing of this task runs for a while.
+async fn stall(stage: &Stage, time: Duration) {
+    if stage.is_paused() {
+        tokio::time::advance(time).await;
+    } else {
+        std::thread::sleep(time);
+    }
+}
+
 async fn code_after_a_stall_past_the_lease_never_runs(stage: &Stage) {
-    let lock = stage.client().await.lock(KEY);
+    let lock = stage.faulty_client().await.lock(KEY);
+    // The watchdog stands still with the rest.
+    stage.faults().always(Op::Renew, Fault::FailBefore);
     let guard = lock.acquire().await.unwrap();
     let mut ran = false;
     let body = async {
-        if stage.is_paused() {
-            tokio::time::advance(stage.lease() * 3 / 2).await;
-        } else {
-            std::thread::sleep(stage.lease() * 3 / 2);
-        }
+        stall(stage, stage.lease() * 3 / 2).await;
         tokio::task::yield_now().await;
         ran = true;
     };
     assert_lost(&refused(guard.scope(body).await), Loss::Expired);
     assert!(!ran && !guard.is_held());
     assert_lost(&refused(guard.release().await), Loss::Expired);
-    assert_lost(
-        &refused(
-            lock.acquire()
-                .lease(stage.part(3))
-                .run(async {
-                    if stage.is_paused() {
-                        tokio::time::advance(stage.part(2)).await;
-                    } else {
-                        std::thread::sleep(stage.part(2));
-                    }
-                    tokio::task::yield_now().await;
-                    unreachable!("the lease is over");
-                })
-                .await,
-        ),
-        Loss::Expired,
-    );
+    let fixed = lock.acquire().lease(stage.part(3)).run(async {
+        stall(stage, stage.part(2)).await;
+        tokio::task::yield_now().await;
+        unreachable!("the lease is over");
+    });
+    assert_lost(&refused(fixed.await), Loss::Expired);
 }
 
 async fn ten_thousand_holds_are_renewed_without_loss(stage: &Stage) {

@@ -87,7 +87,7 @@ async fn hold_that_cannot_be_renewed_is_lost_when_its_lease_is_over(stage: &Stag
         assert_lost(&refused(guard.reenter()), Loss::Expired, false);
         assert_lost(&refused(guard.release().await), Loss::Expired, false);
         let tries = stage.faults().hits(Op::Renew) - hits;
-        assert!(tries >= 3, "{fault:?} was tried {tries} times");
+        assert!(tries >= 2, "{fault:?} was tried {tries} times");
         stage.faults().clear(Op::Renew);
         next.release().await.unwrap();
     }
