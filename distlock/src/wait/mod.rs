@@ -116,6 +116,9 @@ struct Waiter<'a> {
 /// Who stands in the way, by what was heard last.
 #[derive(Clone, Copy, Debug)]
 enum Ahead {
+    /// Nobody, as far as is known: the server has not answered yet.
+    Nobody,
+    /// Other waiters of this client.
     Queue,
     /// An owner whose lease ends then, unless it renews.
     Owner(Option<Tick>),
@@ -128,7 +131,7 @@ impl Ahead {
 
     fn blocker(self, now: Tick) -> Blocker {
         match self {
-            Self::Queue => Blocker::Queue,
+            Self::Nobody | Self::Queue => Blocker::Queue,
             Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
         }
     }
@@ -151,7 +154,7 @@ impl<'a> Waiter<'a> {
             attempts: ask.attempts(keeper),
             subscription: None,
             place: registry.join(ask),
-            ahead: Ahead::Queue,
+            ahead: Ahead::Nobody,
             failing: None,
         }
     }
@@ -171,6 +174,7 @@ impl<'a> Waiter<'a> {
             }
             let others_first = match turn {
                 Turn::Handed(_) | Turn::NotYet => {
+                    self.ahead = Ahead::Queue;
                     self.wait_in_line().await;
                     continue;
                 }
@@ -281,7 +285,7 @@ impl<'a> Waiter<'a> {
     fn last_chance(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
         match self.place.turn() {
             Turn::Handed(tenure) => Ok(Some(tenure)),
-            _ if self.failing.is_none() && matches!(self.ahead, Ahead::Queue) => {
+            _ if self.failing.is_none() && matches!(self.ahead, Ahead::Nobody) => {
                 let none = cause("no answer within the wait");
                 Err(Fault::Unknown(none).into_error(&self.ask.key, self.waited()))
             }

@@ -6,7 +6,6 @@
 )]
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -304,12 +303,12 @@ async fn gate_waiter_dropped_at_any_point_leaves_the_count(stage: &Stage) {
 }
 
 async fn guard_dropped_while_it_is_being_handed_out_is_no_leak(stage: &Stage) {
-    // The future is done and its output thrown away unseen: a guard, dropped like any other.
+    // The future may be done and its output thrown away unseen: a guard, dropped like any other.
     let client = stage.client().await;
-    let mut acquiring = pin!(client.lock(KEY).acquire().into_future());
+    let mut acquiring = Box::pin(client.lock(KEY).acquire().into_future());
     let mut cx = Context::from_waker(Waker::noop());
     let polled: Poll<Result<Guard, Error>> = acquiring.as_mut().poll(&mut cx);
-    drop(polled);
+    drop((polled, acquiring));
     stage.is_quiet_within(stage.part(10)).await;
 }
 

@@ -61,7 +61,7 @@ async fn attempts_that_fail_are_unavailable_after_a_time_and_not_busy(stage: &St
         let start = Instant::now();
         let error = refused(client.lock(KEY).acquire().await);
         assert_unavailable(&error);
-        stage.assert_took(start, stage.part(6));
+        stage.assert_took(start, stage.unavailable_after());
         stage.faults().clear(Op::Attempt);
         stage.is_quiet_within(stage.part(10)).await;
         stage.is_free(KEY).await;
@@ -228,7 +228,7 @@ async fn release_that_fails_is_unavailable_after_a_time_and_the_background_goes_
         let start = Instant::now();
         let error = refused(guard.release().await);
         assert_unavailable(&error);
-        stage.assert_took(start, stage.part(6));
+        stage.assert_took(start, stage.unavailable_after());
         stage.is_taken(KEY).await;
         assert_eq!(sizes(&client).owed, 1);
         stage.faults().clear(Op::Release);
@@ -260,7 +260,7 @@ async fn body_of_a_run_whose_release_nobody_answers_gives_its_result(stage: &Sta
     let start = Instant::now();
     let run = client.lock(KEY).acquire().run(async { 7 });
     assert_eq!(run.await.unwrap(), 7);
-    stage.assert_took(start, stage.part(6));
+    stage.assert_took(start, stage.unavailable_after());
 }
 
 async fn release_of_a_hold_that_is_gone_is_lost_at_the_first_answer(stage: &Stage) {

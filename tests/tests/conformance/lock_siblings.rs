@@ -145,7 +145,11 @@ async fn sibling_dropped_at_any_point_leaves_the_gate_open(stage: &Stage) {
             let next = lock.try_acquire().await.unwrap();
             assert!(next.is_some(), "shut after {polls} polls");
             assert_eq!(lock.hold_count().await.unwrap(), 2);
-            assert!(done == (polls > 4), "{polls} polls, done: {done}");
+            // In real time other wake-ups may come in between.
+            assert!(
+                done == (polls > 4) || !stage.is_paused(),
+                "{polls} polls, done: {done}"
+            );
         }
     };
     lock.acquire().run(body).await.unwrap();

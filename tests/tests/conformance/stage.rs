@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use distlock::test_util::{Faults, Op, Sizes, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
+use distlock_tests::RedisServer;
 use tokio::time::{Instant, sleep, timeout};
 
 /// One `#[test]` for each backend and each of these functions.
 macro_rules! on_every_backend {
     ($($test:ident),* $(,)?) => {
         mod memory { $(#[test] fn $test() { $crate::stage::memory(super::$test); })* }
+        mod redis { $(#[test] fn $test() { $crate::stage::redis(super::$test); })* }
     };
 }
 
@@ -35,6 +37,7 @@ macro_rules! on_threads {
 /// The server that the clients of a stage share.
 enum Server {
     Memory(MemoryServer),
+    Redis(RedisServer),
 }
 
 /// A lock server, its clients, and the faults between them.
@@ -66,6 +69,18 @@ pub(crate) fn threads(test: impl AsyncFnOnce(&Stage)) {
     let (lease, slack) = (Duration::from_millis(1_200), Duration::from_millis(150));
     let stage = Stage::new(server, lease, slack, false);
     runtime.block_on(stage.play(test, Duration::from_secs(60)));
+}
+
+/// Plays a test on a Redis server of its own, in real time.
+///
+/// The slack is as long as a noisy machine may need; what is exact is asserted on paused time.
+pub(crate) fn redis(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let server = Server::Redis(runtime.block_on(RedisServer::start()));
+    let (lease, slack) = (Duration::from_millis(1_500), Duration::from_secs(5));
+    let stage = Stage::new(server, lease, slack, false);
+    runtime.block_on(stage.play(test, Duration::from_secs(120)));
 }
 
 impl Stage {
@@ -121,10 +136,11 @@ impl Stage {
     async fn connect(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
         let builder = Client::builder()
             .watchdog_timeout(self.lease)
-            .unavailable_after(self.lease / 6);
+            .unavailable_after(self.unavailable_after());
         let builder = set(builder);
         match &self.server {
             Server::Memory(server) => builder.in_memory(server).unwrap(),
+            Server::Redis(server) => builder.connect(&server.url()).await.unwrap(),
         }
     }
 
@@ -136,6 +152,15 @@ impl Stage {
     /// The watchdog's lease of every client.
     pub(crate) fn lease(&self) -> Duration {
         self.lease
+    }
+
+    /// How long every client goes on without an answer: far longer than a stutter of the machine, in real time.
+    pub(crate) fn unavailable_after(&self) -> Duration {
+        if self.paused {
+            self.lease / 6
+        } else {
+            self.lease / 2
+        }
     }
 
     /// A part of the lease.
@@ -176,7 +201,7 @@ impl Stage {
         within: Duration,
         mut fact: impl AsyncFnMut() -> bool,
     ) {
-        let start = Instant::now();
+        let (start, within) = (Instant::now(), within + self.slack);
         while !fact().await {
             assert!(start.elapsed() <= within, "not within {within:?}: {what}");
             sleep(Duration::from_millis(1)).await;
@@ -192,11 +217,15 @@ impl Stage {
 
     /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
     pub(crate) async fn is_quiet_within(&self, within: Duration) {
-        let start = Instant::now();
+        let (start, within) = (Instant::now(), within + self.slack);
         loop {
             let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
             let stored = match &self.server {
                 Server::Memory(server) => stored(server),
+                Server::Redis(server) => (
+                    server.keys().await.len(),
+                    server.pubsub_channels().await.len(),
+                ),
             };
             if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
                 return;
@@ -211,15 +240,18 @@ impl Stage {
         }
     }
 
-    /// Asserts that somebody who was not here yet gets the key at once, and leaves it free again.
+    /// Asserts that somebody who was not here yet gets the key at once, and leaves it free again. In real time, soon:
+    /// a late command may be on its way, and its clean-up behind it.
     pub(crate) async fn is_free(&self, key: &str) {
         let client = self.client().await;
-        let guard = client.lock(key).try_acquire().await.unwrap();
-        guard
-            .unwrap_or_else(|| panic!("{key:?} is not free"))
-            .release()
-            .await
-            .unwrap();
+        let lock = client.lock(key);
+        let guard = if self.paused {
+            lock.try_acquire().await.unwrap()
+        } else {
+            lock.acquire().wait(self.slack).await.ok()
+        };
+        let guard = guard.unwrap_or_else(|| panic!("{key:?} is not free"));
+        guard.release().await.unwrap();
     }
 
     /// Asserts that the key cannot be had by somebody who was not here yet.
