@@ -172,12 +172,12 @@ impl Section {
         &self.frame
     }
 
-    /// Is the key held by the section's guard? As [`Guard::is_held`], wherever the guard is by now.
+    /// Is the key held by the section's guard? As [`Guard::is_held`](crate::Guard::is_held), wherever the guard is by now.
     pub fn is_held(&self) -> bool {
         self.tenure.is_held(self.clock.now())
     }
 
-    /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`], wherever the guard is by now.
+    /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`](crate::Guard::lost), wherever the guard is by now.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
