@@ -70,6 +70,17 @@ impl Acquire {
     /// How long to wait at most. Zero means one full try, and no waiting.
     ///
     /// The time counts from the first poll and covers everything: connecting, queueing and the last attempt.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let _held = lock.acquire().wait(Duration::from_secs(5)).await?;
+    /// assert!(lock.acquire().wait(Duration::ZERO).await.unwrap_err().is_busy());
+    /// # Ok(()) }
+    /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -78,6 +89,17 @@ impl Acquire {
     /// A fixed lease from 1 ms to ten years: no watchdog, the hold ends when it is over.
     ///
     /// Within a scope that holds the key already it bounds this guard alone, and never shortens the hold.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
+    /// tokio::time::sleep(Duration::from_secs(10)).await;
+    /// assert!(!guard.is_held());
+    /// # Ok(()) }
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self

@@ -50,6 +50,13 @@ impl Client {
     ///
     /// For examples, tests and programs of one process. Its clock is tokio's, so tests may pause time. Clients of one
     /// shared server: [`Builder::in_memory`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.lock("order:42").acquire().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn in_memory() -> Self {
         let server = MemoryServer::new();
         Self::new(
@@ -68,11 +75,19 @@ impl Client {
     /// Dropping the future gives up connecting.
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
 
     /// Settings for a client.
+    /// # Examples
+    /// See [`Builder`].
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -86,6 +101,14 @@ impl Client {
     /// The reentrant lock on a key of 1 to 4096 bytes, the client's prefix included.
     ///
     /// No I/O. A key that is empty or too long is refused by whatever is done with the lock.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let refused = client.lock("").acquire().await;
+    /// assert!(refused.unwrap_err().is_misuse());
+    /// # Ok(()) }
+    /// ```
     pub fn lock(&self, key: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.registry), self.key(&key.into()))
     }
@@ -95,6 +118,11 @@ impl Client {
     }
 
     /// The id that all owners of this client begin with: a random UUID, never stored anywhere else.
+    /// # Examples
+    /// ```
+    /// let (one, two) = (distlock::Client::in_memory(), distlock::Client::in_memory());
+    /// assert_ne!(one.id(), two.id());
+    /// ```
     pub fn id(&self) -> Uuid {
         self.registry.keeper.id
     }
@@ -219,18 +247,42 @@ impl Builder {
     /// The lease of holds without a lease of their own, renewed at every third of it: 30 s by default, at least 1 ms.
     ///
     /// It is how long a lock stays taken after its process died. Redisson's `lockWatchdogTimeout`.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .watchdog_timeout(Duration::from_secs(10))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
         self.config.watchdog_timeout = lease;
         self
     }
 
     /// A text before every key, as the server sees it; none by default.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .key_prefix("shop:")
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.config.key_prefix = prefix.into();
         self
     }
 
     /// How long acquisitions wait that say nothing themselves; without limit by default.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .default_wait(Duration::from_secs(5))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn default_wait(mut self, wait: Duration) -> Self {
         self.config.default_wait = Some(wait);
         self
@@ -238,6 +290,14 @@ impl Builder {
 
     /// How long one command may go unanswered before its outcome counts as unknown: 2 s by default, and never more
     /// than a sixth of the watchdog's lease, so that a renewal can be tried several times.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .response_timeout(Duration::from_millis(500))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.config.response_timeout = timeout;
         self
@@ -245,6 +305,14 @@ impl Builder {
 
     /// How long an acquisition or a release goes on without any answer before it is [`Error::Unavailable`]: 5 s by
     /// default.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .unavailable_after(Duration::from_secs(2))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     pub fn unavailable_after(mut self, limit: Duration) -> Self {
         self.config.unavailable_after = limit;
         self
@@ -253,6 +321,13 @@ impl Builder {
     /// Sets `TCP_NODELAY` on the connection for commands; off by default, which lets concurrent commands share packets.
     ///
     /// A single task that acquires and releases gains nothing by it on one machine; over a real network it may.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::builder().nodelay(true).connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn nodelay(mut self, nodelay: bool) -> Self {
@@ -272,6 +347,17 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidConfig`] for settings that cannot work.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let (one, two) = (Client::builder().in_memory(&server)?, Client::builder().in_memory(&server)?);
+    /// let _guard = one.lock("order:42").acquire().await?;
+    /// assert!(two.lock("order:42").is_locked().await?);
+    /// # Ok(()) }
+    /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
         let backend = Arc::new(server.connect());
         self.build(server.clock(), |_| backend)
@@ -286,6 +372,14 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Dropping the future gives up connecting.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().key_prefix("shop:");
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub async fn connect(self, url: &str) -> Result<Client, Error> {

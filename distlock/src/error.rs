@@ -198,21 +198,35 @@ impl fmt::Display for Loss {
 
 impl Error {
     /// Somebody else holds the lock: trying later may help.
+    /// # Examples
+    /// See [`Error`].
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
 
     /// Nobody answered: the lock may be free or held.
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.is_unavailable());
+    /// ```
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
     /// A hold was gone before its time.
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.is_lost());
+    /// ```
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 
     /// The call, the configuration or the server's set-up must be changed: trying again will not help.
+    /// # Examples
+    /// ```
+    /// assert!(distlock::Error::NoClient.is_misuse());
+    /// ```
     pub fn is_misuse(&self) -> bool {
         !(self.is_busy() || self.is_unavailable() || self.is_lost())
     }
@@ -220,6 +234,10 @@ impl Error {
     /// Whether the error is a loss that was found only after the guarded body had run to its end.
     ///
     /// The body's effects stand then, though others may have been inside the critical section with it.
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.body_completed());
+    /// ```
     pub fn body_completed(&self) -> bool {
         matches!(
             self,

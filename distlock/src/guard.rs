@@ -63,11 +63,28 @@ impl Guard {
     }
 
     /// The key that is held, without the client's prefix.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::builder().key_prefix("shop:").in_memory(&distlock::MemoryServer::new())?;
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// assert_eq!(guard.key(), "order:42");
+    /// # Ok(()) }
+    /// ```
     pub fn key(&self) -> &str {
         self.tenure.hold().key.text()
     }
 
     /// The identity under which the hold stands in the server.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// let holders = client.lock("order:42").holders().await?;
+    /// assert_eq!(holders[0].owner, guard.owner().to_string());
+    /// # Ok(()) }
+    /// ```
     pub fn owner(&self) -> Owner {
         self.tenure.hold().owner
     }
@@ -77,6 +94,14 @@ impl Guard {
     /// A comparison of clocks, without I/O. `true` means that no other owner can have the key at this moment, unless
     /// somebody force-released it or the server lost its data; that is told by [`lost`](Guard::lost) after the next
     /// renewal.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// assert!(guard.is_held());
+    /// # Ok(()) }
+    /// ```
     pub fn is_held(&self) -> bool {
         self.tenure.is_held(self.now())
     }
@@ -175,6 +200,8 @@ impl Guard {
     /// The critical section as a value of its own, for authors of middleware who cannot borrow the guard.
     ///
     /// It does not keep the hold; whoever has the guard ends that.
+    /// # Examples
+    /// See [`Section`].
     pub fn section(&self) -> Section {
         Section::new(&self.registry.keeper, Arc::clone(&self.tenure))
     }
@@ -192,6 +219,16 @@ impl Guard {
     ///
     /// # Cancel safety
     /// The guard's part ends with the first poll. Dropping the future leaves the release to the background.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let guard = lock.acquire().await?;
+    /// lock.force_release().await?; // somebody else, meanwhile
+    /// assert!(guard.release().await.unwrap_err().is_lost());
+    /// # Ok(()) }
+    /// ```
     pub async fn release(mut self) -> Result<(), Error> {
         let late = self.tenure.term().has_ended(self.now());
         let released = match self.end() {

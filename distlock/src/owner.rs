@@ -43,11 +43,27 @@ impl Owner {
     }
 
     /// The id of the client that acquired.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// assert_eq!(guard.owner().client(), client.id());
+    /// # Ok(()) }
+    /// ```
     pub fn client(&self) -> Uuid {
         self.client
     }
 
     /// The number of the acquisition within its client, from 1 upwards.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let (one, two) = (client.lock("a").acquire().await?, client.lock("b").acquire().await?);
+    /// assert!(one.owner().number() < two.owner().number());
+    /// # Ok(()) }
+    /// ```
     pub fn number(&self) -> u64 {
         self.number
     }

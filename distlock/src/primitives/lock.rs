@@ -61,6 +61,14 @@ impl Lock {
     }
 
     /// Acquires the lock; await what it gives, or run something under it.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn acquire(&self) -> Acquire {
         Acquire::new(
             Arc::clone(&self.registry),
