@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Op, sizes};
+use distlock::test_util::{Fault, Op, sizes};
 use distlock::{Client, Guard};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -127,8 +127,8 @@ async fn count_is_one_again_after_a_hand_over(stage: &Stage) {
 
 async fn hold_with_a_lease_of_its_own_is_not_handed_over(stage: &Stage) {
     let client = stage.client().await;
-    let lease = stage.part(2);
-    let first = client.lock(KEY).acquire().lease(lease).await.unwrap();
+    let lock = client.lock(KEY);
+    let first = lock.acquire().lease(stage.lease()).await.unwrap();
     let owner = first.owner();
     let next = queued(stage, &client, 1).await;
     first.release().await.unwrap();
@@ -136,13 +136,14 @@ async fn hold_with_a_lease_of_its_own_is_not_handed_over(stage: &Stage) {
     assert_ne!(second.owner(), owner);
     sleep(2 * stage.lease()).await;
     assert!(second.is_held());
-    // Nor one that had a nested guard with a lease.
-    let lock = client.lock(KEY);
-    let nested = second.scope(async { lock.acquire().lease(lease).await.unwrap() });
-    nested.await.unwrap().release().await.unwrap();
-    let owner = second.owner();
-    let next = queued(stage, &client, 1).await;
     second.release().await.unwrap();
+    // Nor one that had a nested guard with a lease.
+    let first = lock.acquire().await.unwrap();
+    let nested = first.scope(async { lock.acquire().lease(stage.lease()).await.unwrap() });
+    nested.await.unwrap().release().await.unwrap();
+    let owner = first.owner();
+    let next = queued(stage, &client, 1).await;
+    first.release().await.unwrap();
     assert_ne!(next.await.unwrap().owner(), owner);
 }
 
@@ -194,6 +195,38 @@ async fn hold_in_the_slot_wins_when_the_deadline_comes_with_it(stage: &Stage) {
     }
 }
 
+/// To the millisecond, so only where time can be paused.
+async fn grant_that_meets_a_hold_in_the_slot_stays_and_that_one_is_ended(stage: &Stage) {
+    if !stage.is_paused() {
+        return;
+    }
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let lease = stage.part(3);
+    let gone = other.lock(KEY).acquire().lease(lease).await.unwrap();
+    let start = Instant::now();
+    let waiter = queued(stage, &client, 1).await;
+    // The lease is over and the waiter asks again, slowly: one who does not queue gets the lock before it.
+    let slowly = Fault::Delay(Duration::from_millis(20));
+    stage.faults().next(Op::Attempt, slowly);
+    let asks = async || stage.faults().hits(Op::Attempt) == 1;
+    stage.eventually("the waiter asks", 2 * lease, asks).await;
+    assert!(start.elapsed() >= lease);
+    let first = client.lock(KEY).try_acquire().await.unwrap().unwrap();
+    // The server forgets the hold, and it is handed to the waiter as good.
+    other.lock(KEY).force_release().await.unwrap();
+    let owner = first.owner();
+    first.release().await.unwrap();
+    let second = waiter.await.unwrap();
+    assert_ne!(second.owner(), owner, "the server's word counts");
+    assert!(second.is_held());
+    assert_eq!(sizes(&client).holds, 1, "the other is renewed for nobody");
+    stage.faults().clear(Op::Attempt);
+    sleep(stage.lease()).await;
+    assert!(second.is_held());
+    second.release().await.unwrap();
+    drop(gone);
+}
+
 async fn waiter_dropped_with_a_hold_in_its_slot_passes_it_on(stage: &Stage) {
     let client = stage.faulty_client().await;
     for others in [0, 1, 2] {
@@ -243,10 +276,9 @@ async fn release_dropped_at_any_point_still_frees_or_hands_over(stage: &Stage) {
     let client = stage.faulty_client().await;
     for polls in 0..3 {
         for waiters in [0, 1] {
-            stage.faults().next(
-                Op::Release,
-                distlock::test_util::Fault::Delay(stage.part(50)),
-            );
+            stage
+                .faults()
+                .next(Op::Release, Fault::Delay(stage.part(50)));
             let first = client
                 .lock(KEY)
                 .acquire()
@@ -329,6 +361,7 @@ on_every_backend![
     hold_with_a_lease_of_its_own_is_not_handed_over,
     waiter_with_a_lease_of_its_own_gets_that_lease,
     hold_in_the_slot_wins_when_the_deadline_comes_with_it,
+    grant_that_meets_a_hold_in_the_slot_stays_and_that_one_is_ended,
     waiter_dropped_with_a_hold_in_its_slot_passes_it_on,
     waiter_dropped_after_wake_passes_it_on,
     release_dropped_at_any_point_still_frees_or_hands_over,

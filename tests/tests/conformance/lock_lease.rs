@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Fault, Op, sizes};
 use distlock::{Error, Loss};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, refused};
@@ -219,6 +220,27 @@ async fn code_after_a_stall_past_the_lease_never_runs(stage: &Stage) {
     assert_lost(&refused(fixed.await), Loss::Expired);
 }
 
+async fn clock_is_compared_before_a_scope_goes_on_after_a_stall_of_its_task(stage: &Stage) {
+    let lock = stage.client().await.lock(KEY);
+    for lease in [stage.part(3), stage.part(2)] {
+        let (inside, notify) = (Notify::new(), Notify::new());
+        let mut ran = false;
+        let run = lock.acquire().lease(lease).run(async {
+            inside.notify_one();
+            notify.notified().await;
+            ran = true;
+        });
+        let staller = async {
+            inside.notified().await;
+            stall(stage, lease).await;
+            notify.notify_one();
+        };
+        let (ended, ()) = tokio::join!(run, staller);
+        assert_lost(&refused(ended), Loss::Expired);
+        assert!(!ran, "went on though its lease was over");
+    }
+}
+
 async fn ten_thousand_holds_are_renewed_without_loss(stage: &Stage) {
     let client = stage.faulty_client().await;
     let mut guards = Vec::new();
@@ -249,5 +271,6 @@ on_every_backend![
     nested_guard_without_a_lease_has_a_fixed_hold_renewed,
     kept_hold_whose_last_guard_has_a_fixed_lease_is_renewed_no_more,
     code_after_a_stall_past_the_lease_never_runs,
+    clock_is_compared_before_a_scope_goes_on_after_a_stall_of_its_task,
     ten_thousand_holds_are_renewed_without_loss,
 ];

@@ -106,6 +106,28 @@ async fn unheard_renewals_do_not_move_the_deadline(stage: &Stage) {
     assert_lost(&refused(guard.release().await), Loss::Expired, false);
 }
 
+async fn deadline_counts_from_before_sending_and_not_from_the_answer(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let slow = Fault::DelayReply(stage.part(20));
+    // The grant's answer is slow, and no renewal gets through.
+    stage.faults().next(Op::Attempt, slow);
+    stage.faults().always(Op::Renew, Fault::FailBefore);
+    let start = Instant::now();
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.assert_took(start, stage.part(20));
+    guard.lost().await;
+    stage.assert_took(start, stage.lease());
+    drop(guard);
+    stage.faults().clear(Op::Renew);
+    // The answer of a renewal is slow, and no other gets through.
+    let start = Instant::now();
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.faults().next(Op::Renew, slow);
+    stage.faults().always(Op::Renew, Fault::FailBefore);
+    guard.lost().await;
+    stage.assert_took(start, stage.part(3) + stage.lease());
+}
+
 async fn force_release_is_told_within_a_third_of_the_lease(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let guard = client.lock(KEY).acquire().await.unwrap();
@@ -298,6 +320,7 @@ on_every_backend![
     outage_shorter_than_the_lease_is_survived,
     hold_that_cannot_be_renewed_is_lost_when_its_lease_is_over,
     unheard_renewals_do_not_move_the_deadline,
+    deadline_counts_from_before_sending_and_not_from_the_answer,
     force_release_is_told_within_a_third_of_the_lease,
     take_over_is_told_and_the_new_owner_is_not_touched,
     hold_lost_to_the_clock_leaves_the_next_owner_alone,

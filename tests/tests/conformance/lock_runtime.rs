@@ -135,7 +135,11 @@ fn watchdog_starts_again_in_the_next_runtime() {
     first.block_on(async { sleep(2 * LEASE).await });
     // A renewal is under way when the runtime ends: nobody will hear its answer.
     faults.always(Op::Renew, Fault::Delay(Duration::from_secs(1)));
-    first.block_on(async { sleep(LEASE / 3).await });
+    first.block_on(async {
+        while faults.hits(Op::Renew) == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
     drop(first);
     faults.clear(Op::Renew);
     let second = paused();

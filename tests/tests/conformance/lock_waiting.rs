@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Op, sizes};
+use distlock::test_util::{Fault, Op, sizes};
 use distlock::{Blocker, Error};
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
@@ -121,7 +121,6 @@ async fn waiter_with_a_short_wait_does_not_take_the_place_of_those_behind(stage:
 }
 
 async fn head_that_fails_makes_way_for_the_next(stage: &Stage) {
-    use distlock::test_util::Fault;
     let (holder, client) = (stage.client().await, stage.faulty_client().await);
     let held = holder.lock(KEY).acquire().await.unwrap();
     let lock = client.lock(KEY);
@@ -207,6 +206,21 @@ async fn word_that_comes_between_the_try_and_the_sleep_is_not_missed(stage: &Sta
     }
 }
 
+async fn word_that_comes_before_the_waiter_listens_is_not_missed(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.faulty_client().await);
+    let slow = stage.part(20);
+    let held = one.lock(KEY).acquire().await.unwrap();
+    stage.faults().next(Op::Attempt, Fault::DelayReply(slow));
+    let start = Instant::now();
+    let waiter = tokio::spawn(two.lock(KEY).acquire().into_future());
+    sleep(slow / 2).await;
+    // Refused already, and not listening yet.
+    held.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    stage.assert_took(start, slow);
+    guard.release().await.unwrap();
+}
+
 async fn task_that_waits_for_itself_is_freed_by_its_wait(stage: &Stage) {
     let lock = stage.client().await.lock(KEY);
     let task = tokio::spawn(async move {
@@ -229,5 +243,6 @@ on_every_backend![
     crowd_with_random_waits_leaves_no_waiter_behind,
     waiters_of_two_clients_on_many_keys_all_get_in,
     word_that_comes_between_the_try_and_the_sleep_is_not_missed,
+    word_that_comes_before_the_waiter_listens_is_not_missed,
     task_that_waits_for_itself_is_freed_by_its_wait,
 ];
