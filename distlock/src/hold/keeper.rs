@@ -89,7 +89,8 @@ impl Keeper {
             return;
         }
         telemetry::lost(&hold.key, hold.owner, loss);
-        if loss == Loss::Expired {
+        // Gone, too, where an earlier attempt of its owner may still come.
+        if loss == Loss::Expired || hold.doubt.is_some() {
             self.release_later(Debt::of_hold(hold));
         }
         hold.announce_over();

@@ -160,6 +160,30 @@ async fn late_attempt_of_a_hold_that_was_granted_and_released_is_cleaned_up(stag
     next.release().await.unwrap();
 }
 
+async fn late_attempt_of_a_hold_that_was_lost_is_cleaned_up(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    for by_guard in [false, true] {
+        let late = Fault::Late(stage.part(2) + stage.part(10));
+        stage.faults().next(Op::Attempt, late);
+        let start = Instant::now();
+        let guard = client.lock(KEY).acquire().await.unwrap();
+        other.lock(KEY).force_release().await.unwrap();
+        if by_guard {
+            assert!(refused(guard.release().await).is_lost());
+        } else {
+            guard.lost().await;
+            drop(guard);
+        }
+        // It comes now, and its lease would go far beyond.
+        sleep(stage.part(2) + stage.part(9) - start.elapsed()).await;
+        let wait = stage.part(5);
+        let next = other.lock(KEY).acquire().wait(wait).await.unwrap();
+        next.release().await.unwrap();
+        stage.is_quiet_within(stage.part(10)).await;
+        sleep(stage.lease()).await;
+    }
+}
+
 async fn late_attempt_of_a_hold_that_lives_does_no_harm(stage: &Stage) {
     let (client, observer) = (stage.faulty_client().await, stage.client().await);
     stage
@@ -333,6 +357,7 @@ on_every_backend![
     failures_in_a_row_are_counted_anew_after_an_answer,
     late_attempt_of_a_waiter_who_gave_up_is_cleaned_up,
     late_attempt_of_a_hold_that_was_granted_and_released_is_cleaned_up,
+    late_attempt_of_a_hold_that_was_lost_is_cleaned_up,
     late_attempt_of_a_hold_that_lives_does_no_harm,
     grant_that_comes_when_its_lease_is_nearly_over_is_given_back,
     grant_that_comes_after_the_wait_is_given_back,
