@@ -46,12 +46,14 @@ async fn release_while_the_subscription_is_away_is_found_when_it_is_back() {
     let guard = holder.lock("k").acquire().await.unwrap();
     let waiting = tokio::spawn(waiter.lock("k").acquire().into_future());
     listened(&server, "k", 1).await;
+    let refused = proxy.refuse();
     assert_eq!(proxy.cut(Select::SUBSCRIBERS), 1);
     eventually_eq(SOON, "listeners", 0, || {
         server.pubsub_numsub("redisson_lock__channel:{k}")
     })
     .await;
     guard.release().await.unwrap();
+    refused.lift();
     drop(
         timeout(SOON, waiting)
             .await
