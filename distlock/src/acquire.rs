@@ -159,7 +159,7 @@ impl Acquire {
         TryRun::new(self.into_future(), body)
     }
 
-    /// Refuses bad input and a closed client, before anything is sent.
+    /// Refuses bad input, before anything is sent.
     fn checked(self) -> Result<(Arc<Registry>, Ask), Error> {
         let key = self.key?;
         if let Some(lease) = self.lease {
@@ -169,11 +169,6 @@ impl Acquire {
         let wait = self.wait.or(keeper.config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
-        }
-        if keeper.is_closed() {
-            return Err(Error::Closed {
-                key: key.text().to_owned(),
-            });
         }
         let ask = Ask {
             kind: self.kind,
@@ -190,6 +185,7 @@ impl Acquire {
         if let Some(again) = enter_again(&registry, &ask).await? {
             return Ok(again);
         }
+        check_open(&registry, &ask)?;
         let tenure = wait::acquire(&registry, &ask).await?;
         Ok(Guard::new(registry, tenure, None))
     }
@@ -203,11 +199,22 @@ impl Acquire {
             Err(busy) if busy.is_busy() => return Ok(None),
             Err(error) => return Err(error),
         }
+        check_open(&registry, &ask)?;
         match wait::try_once(&registry, &ask).await? {
             Tried::Granted(tenure) => Ok(Some(Guard::new(registry, tenure, None))),
             Tried::Held { .. } => Ok(None),
         }
     }
+}
+
+/// Refuses a closed client what it does not hold already: a scope that runs on may enter its own hold again.
+fn check_open(registry: &Registry, ask: &Ask) -> Result<(), Error> {
+    if registry.keeper.is_closed() {
+        return Err(Error::Closed {
+            key: ask.key.text().to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Enters the hold of an enclosing scope again, if one has the key. The frames are those of the first poll.

@@ -66,16 +66,27 @@ pub(crate) enum Clock {
 /// Tokio's time, made one clock out of the clocks of all runtimes that a client meets.
 #[derive(Debug, Default)]
 pub(crate) struct TokioClock {
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Seen>,
 }
 
-/// The newest reading, the tick it stood for, and the runtime it was taken in.
-#[derive(Debug)]
+/// The latest tick that was told, and how the clocks of the runtimes seen last stand to it.
+#[derive(Debug, Default)]
 struct Seen {
-    instant: Instant,
-    tick: Tick,
-    runtime: Option<Handle>,
+    latest: Tick,
+    /// The newest last.
+    runtimes: Vec<Base>,
 }
+
+/// When a runtime was seen first: by its own clock, and as a tick.
+#[derive(Debug)]
+struct Base {
+    runtime: Handle,
+    start: Instant,
+    tick: Tick,
+}
+
+/// Programs have one runtime, test processes one for each test at a time.
+const RUNTIMES: usize = 16;
 
 /// Tokio's timers stand still while the machine sleeps, so no sleep on the boot clock is longer than this.
 const LONGEST_BOOT_SLEEP: Duration = Duration::from_secs(1);
@@ -115,27 +126,48 @@ impl Clock {
 
 impl TokioClock {
     /// A plain thread reads the clock inside the newest runtime that was seen: outside any, paused time would be missed.
-    /// A runtime whose own clock lies behind (the last one was paused and moved ahead) goes on from the last reading.
     fn now(&self) -> Tick {
         let mut seen = self.seen.lock();
-        let last = seen.take();
-        let (instant, tick, kept) = match last {
-            Some(last) => (Some(last.instant), last.tick, last.runtime),
-            None => (None, Tick::default(), None),
-        };
-        let runtime = Handle::try_current().ok().or(kept);
+        match Handle::try_current() {
+            Ok(here) => seen.now_in(&here),
+            // The thread is ending, and can enter no runtime any more.
+            Err(error) if error.is_thread_local_destroyed() => seen.latest,
+            Err(_) => match seen.runtimes.last().map(|base| base.runtime.clone()) {
+                Some(runtime) => seen.now_in(&runtime),
+                None => seen.latest,
+            },
+        }
+    }
+}
+
+impl Seen {
+    /// Each runtime's clock counts by itself (one may be paused and moved ahead), and none takes the whole back.
+    fn now_in(&mut self, runtime: &Handle) -> Tick {
         let now = {
-            let _inside = runtime.as_ref().map(Handle::enter);
+            let _inside = runtime.enter();
             Instant::now()
         };
-        let passed = instant.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
-        let tick = tick.after(passed);
-        *seen = Some(Seen {
-            instant: now,
-            tick,
-            runtime,
-        });
-        tick
+        let known = self
+            .runtimes
+            .iter()
+            .find(|base| base.runtime.id() == runtime.id());
+        let tick = match known {
+            Some(base) => base.tick.after(now.saturating_duration_since(base.start)),
+            None => {
+                let base = Base {
+                    runtime: runtime.clone(),
+                    start: now,
+                    tick: self.latest,
+                };
+                if self.runtimes.len() == RUNTIMES {
+                    self.runtimes.remove(0);
+                }
+                self.runtimes.push(base);
+                self.latest
+            }
+        };
+        self.latest = self.latest.max(tick);
+        self.latest
     }
 }
 
@@ -190,6 +222,24 @@ mod tests {
             tokio::time::advance(hour).await;
             assert_eq!(clock.now().since(Tick::default()), 2 * hour);
         });
+    }
+
+    #[test]
+    fn two_runtimes_in_turn_do_not_drive_the_clock() {
+        let clock = Clock::tokio();
+        let build = |paused| {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(paused).build().unwrap()
+        };
+        let (paused, real) = (build(true), build(false));
+        std::thread::sleep(Duration::from_millis(20));
+        let start = clock.now();
+        for _ in 0..100 {
+            paused.block_on(async { clock.now() });
+            real.block_on(async { clock.now() });
+        }
+        let passed = clock.now().since(start);
+        assert!(passed < Duration::from_secs(1), "{passed:?} in no time");
     }
 
     #[tokio::test]

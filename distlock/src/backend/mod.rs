@@ -110,6 +110,11 @@ impl Fault {
         !matches!(self, Self::Unknown(_) | Self::NotNow(_))
     }
 
+    /// Is it certain that nothing was carried out?
+    pub(crate) fn was_refused(&self) -> bool {
+        matches!(self, Self::NotNow(_) | Self::Denied(_) | Self::WrongType)
+    }
+
     /// As users see it, after trying for `after`.
     pub(crate) fn into_error(self, key: &Key, after: Duration) -> Error {
         let key = key.text().to_owned();

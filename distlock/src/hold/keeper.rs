@@ -3,11 +3,11 @@
 //! A client outlives runtimes (a `static` one under several `#[tokio::test]`s). All state lies here and not in the
 //! tasks: where a task went with its runtime, the next call starts it again in its own, and nothing is forgotten.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
 use super::releaser::{Debt, Releaser};
@@ -30,12 +30,12 @@ pub(crate) struct Keeper {
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
     owners: AtomicU64,
-    watchdog_runs: Running,
-    releaser_runs: Running,
-    /// Where a task was started last: for drops on threads that have no runtime.
+    watchdog_runs: AtomicBool,
+    releaser_runs: AtomicBool,
+    /// The runtime of the newest caller: for drops on threads that have none, and for tasks whose own has gone.
     runtime: Mutex<Option<Handle>>,
-    /// Nobody is left who could acquire: the tasks end when nothing is left to do.
-    retired: AtomicBool,
+    /// Since when nobody is left who could acquire: the tasks end when nothing is left to do, or it takes too long.
+    retired: OnceLock<Tick>,
     closed: AtomicBool,
 }
 
@@ -49,10 +49,10 @@ impl Keeper {
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
             owners: AtomicU64::new(1),
-            watchdog_runs: Running::default(),
-            releaser_runs: Running::default(),
+            watchdog_runs: AtomicBool::new(false),
+            releaser_runs: AtomicBool::new(false),
             runtime: Mutex::default(),
-            retired: AtomicBool::new(false),
+            retired: OnceLock::new(),
             closed: AtomicBool::new(false),
         })
     }
@@ -131,25 +131,59 @@ impl Keeper {
         self.watchdog.len()
     }
 
-    /// Starts what does not run: in the caller's runtime, or from a thread without one in that of the last start. Where
-    /// that has gone too nothing starts, and the next call from a runtime does it.
+    /// Starts what does not run: in the caller's runtime, or from a thread without one in the newest that was seen.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
-        self.watchdog_runs.start(&self.runtime, |alive| {
-            let keeper = Arc::clone(self);
-            async move {
-                let _alive = alive;
-                watchdog::run(keeper).await;
-            }
-        });
-        if self.releaser.has_work() {
-            self.releaser_runs.start(&self.runtime, |alive| {
-                let keeper = Arc::clone(self);
-                async move {
-                    let _alive = alive;
-                    releaser::run(keeper).await;
-                }
-            });
+        if let Some(runtime) = self.newest_runtime() {
+            self.start_tasks_in(&runtime);
         }
+    }
+
+    /// Remembers the caller's runtime, if it has one. Where that has gone a task started in it ends at once.
+    fn newest_runtime(&self) -> Option<Handle> {
+        let mut newest = self.runtime.lock();
+        if let Ok(here) = Handle::try_current()
+            && newest
+                .as_ref()
+                .is_none_or(|newest| newest.id() != here.id())
+        {
+            *newest = Some(here);
+        }
+        newest.clone()
+    }
+
+    fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
+        if !self.watchdog_runs.load(Ordering::Acquire) {
+            self.start(runtime, |keeper| &keeper.watchdog_runs, watchdog::run);
+        }
+        if self.releaser.has_work() && !self.releaser_runs.load(Ordering::Acquire) {
+            self.start(runtime, |keeper| &keeper.releaser_runs, releaser::run);
+        }
+    }
+
+    fn start<F>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        runs: fn(&Self) -> &AtomicBool,
+        task: impl FnOnce(Arc<Self>) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if runs(self).swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let alive = Alive {
+            keeper: Arc::clone(self),
+            runs,
+            runtime: runtime.id(),
+            done: false,
+        };
+        let task = task(Arc::clone(self));
+        drop(runtime.spawn(async move {
+            // Dropped after the task: what that had in hand lies in the lists again by then.
+            let mut alive = alive;
+            task.await;
+            alive.done = true;
+        }));
     }
 
     /// Refuses acquisitions from here on.
@@ -163,13 +197,21 @@ impl Keeper {
 
     /// The last handle of the client has gone.
     pub(crate) fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        let _first = self.retired.set(self.now());
         self.watchdog.wake();
         self.releaser.wake();
     }
 
     pub(super) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.retired.get().is_some()
+    }
+
+    /// When a retired client gives up what it still owes: by then the leases that the watchdog kept have ended.
+    pub(super) fn last_moment(&self) -> Tick {
+        let lease = self.config.watchdog_timeout;
+        self.retired
+            .get()
+            .map_or(Tick::NEVER, |since| since.after(lease))
     }
 }
 
@@ -200,34 +242,25 @@ impl Drop for Owed {
     }
 }
 
-/// Whether a task runs; it says itself when it does no more, however it ended.
-#[derive(Debug, Default)]
-struct Running(Arc<AtomicBool>);
-
-/// Held by a running task.
-struct Alive(Arc<AtomicBool>);
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
+/// Held by a running task: says when it does no more, however it ended.
+struct Alive {
+    keeper: Arc<Keeper>,
+    runs: fn(&Keeper) -> &AtomicBool,
+    runtime: Id,
+    done: bool,
 }
 
-impl Running {
-    fn start<F>(&self, last: &Mutex<Option<Handle>>, task: impl FnOnce(Alive) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        if self.0.load(Ordering::Acquire) {
+impl Drop for Alive {
+    /// A task that went with its runtime is started again in the newest one, if that is another: whoever holds a lock
+    /// there may make no call for a long time.
+    fn drop(&mut self) {
+        (self.runs)(&self.keeper).store(false, Ordering::Release);
+        if self.done || self.keeper.is_retired() {
             return;
         }
-        let current = Handle::try_current().ok();
-        let Some(runtime) = current.or_else(|| last.lock().clone()) else {
-            return;
-        };
-        if !self.0.swap(true, Ordering::AcqRel) {
-            *last.lock() = Some(runtime.clone());
-            drop(runtime.spawn(task(Alive(Arc::clone(&self.0)))));
+        let newest = self.keeper.runtime.lock().clone();
+        if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
+            self.keeper.start_tasks_in(&newest);
         }
     }
 }

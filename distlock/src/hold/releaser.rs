@@ -7,6 +7,7 @@
 //! 2. An attempt of unknown outcome may still lie in a dead connection's buffers and run after our release. Unless both
 //!    went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
 //! 3. A debt in the hands of a task that dies with its runtime goes back into the list.
+//! 4. A client that nobody has any more is kept for at most one watchdog's lease by what it owes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -197,8 +198,10 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
         if keeper.is_retired() && releaser.owed() == 0 && under_way.is_empty() {
             return;
         }
+        let last_moment = keeper.last_moment();
         tokio::select! {
             () = releaser.wake.notified() => {}
+            () = keeper.clock.sleep_until(last_moment) => return,
             Some(()) = under_way.next() => {}
         }
     }
@@ -207,7 +210,7 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
 async fn see_through(mut hand: InHand) {
     let keeper = Arc::clone(&hand.keeper);
     let longest = keeper.config.longest_pause();
-    let mut pause = RETRY_PAUSE.0.min(longest);
+    let (begun, mut pause) = (keeper.now(), RETRY_PAUSE.0.min(longest));
     loop {
         let Some(debt) = &hand.debt else { return };
         let (target, until) = (debt.target.clone(), debt.until);
@@ -237,7 +240,13 @@ async fn see_through(mut hand: InHand) {
             .clock
             .sleep_until(keeper.now().after(pause).min(until))
             .await;
-        pause = (pause * 2).min(longest);
+        // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely.
+        let in_time = keeper.now() < begun.after(keeper.config.watchdog_timeout);
+        pause = if in_time {
+            (pause * 2).min(longest)
+        } else {
+            pause * 2
+        };
     }
     hand.debt = None;
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::lease::Answer;
 use super::{Hold, Keeper, Work};
-use crate::backend::{Renewal, Target};
+use crate::backend::{Fault, Renewal, Target};
 use crate::clock::Tick;
 use crate::config::RENEWAL_BATCH;
 use crate::owner::Owner;
@@ -209,23 +210,7 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
             lease: *lease,
         })
         .collect();
-    let reply = keeper.backend.renew(&batch);
-    let answers = match reply.await {
-        Ok(ours) => ours
-            .into_iter()
-            .map(|ours| {
-                if ours {
-                    Answer::Renewed
-                } else {
-                    Answer::NotOurs
-                }
-            })
-            .collect(),
-        Err(fault) => {
-            telemetry::renewal_failed(batch.len(), &fault);
-            vec![Answer::Unknown; batch.len()]
-        }
-    };
+    let answers = ask(&keeper, &batch).await;
     let now = keeper.now();
     for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
@@ -233,4 +218,34 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
             None => keeper.watchdog.ask_at(&hold, hold.next_look()),
         }
     }
+}
+
+/// Renews a batch. Where the server refused it as a whole, it may have been for one hold alone (a key that the user may
+/// not touch any more): then each is renewed by itself, and no hold is lost for another's sake.
+async fn ask(keeper: &Keeper, batch: &[Renewal]) -> Vec<Answer> {
+    let told = |ours: bool| {
+        if ours {
+            Answer::Renewed
+        } else {
+            Answer::NotOurs
+        }
+    };
+    match keeper.backend.renew(batch).await {
+        Ok(ours) => ours.into_iter().map(told).collect(),
+        Err(fault) if batch.len() > 1 && !matches!(fault, Fault::Unknown(_)) => {
+            let alone = batch.iter().map(|renewal| async {
+                match keeper.backend.renew(std::slice::from_ref(renewal)).await {
+                    Ok(ours) => ours.first().copied().map_or(Answer::Unknown, told),
+                    Err(fault) => failed(1, &fault),
+                }
+            });
+            join_all(alone).await
+        }
+        Err(fault) => vec![failed(batch.len(), &fault); batch.len()],
+    }
+}
+
+fn failed(holds: usize, fault: &Fault) -> Answer {
+    telemetry::renewal_failed(holds, fault);
+    Answer::Unknown
 }

@@ -66,9 +66,10 @@ impl Attempts {
                 self.doubt = before;
                 Outcome::Held { ttl }
             }
-            Err(Fault::Unknown(cause)) => Outcome::Failed(Fault::Unknown(cause)),
             Err(fault) => {
-                self.doubt = before;
+                if fault.was_refused() {
+                    self.doubt = before;
+                }
                 Outcome::Failed(fault)
             }
         }

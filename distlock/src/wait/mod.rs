@@ -271,6 +271,7 @@ impl<'a> Waiter<'a> {
                 self.ahead = Ahead::owner(ttl, self.keeper.now());
                 Box::pin(self.sleep(ttl, was_live)).await;
             }
+            Outcome::TooLate if self.keeper.now() >= self.deadline => return Err(self.timed_out()),
             Outcome::TooLate => {
                 self.attempts = self.ask.attempts(self.keeper);
                 let late = cause("the grant arrived when it was of no use any more");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, Which, eventually_eq};
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::{SOON, client, listened, ms};
@@ -216,4 +217,77 @@ async fn nobody_there_is_unavailable_and_not_busy() {
             .unwrap_err()
             .is_unavailable()
     );
+}
+
+#[tokio::test]
+async fn hold_that_the_server_refuses_to_renew_takes_no_other_with_it() {
+    let server = RedisServer::start().await;
+    let rights = ["on", ">p", "~*", "&*", "+@all"];
+    let grant = async |rights: &[&str]| {
+        let words = [&["ACL", "SETUSER", "shop"], rights].concat();
+        server.cli(&words).await;
+    };
+    grant(&rights).await;
+    let url = format!("redis://shop:p@127.0.0.1:{}", server.port());
+    let builder = Client::builder().watchdog_timeout(ms(1_500));
+    let client = builder.connect(&url).await.unwrap();
+    // All at once, so that they are renewed in one batch.
+    let keys = (0..80).map(|n| {
+        if n == 40 {
+            "stock:1".into()
+        } else {
+            format!("order:{n}")
+        }
+    });
+    let acquired = keys.map(|key| client.lock(key).acquire().into_future());
+    let guards = join_all(acquired).await;
+    let guards = guards.into_iter().map(Result::unwrap);
+    let (stock, orders): (Vec<_>, Vec<_>) = guards.partition(|guard| guard.key() == "stock:1");
+    grant(&["resetkeys", "~order:*"]).await;
+    timeout(SOON, stock[0].lost()).await.expect("told");
+    tokio::time::sleep(ms(300)).await;
+    // Granted with it, they would be lost by now as well, had they not been renewed without it.
+    let held = orders.iter().filter(|guard| guard.is_held()).count();
+    assert_eq!(held, orders.len());
+}
+
+/// Everything of a client that lives in tasks goes with their runtime: connections, watchdog, subscriptions.
+#[test]
+fn client_goes_on_in_another_runtime_when_its_first_has_gone() {
+    let build = || tokio::runtime::Runtime::new().expect("a runtime");
+    let (first, second) = (build(), build());
+    let server = second.block_on(RedisServer::start());
+    let lease = ms(1_500);
+    let builder = Client::builder().watchdog_timeout(lease);
+    let client = first.block_on(builder.connect(&server.url())).unwrap();
+    let warm = first.block_on(client.lock("warm:up").acquire().into_future());
+    drop(warm.unwrap());
+    let (guard, waiting) = second.block_on(async {
+        let other = super::client(&server).await;
+        let held = other.lock("taken").acquire().await.unwrap();
+        let guard = client.lock("kept").acquire().await.unwrap();
+        let waiter = tokio::spawn(client.lock("taken").acquire().into_future());
+        listened(&server, "taken", 1).await;
+        (guard, (held, waiter))
+    });
+    drop(first);
+    second.block_on(async {
+        // No call of the client in between: the watchdog has to come over by itself.
+        tokio::time::sleep(2 * lease).await;
+        assert!(guard.is_held(), "nobody renewed it");
+        let (held, waiter) = waiting;
+        held.release().await.unwrap();
+        drop(
+            timeout(SOON, waiter)
+                .await
+                .expect("woken")
+                .unwrap()
+                .unwrap(),
+        );
+        assert!(
+            client.lock("kept").is_locked().await.unwrap(),
+            "the first command of all"
+        );
+        guard.release().await.unwrap();
+    });
 }

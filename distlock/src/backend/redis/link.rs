@@ -44,7 +44,10 @@ pub(super) struct Link {
     client: redis::Client,
     on_push: OnPush,
     phase: watch::Sender<Phase>,
+    /// The number of the connection that stands, or stood last.
     epoch: AtomicU64,
+    /// Numbers given out, each to one connection.
+    numbers: AtomicU64,
     connecting: Arc<AtomicBool>,
     timeouts: AtomicU32,
 }
@@ -58,6 +61,7 @@ impl Link {
             on_push,
             phase: watch::Sender::new(Phase::Down(None)),
             epoch: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
         })
@@ -142,7 +146,7 @@ impl Link {
     }
 
     async fn connect_once(self: &Arc<Self>) -> Result<Connected, Fault> {
-        let epoch = self.epoch.load(Ordering::Acquire) + 1;
+        let epoch = self.numbers.fetch_add(1, Ordering::AcqRel) + 1;
         let (on_push, link) = (Arc::clone(&self.on_push), Arc::downgrade(self));
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -172,10 +176,27 @@ impl Link {
         }
     }
 
-    fn stands(&self, connected: Connected) {
-        telemetry::connected(self.what, connected.epoch);
-        self.epoch.store(connected.epoch, Ordering::Release);
-        self.phase.send_replace(Phase::Up(connected));
+    /// A new connection stands; one too many is dropped.
+    fn stands(self: &Arc<Self>, connected: Connected) {
+        let epoch = connected.epoch;
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+        let taken = self.phase.send_if_modified(|phase| {
+            let wanted = matches!(phase, Phase::Down(_));
+            if wanted {
+                *phase = Phase::Up(connected);
+            }
+            wanted
+        });
+        if taken {
+            telemetry::connected(self.what, epoch);
+            let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
+            let mut phase = self.phase.subscribe();
+            drop(tokio::spawn(async move {
+                let _runtime_ends = runtime_ends;
+                let other = |phase: &Phase| !matches!(phase, Phase::Up(up) if up.epoch == epoch);
+                let _closed = phase.wait_for(other).await;
+            }));
+        }
     }
 }
 
@@ -201,6 +222,17 @@ async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
         let jitter = rand::rng().random_range(0.5..1.0);
         tokio::time::sleep(pause.mul_f64(jitter)).await;
         pause = (pause * 2).min(RECONNECT_PAUSE.1);
+    }
+}
+
+/// Held by a task beside the driver's: the driver says nothing when it goes with its runtime.
+struct RuntimeEnds(Weak<Link>, u64);
+
+impl Drop for RuntimeEnds {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.upgrade() {
+            link.broken(self.1, "it is no more, or its runtime has ended");
+        }
     }
 }
 

@@ -112,8 +112,15 @@ enum Failed {
 impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
         Box::pin(async move {
-            // Never closed, so this fails at no time; and an attempt without a place would only be one too many.
-            let _place = self.attempts.acquire().await.ok();
+            self.subscriber.revive();
+            let _place = match self.attempts.try_acquire() {
+                Ok(place) => place,
+                Err(_) => timeout(self.response_timeout, self.attempts.acquire())
+                    .await
+                    .ok()
+                    .and_then(Result::ok)
+                    .ok_or_else(|| Fault::NotNow(cause("too many attempts wait for an answer")))?,
+            };
             let script = match target.kind {
                 Kind::Reentrant => &script::LOCK_ACQUIRE,
             };

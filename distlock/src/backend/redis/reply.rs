@@ -109,7 +109,7 @@ pub(super) fn fault(error: RedisError) -> Fault {
         ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
             Fault::Denied(cause)
         }
-        ErrorKind::Io => Fault::Unknown(cause),
+        ErrorKind::Io | ErrorKind::Parse => Fault::Unknown(cause),
         ErrorKind::Server(
             ServerErrorKind::BusyLoading
             | ServerErrorKind::MasterDown

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::channels::{Channel, Channels};
 use super::link::{Connected, Link};
@@ -82,6 +82,13 @@ impl Subscriber {
     /// How many of this client's connections hear what is published on a channel.
     pub(super) fn listens(&self, channel: &str) -> i64 {
         self.shared.channels.lock().listens(channel)
+    }
+
+    /// Starts the task again where its runtime has gone and somebody still listens.
+    pub(super) fn revive(&self) {
+        if !self.running.load(Ordering::Acquire) && !self.shared.channels.lock().is_empty() {
+            self.start();
+        }
     }
 
     /// Starts the task where it does not run: at first, or after its runtime has gone.
@@ -191,24 +198,33 @@ impl Task {
 
     /// Does what the channels want for as long as one connection stands.
     async fn serve(&self, mut connected: Connected) {
-        let epoch = connected.epoch;
+        let (epoch, mut answered) = (connected.epoch, Instant::now());
         while !self.shared.is_closed() {
             let done = tokio::select! {
                 biased;
                 () = self.link.down(epoch) => break,
-                done = self.next_command(&mut connected) => done,
+                done = self.next_command(&mut connected, answered + SUBSCRIPTION_PING) => done,
             };
-            if let Err(fault) = done {
-                self.failed(epoch, &fault).await;
-                break;
+            match done {
+                Ok(true) => answered = Instant::now(),
+                Ok(false) => {}
+                Err(fault) => {
+                    self.failed(epoch, &fault).await;
+                    break;
+                }
             }
         }
         let news = self.shared.channels.lock().disconnected();
         news.tell();
     }
 
-    /// Sends one command, or sleeps until one is wanted; a silent connection is asked whether it lives.
-    async fn next_command(&self, connected: &mut Connected) -> Result<(), Fault> {
+    /// Sends what is wanted, or sleeps until something is; a connection that was silent until `ping_at` is asked whether
+    /// it lives. Whether anything was answered.
+    async fn next_command(
+        &self,
+        connected: &mut Connected,
+        ping_at: Instant,
+    ) -> Result<bool, Fault> {
         let (leave, join, next_end) = {
             let mut channels = self.shared.channels.lock();
             let leave = channels.take_lingered(self.shared.clock.now(), BATCH);
@@ -233,14 +249,14 @@ impl Task {
             news.tell();
         }
         if !(leave.is_empty() && join.is_empty()) {
-            return Ok(());
+            return Ok(true);
         }
         tokio::select! {
-            () = self.shared.wake.notified() => Ok(()),
-            () = self.shared.clock.sleep_until(next_end) => Ok(()),
-            () = tokio::time::sleep(SUBSCRIPTION_PING) => {
+            () = self.shared.wake.notified() => Ok(false),
+            () = self.shared.clock.sleep_until(next_end) => Ok(false),
+            () = tokio::time::sleep_until(ping_at) => {
                 let ping = redis::cmd("PING");
-                self.bounded(async { ping.query_async::<Value>(&mut connected.connection).await.map(drop) }).await
+                self.bounded(async { ping.query_async::<Value>(&mut connected.connection).await.map(drop) }).await.map(|()| true)
             }
         }
     }

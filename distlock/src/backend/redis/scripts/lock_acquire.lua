@@ -15,6 +15,6 @@ if redis.call('EXISTS', lock) == 0 then
   return nil
 end
 if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
-if redis.call('PTTL', lock) < tonumber(lease) then redis.call('PEXPIRE', lock, lease) end
+redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')
 return nil

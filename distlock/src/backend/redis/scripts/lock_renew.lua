@@ -13,8 +13,8 @@ for i, lock in ipairs(KEYS) do
     ours = 0
   end
   if ours == 1 then
-    -- First write: passes when memory is out, and a bad lease fails before anything is stored.
-    if redis.call('PTTL', lock) < tonumber(lease) then redis.call('PEXPIRE', lock, lease) end
+    -- First write: passes when memory is out, and lets what follows pass; a bad lease fails before anything is stored.
+    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
     if redis.call('HGET', lock, owner) ~= count then redis.call('HSET', lock, owner, count) end
   end
   replies[i] = ours
