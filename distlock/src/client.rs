@@ -20,8 +20,12 @@ use crate::wait::Registry;
 /// A client of one lock server. Cheap to clone; clones are one client.
 ///
 /// It has one connection for commands, one for messages (from the first wait on), a watchdog that renews its leases and
-/// a task that releases what was dropped. All of them end with its last clone, lock and guard. It may outlive a runtime:
-/// what died with one is started again by the next call.
+/// a task that releases what was dropped. All of them end with its last clone, lock and guard, and what is owed then is
+/// seen through for at most one lease.
+///
+/// It may outlive a runtime: what died with one goes on in the runtime of the newest call, or is started by the next. A
+/// runtime that lives on but is not driven any more keeps what was started in it, and holds then end with their leases;
+/// so do not use one client from a runtime that is driven only now and then.
 ///
 /// # Examples
 /// ```
@@ -140,7 +144,7 @@ impl Client {
     /// Refuses further acquisitions and waits until all background releases are confirmed.
     ///
     /// For the end of a program: a guard dropped just before would otherwise cost others its lease. Guards that still
-    /// live go on being renewed until they end.
+    /// live go on being renewed until they end, and the scopes that they run may enter their own holds again.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when releases are still open at the `deadline`; their leases free them.
@@ -363,7 +367,7 @@ impl Builder {
         self.build(server.clock(), |_| backend)
     }
 
-    /// A client of the Redis (6 or later) or Valkey server at `url`: `redis://[user:password@]host[:port][/db]`.
+    /// A client of the Redis or Valkey server (one that speaks RESP3: Redis from 6 on) at `url`: `redis://[user:password@]host[:port][/db]`.
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`], and those of [`in_memory`](Builder::in_memory).
