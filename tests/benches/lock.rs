@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use distlock::Client;
 use distlock_tests::{Process, RedisServer};
 use redis::aio::MultiplexedConnection;
-use redis::{Script, Value};
+use redis::{AsyncConnectionConfig, Script, Value};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -68,7 +68,13 @@ struct Bare {
 
 impl Bare {
     async fn new(server: &RedisServer) -> Self {
-        let mut connection = server.connection().await;
+        // Room in the driver's queue and a response timeout as the library has them.
+        let config = AsyncConnectionConfig::new()
+            .set_pipeline_buffer_size(1024)
+            .set_response_timeout(Some(Duration::from_secs(2)));
+        let client = redis::Client::open(format!("{}?protocol=resp3", server.url())).unwrap();
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await.unwrap();
         for source in [ACQUIRE, RELEASE] {
             let _: String = redis::cmd("SCRIPT")
                 .arg("LOAD")
