@@ -162,8 +162,17 @@ impl Subscription {
         }
     }
 
+    /// Completes when it makes sense to ask again: at news, or where the subscription did not stand, when it does.
+    pub(crate) async fn told(&mut self, was_live: bool) {
+        if was_live {
+            self.news().await;
+        } else {
+            self.live().await;
+        }
+    }
+
     /// Completes when the subscription stands.
-    pub(crate) async fn live(&mut self) {
+    async fn live(&mut self) {
         if self.signal.wait_for(|signal| signal.live).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -179,7 +188,7 @@ impl Subscription {
     }
 
     /// Completes at news since the last mark: a message, or a change of the subscription itself.
-    pub(crate) async fn news(&mut self) {
+    async fn news(&mut self) {
         if self.signal.changed().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -219,19 +219,10 @@ impl<'a> Waiter<'a> {
     /// released wins nearly always.
     async fn let_others_go_first(&mut self) {
         let until = self.keeper.now().after(OTHERS_TURN).min(self.deadline);
-        let was_live = self
-            .subscription
-            .as_ref()
-            .is_some_and(Subscription::is_live);
-        let keeper = self.keeper;
-        let ask = self.ask;
+        let (keeper, ask, was_live) = (self.keeper, self.ask, self.is_live());
         let subscription = self.subscribed();
         let hop = async {
-            if was_live {
-                subscription.news().await;
-            } else {
-                subscription.live().await;
-            }
+            subscription.told(was_live).await;
             drop(keeper.backend.inspect(ask.kind, &ask.key).await);
             // In memory nothing of this takes time: let those run who were woken.
             tokio::task::yield_now().await;
@@ -247,10 +238,7 @@ impl<'a> Waiter<'a> {
         if let Some(subscription) = &mut self.subscription {
             subscription.mark_seen();
         }
-        let was_live = self
-            .subscription
-            .as_ref()
-            .is_some_and(Subscription::is_live);
+        let was_live = self.is_live();
         let sent = self.keeper.now();
         let latest = self.deadline.min(self.give_up_at());
         let outcome = tokio::select! {
@@ -309,19 +297,18 @@ impl<'a> Waiter<'a> {
         let subscription = self
             .subscription
             .get_or_insert_with(|| self.keeper.backend.subscribe(self.ask.kind, &self.ask.key));
-        let told = async {
-            if was_live {
-                subscription.news().await;
-            } else {
-                subscription.live().await;
-            }
-        };
         tokio::select! {
             biased;
             () = place.woken() => {}
-            () = told => {}
+            () = subscription.told(was_live) => {}
             () = clock.sleep_until(until) => {}
         }
+    }
+
+    /// Will messages come, as things stand?
+    fn is_live(&self) -> bool {
+        let subscription = self.subscription.as_ref();
+        subscription.is_some_and(Subscription::is_live)
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
