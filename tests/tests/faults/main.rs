@@ -1,0 +1,62 @@
+//! How a distributed lock fails, one test for each way, with the fault really injected.
+//!
+//! Rows of the table of failures have numbers, and a test has its row's: `f01_..` is row 1. A test that never saw its
+//! fault happen fails, also where all that it asserts was so. The suite ends with a table: row, what was injected and
+//! how often, and what came of it.
+//!
+//! One file per subject. To add a row: an `async fn fNN_what_happens(row: &Row)` and its line in the list at the end of
+//! its file; the number goes into [`ROWS`].
+
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+
+mod row;
+#[allow(dead_code, reason = "for the rows that follow")]
+mod support;
+
+mod connection;
+mod lease;
+mod outcome;
+mod process;
+mod waiting;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use self::row::{Listed, Row, table};
+
+/// The rows that one lock on one server has.
+const ROWS: &[u16] = &[1];
+
+fn main() -> ExitCode {
+    let args = Arguments::from_args();
+    let listed: Vec<Listed> = [
+        outcome::rows(),
+        lease::rows(),
+        waiting::rows(),
+        connection::rows(),
+        process::rows(),
+    ]
+    .concat();
+    let rows: Vec<Row> = listed.iter().map(Row::of).collect();
+    let mut trials: Vec<Trial> = rows.iter().map(Row::trial).collect();
+    trials.push(Trial::test("every_row_has_its_test", move || {
+        complete(&listed)
+    }));
+    let conclusion = libtest_mimic::run(&args, trials);
+    if !args.list {
+        print!("{}", table(&rows));
+    }
+    conclusion.exit_code()
+}
+
+/// Each row has a test, and each test a row.
+fn complete(listed: &[Listed]) -> Result<(), Failed> {
+    let mut tested: Vec<u16> = listed.iter().map(Listed::number).collect();
+    tested.sort_unstable();
+    tested.dedup();
+    if tested == ROWS {
+        return Ok(());
+    }
+    Err(format!("tests for the rows {tested:?}, and the list has {ROWS:?}").into())
+}

@@ -1,0 +1,162 @@
+//! One row: its test, the faults that it injected, and the table of all.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// No test of a row takes longer, in real time or in paused time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a test runs on.
+#[allow(dead_code, reason = "for the rows that follow")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clock {
+    /// One thread in real time: for real servers.
+    Real,
+    /// Several threads in real time: for races.
+    Threads,
+    /// One thread in paused time: for the memory backend.
+    Paused,
+}
+
+type Test = for<'a> fn(&'a Row) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A test as its file lists it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    pub(crate) name: &'static str,
+    pub(crate) clock: Clock,
+    pub(crate) test: Test,
+}
+
+impl Listed {
+    /// The row's number, as the name has it: `f01_..` is 1.
+    pub(crate) fn number(&self) -> u16 {
+        let digits = self.name.get(1..3).unwrap_or_default();
+        digits.parse().expect("a name like f01_what_happens")
+    }
+}
+
+/// The tests of a file: `rows! { Real: f01_a, f03_b; Paused: f05_c }`.
+macro_rules! rows {
+    ($($clock:ident: $($test:ident),+);+ $(;)?) => {
+        pub(crate) fn rows() -> Vec<$crate::row::Listed> {
+            vec![$($($crate::row::Listed {
+                name: stringify!($test),
+                clock: $crate::row::Clock::$clock,
+                test: |row| Box::pin($test(row)),
+            }),+),+]
+        }
+    };
+}
+pub(crate) use rows;
+
+/// A row while its test runs, and afterwards.
+#[derive(Clone)]
+pub(crate) struct Row {
+    listed: Listed,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    injected: BTreeMap<&'static str, u64>,
+    took: Option<Duration>,
+    held: bool,
+}
+
+impl Row {
+    pub(crate) fn of(listed: &Listed) -> Self {
+        Self {
+            listed: *listed,
+            seen: Arc::default(),
+        }
+    }
+
+    /// This fault did happen, so many times more. Told by who saw it, not by who asked for it.
+    pub(crate) fn injected(&self, fault: &'static str, times: u64) {
+        *self.seen.lock().unwrap().injected.entry(fault).or_default() += times;
+    }
+
+    pub(crate) fn trial(&self) -> Trial {
+        let row = self.clone();
+        Trial::test(self.listed.name, move || {
+            row.play();
+            Ok(())
+        })
+    }
+
+    fn play(&self) {
+        let begun = Instant::now();
+        let runtime = self.runtime();
+        let played = runtime.block_on(async { timeout(PATIENCE, (self.listed.test)(self)).await });
+        runtime.shutdown_background();
+        played.expect("the test hangs");
+        let mut seen = self.seen.lock().unwrap();
+        assert!(
+            seen.injected.values().sum::<u64>() > 0,
+            "the fault never happened"
+        );
+        seen.took = Some(begun.elapsed());
+        seen.held = true;
+    }
+
+    fn runtime(&self) -> Runtime {
+        let mut builder = match self.listed.clock {
+            Clock::Threads => Builder::new_multi_thread(),
+            Clock::Real | Clock::Paused => Builder::new_current_thread(),
+        };
+        if matches!(self.listed.clock, Clock::Paused) {
+            builder.start_paused(true);
+        }
+        builder.enable_all().build().expect("a runtime")
+    }
+}
+
+/// What the suite saw, a line for each row that ran.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut lines = String::new();
+    for row in rows {
+        let seen = row.seen.lock().unwrap_or_else(|broken| broken.into_inner());
+        if seen.injected.is_empty() && !seen.held {
+            continue;
+        }
+        let (number, what) = row.listed.name.split_at(3);
+        let _ = writeln!(
+            lines,
+            "| {} | {} | {} | {} |",
+            &number[1..],
+            what.trim_start_matches('_').replace('_', " "),
+            Injected(&seen.injected),
+            match (seen.held, seen.took) {
+                (true, Some(took)) => format!("held, {:.1} s", took.as_secs_f32()),
+                _ => String::from("FAILED"),
+            },
+        );
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    format!(
+        "\n| row | what happens | faults that happened | result |\n| --- | --- | --- | --- |\n{lines}"
+    )
+}
+
+struct Injected<'a>(&'a BTreeMap<&'static str, u64>);
+
+impl fmt::Display for Injected<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (fault, times)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{times} x {fault}")?;
+        }
+        Ok(())
+    }
+}

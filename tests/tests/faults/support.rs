@@ -1,0 +1,73 @@
+//! What most rows need: clients, and the question whether everything is free again.
+
+use std::time::Duration;
+
+use distlock::test_util::{self, Sizes};
+use distlock::{Builder, Client};
+use distlock_tests::{Leaks, RedisServer, eventually_eq};
+
+/// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A client of `url`, with settings.
+pub(crate) async fn client_with(url: &str, set: impl FnOnce(Builder) -> Builder) -> Client {
+    set(Client::builder()).connect(url).await.expect("a client")
+}
+
+/// A client of `url` that takes a command for unanswered after 300 ms.
+pub(crate) async fn client(url: &str) -> Client {
+    client_with(url, |builder| builder.response_timeout(ms(300))).await
+}
+
+/// Acquires and releases once: connections stand and scripts are known from here on.
+pub(crate) async fn warm_up(client: &Client) {
+    let guard = client.lock("warm:up").acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Completes when this client keeps nothing: no hold, no waiter, no release owed.
+pub(crate) async fn idle(client: &Client) {
+    eventually_eq(SOON, "what the client keeps", Sizes::default(), || async {
+        test_util::sizes(client)
+    })
+    .await;
+}
+
+/// Completes when this client's waiters are this many.
+pub(crate) async fn waiting(client: &Client, waiters: usize) {
+    eventually_eq(SOON, "waiters", waiters, || async {
+        test_util::sizes(client).waiters
+    })
+    .await;
+}
+
+/// Completes when the server has this many listeners on a lock's channel.
+pub(crate) async fn listened(server: &RedisServer, key: &str, listeners: u64) {
+    let channel = format!("redisson_lock__channel:{{{key}}}");
+    eventually_eq(SOON, "listeners", listeners, || {
+        server.pubsub_numsub(&channel)
+    })
+    .await;
+}
+
+/// Completes when all is free: these clients keep nothing, and the server has no key and no listener.
+pub(crate) async fn free(server: &RedisServer, clients: &[&Client]) {
+    for client in clients {
+        idle(client).await;
+    }
+    let left = || async { (server.keys().await, server.pubsub_channels().await) };
+    eventually_eq(SOON, "keys and channels", (vec![], vec![]), left).await;
+}
+
+/// As [`free`], and when the last handle of these clients goes, no connection and no task is left either.
+///
+/// Not where a late command may still come: then a client that nobody has goes on releasing for up to a lease.
+pub(crate) async fn nothing_is_left(leaks: Leaks, server: &RedisServer, clients: Vec<Client>) {
+    free(server, &clients.iter().collect::<Vec<_>>()).await;
+    drop(clients);
+    leaks.check(server, "").await;
+}
