@@ -296,6 +296,13 @@ impl Guard {
         }
     }
 
+    /// Now, and when the key is no longer this guard's unless it is renewed before.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn held_until(&self) -> (Tick, Tick) {
+        let end = self.tenure.term().end();
+        (self.now(), self.tenure.hold().deadline().min(end))
+    }
+
     fn now(&self) -> Tick {
         self.registry.keeper.now()
     }

@@ -9,7 +9,9 @@ use uuid::Uuid;
 use crate::backend::memory::MemoryServer;
 use crate::backend::{Attempted, Released, Renewal, Target};
 use crate::client::Client;
+use crate::clock::Tick;
 use crate::error::Error;
+use crate::guard::Guard;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
@@ -39,6 +41,14 @@ pub fn sizes(client: &Client) -> Sizes {
         holds: registry.keeper.watched(),
         owed: registry.keeper.owed(),
     }
+}
+
+/// What the client's own clock shows, and when it shows that the guard's hold is over, or the guard's own lease where
+/// that ends before: both since that clock's start. The second may lie in the past.
+pub fn held_until(guard: &Guard) -> (Duration, Duration) {
+    let (now, until) = guard.held_until();
+    let start = Tick::default();
+    (now.since(start), until.since(start))
 }
 
 /// What a server in this process keeps, without what has expired: keys, and channels that are listened to.

@@ -162,6 +162,12 @@ impl Subscription {
         }
     }
 
+    /// What the subscription says, for who passes it on.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn signal(&self) -> watch::Receiver<Signal> {
+        self.signal.clone()
+    }
+
     /// Completes when it makes sense to ask again: at news, or where the subscription did not stand, when it does.
     pub(crate) async fn told(&mut self, was_live: bool) {
         if was_live {

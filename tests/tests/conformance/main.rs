@@ -13,6 +13,7 @@ mod lock_acquire;
 mod lock_cancel;
 mod lock_close;
 mod lock_handover;
+mod lock_hearing;
 mod lock_lease;
 mod lock_loss;
 mod lock_outcome;

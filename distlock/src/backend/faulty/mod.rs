@@ -2,6 +2,8 @@
 //!
 //! Every fault counts its hits, so that a test can tell a fault that was survived from one that never happened.
 
+mod ears;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::ears::Ears;
 use super::{Attempted, Backend, Inspected, Released, Renewal, Reply, Subscription, Target, cause};
 use crate::clock::Clock;
 use crate::key::Key;
@@ -28,6 +31,8 @@ pub enum Op {
     ForceRelease,
     /// Looks at a key.
     Inspect,
+    /// Subscriptions. Nothing is planned for these: see [`Faults::deafen`] and [`Faults::subscribe_after`].
+    Subscribe,
 }
 
 /// What happens to a call of a verb.
@@ -48,13 +53,19 @@ pub enum Fault {
     Never,
     /// It is carried out twice, and the second answer counts.
     Double,
+    /// A subscription that fell, or was made in vain, since nothing is heard.
+    Deaf,
 }
 
 /// The faults between one or more clients and their backends.
 #[derive(Clone, Default)]
 pub struct Faults {
     rules: Arc<Mutex<HashMap<Op, Rules>>>,
+    on_hit: Arc<Mutex<Option<OnHit>>>,
+    ears: Arc<Ears>,
 }
+
+type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
 
 #[derive(Default)]
 struct Rules {
@@ -113,6 +124,32 @@ impl Faults {
         self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
     }
 
+    /// Calls `told` whenever a fault hits: for a history. The last one that was set counts.
+    pub fn on_hit(&self, told: impl Fn(Op, Fault) + Send + Sync + 'static) {
+        *self.on_hit.lock() = Some(Arc::new(told));
+    }
+
+    /// Until [`hear`](Faults::hear) no subscription stands and every message is lost, as when a connection breaks and
+    /// cannot be made again. Answers how many fell; those and each one made meanwhile are hits of [`Op::Subscribe`].
+    pub fn deafen(&self) -> usize {
+        let fell = self.ears.set_deaf(true);
+        for _ in 0..fell {
+            self.hit(Op::Subscribe, Fault::Deaf);
+        }
+        fell
+    }
+
+    /// All subscriptions stand again, with news, as after a reconnect.
+    pub fn hear(&self) {
+        let _none_fell = self.ears.set_deaf(false);
+    }
+
+    /// Each subscription made from now on does not stand and hears nothing for this time, as while its confirmation is
+    /// on the way: a hit of [`Op::Subscribe`].
+    pub fn subscribe_after(&self, delay: Duration) {
+        self.ears.set_delay(delay);
+    }
+
     pub(crate) fn around(
         &self,
         inner: Arc<dyn Backend>,
@@ -129,12 +166,24 @@ impl Faults {
     }
 
     fn take(&self, op: Op) -> Option<Fault> {
-        let mut rules = self.rules.lock();
-        let rules = rules.entry(op).or_default();
-        let fault = rules.next.pop_front().unwrap_or(rules.always);
-        rules.calls += 1;
-        rules.hits += usize::from(fault.is_some());
+        let fault = {
+            let mut rules = self.rules.lock();
+            let rules = rules.entry(op).or_default();
+            rules.calls += 1;
+            rules.next.pop_front().unwrap_or(rules.always)
+        };
+        if let Some(fault) = fault {
+            self.hit(op, fault);
+        }
         fault
+    }
+
+    fn hit(&self, op: Op, fault: Fault) {
+        self.rules.lock().entry(op).or_default().hits += 1;
+        let told = self.on_hit.lock().clone();
+        if let Some(told) = told {
+            told(op, fault);
+        }
     }
 }
 
@@ -203,7 +252,7 @@ impl Faulty {
                 });
                 Err(unknown())
             }
-            Some(Fault::Never) => std::future::pending().await,
+            Some(Fault::Never | Fault::Deaf) => std::future::pending().await,
             Some(Fault::Double) => {
                 drop(call(inner()).await);
                 call(inner()).await
@@ -258,7 +307,16 @@ impl Backend for Faulty {
     }
 
     fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
-        self.inner.subscribe(kind, key)
+        let faults = &self.faults;
+        faults.rules.lock().entry(Op::Subscribe).or_default().calls += 1;
+        let delay = faults.ears.delay();
+        if faults.ears.is_deaf() {
+            faults.hit(Op::Subscribe, Fault::Deaf);
+        } else if !delay.is_zero() {
+            faults.hit(Op::Subscribe, Fault::Delay(delay));
+        }
+        let inner = self.inner.subscribe(kind, key);
+        faults.ears.around(inner, self.clock.clone())
     }
 
     fn epoch(&self) -> u64 {
