@@ -339,6 +339,14 @@ impl Builder {
         self
     }
 
+    /// Makes a mistake in the client, on purpose.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn flaw(mut self, flaw: crate::flaw::Flaw) -> Self {
+        self.config.flaw = Some(flaw);
+        self
+    }
+
     /// Puts faults between the client and its backend.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
@@ -401,10 +409,35 @@ impl Builder {
         let config = self.config.validated()?;
         let backend = backend(&config);
         #[cfg(feature = "test-util")]
-        let backend = match self.faults {
-            Some(faults) => faults.around(backend, clock.clone(), config.response_timeout),
-            None => backend,
-        };
+        let backend = disturbed(backend, &clock, &config, self.faults);
         Ok(Client::new(config, clock, backend))
     }
+}
+
+/// The backend with the faults that a test asked for, and the client's flaw: before the faults, or behind them where it
+/// is one of the server's.
+#[cfg(feature = "test-util")]
+fn disturbed(
+    mut backend: Arc<dyn Backend>,
+    clock: &Clock,
+    config: &Config,
+    faults: Option<crate::backend::faulty::Faults>,
+) -> Arc<dyn Backend> {
+    let flawed = |backend, flaw| {
+        Arc::new(crate::backend::flawed::Flawed::new(
+            backend,
+            clock.clone(),
+            flaw,
+        ))
+    };
+    if let Some(flaw) = config.flaw.filter(|flaw| flaw.is_in_a_script()) {
+        backend = flawed(backend, flaw);
+    }
+    if let Some(faults) = faults {
+        backend = faults.around(backend, clock.clone(), config.response_timeout);
+    }
+    if let Some(flaw) = config.flaw.filter(|flaw| !flaw.is_in_a_script()) {
+        backend = flawed(backend, flaw);
+    }
+    backend
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::flaw::Flaw;
 
 /// Lease of a hold that the watchdog keeps: Redisson's `lockWatchdogTimeout`.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -97,6 +98,8 @@ pub(crate) struct Config {
     pub(crate) unavailable_after: Duration,
     #[cfg(feature = "redis")]
     pub(crate) nodelay: bool,
+    #[cfg(feature = "test-util")]
+    pub(crate) flaw: Option<Flaw>,
 }
 
 impl Default for Config {
@@ -109,6 +112,8 @@ impl Default for Config {
             unavailable_after: UNAVAILABLE_AFTER,
             #[cfg(feature = "redis")]
             nodelay: false,
+            #[cfg(feature = "test-util")]
+            flaw: None,
         }
     }
 }
@@ -132,6 +137,17 @@ impl Config {
         let most = most.max(MIN_LEASE).min(self.unavailable_after);
         self.response_timeout = self.response_timeout.min(most);
         Ok(self)
+    }
+
+    /// Does the client make this mistake, on purpose?
+    #[cfg(feature = "test-util")]
+    pub(crate) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    pub(crate) const fn has(&self, _: Flaw) -> bool {
+        false
     }
 
     /// The pause between two tries of a failed command grows from the shortest to this.

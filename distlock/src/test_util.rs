@@ -17,6 +17,7 @@ use crate::kind::Kind;
 use crate::owner::Owner;
 
 pub use crate::backend::faulty::{Fault, Faults, Op};
+pub use crate::flaw::Flaw;
 
 /// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

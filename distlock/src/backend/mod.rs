@@ -7,6 +7,8 @@
 
 #[cfg(feature = "test-util")]
 pub(crate) mod faulty;
+#[cfg(feature = "test-util")]
+pub(crate) mod flawed;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

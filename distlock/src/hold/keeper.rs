@@ -3,9 +3,11 @@
 //! A client outlives runtimes (a `static` one under several `#[tokio::test]`s). All state lies here and not in the
 //! tasks: where a task went with its runtime, the next call starts it again in its own, and nothing is forgotten.
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
@@ -17,6 +19,7 @@ use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
 use crate::error::Loss;
+use crate::flaw::Flaw;
 use crate::owner::Owner;
 use crate::telemetry;
 
@@ -68,19 +71,41 @@ impl Keeper {
 
     /// Puts a granted hold under the watchdog's eye.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.watchdog.watch(hold, hold.next_look());
+        self.watchdog
+            .watch(self.filed_as(hold), hold, hold.next_look());
         self.start_tasks();
     }
 
     /// Something about a hold has changed that may be due at once.
     pub(crate) fn look_at(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.watchdog.ask_at(hold, hold.next_look());
+        self.look_again(hold);
         self.start_tasks();
+    }
+
+    /// The watchdog looks at the hold when something is due next.
+    pub(super) fn look_again(&self, hold: &Hold) {
+        self.watchdog.ask_at(self.filed_as(hold), hold.next_look());
+    }
+
+    /// What the watchdog knows a hold by.
+    pub(super) fn filed_as(&self, hold: &Hold) -> Owner {
+        if self.config.has(Flaw::WatchdogByKey) {
+            return Owner::new(self.id, FixedState::default().hash_one(&hold.key));
+        }
+        hold.owner
+    }
+
+    /// The time that a lease counts from, for a command that was sent then and is answered now.
+    pub(crate) fn counted_from(&self, sent: Tick) -> Tick {
+        if self.config.has(Flaw::DeadlineFromReply) {
+            return self.now();
+        }
+        sent
     }
 
     /// The hold needs no renewal any more. Answers whether it was still watched.
     pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
-        self.watchdog.unwatch(hold.owner)
+        self.watchdog.unwatch(self.filed_as(hold))
     }
 
     /// A hold is found lost: tells everyone, once, and ends what the server may still have of it.

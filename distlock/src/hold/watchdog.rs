@@ -81,21 +81,19 @@ impl Agenda {
 }
 
 impl Watchdog {
-    pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) {
+    pub(super) fn watch(&self, owner: Owner, hold: &Arc<Hold>, at: Tick) {
         let mut agenda = self.agenda.lock();
-        agenda
-            .holds
-            .insert(hold.owner, (Arc::clone(hold), Tick::NEVER));
-        agenda.ask_at(hold.owner, at);
+        agenda.holds.insert(owner, (Arc::clone(hold), Tick::NEVER));
+        agenda.ask_at(owner, at);
         let wake = agenda.arm(at);
         drop(agenda);
         self.wake_if(wake);
     }
 
     /// Looks at the hold at `at` or before.
-    pub(super) fn ask_at(&self, hold: &Hold, at: Tick) {
+    pub(super) fn ask_at(&self, owner: Owner, at: Tick) {
         let mut agenda = self.agenda.lock();
-        agenda.ask_at(hold.owner, at);
+        agenda.ask_at(owner, at);
         let wake = agenda.arm(at);
         drop(agenda);
         self.wake_if(wake);
@@ -132,17 +130,16 @@ impl Watchdog {
 
     /// What a former task had in flight will not be answered: everything is looked at anew.
     fn restart(&self, now: Tick) {
-        let holds: Vec<Arc<Hold>> = {
+        let holds: Vec<(Owner, Arc<Hold>)> = {
             let agenda = self.agenda.lock();
-            agenda
-                .holds
-                .values()
-                .map(|(hold, _)| Arc::clone(hold))
+            let holds = agenda.holds.iter();
+            holds
+                .map(|(owner, (hold, _))| (*owner, Arc::clone(hold)))
                 .collect()
         };
-        for hold in holds {
+        for (owner, hold) in holds {
             hold.forget_in_flight();
-            self.ask_at(&hold, now);
+            self.ask_at(owner, now);
         }
     }
 
@@ -189,9 +186,10 @@ fn plan(keeper: &Arc<Keeper>, now: Tick) -> Vec<Planned> {
     let mut planned = Vec::new();
     for hold in keeper.watchdog.take_due(now) {
         match hold.work(now) {
-            Work::Later(at) => keeper.watchdog.ask_at(&hold, at),
+            Work::Later(at) => keeper.watchdog.ask_at(keeper.filed_as(&hold), at),
             Work::Renew { count, lease } => {
-                keeper.watchdog.ask_at(&hold, hold.deadline());
+                let deadline = hold.deadline();
+                keeper.watchdog.ask_at(keeper.filed_as(&hold), deadline);
                 planned.push((hold, count, lease));
             }
             Work::Lost(loss) => keeper.lose(&hold, loss),
@@ -211,11 +209,11 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
         })
         .collect();
     let answers = ask(&keeper, &batch).await;
-    let now = keeper.now();
+    let (now, sent) = (keeper.now(), keeper.counted_from(sent));
     for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
             Some(loss) => keeper.lose(&hold, loss),
-            None => keeper.watchdog.ask_at(&hold, hold.next_look()),
+            None => keeper.look_again(&hold),
         }
     }
 }

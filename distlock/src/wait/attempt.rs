@@ -61,7 +61,9 @@ impl Attempts {
         });
         let answer = self.keeper.backend.attempt(&self.target, lease).await;
         match answer {
-            Ok(Attempted::Granted) => self.granted((sent, lease), latest, before),
+            Ok(Attempted::Granted) => {
+                self.granted((self.keeper.counted_from(sent), lease), latest, before)
+            }
             Ok(Attempted::Held { ttl }) => {
                 self.doubt = before;
                 Outcome::Held { ttl }

@@ -19,6 +19,7 @@ use super::turns::Turns;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::Loss;
+use crate::flaw::Flaw;
 use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -147,8 +148,9 @@ impl Registry {
             let ended = tenure.finish(now);
             let then = match (ended, entries.get_mut(&(hold.kind, hold.key.clone()))) {
                 (Ended::Last { may_pass_on }, Some(entry)) => {
-                    let may_pass_on =
-                        may_pass_on && hold.kind.hands_over() && entry.is_held_by(hold);
+                    let may_pass_on = (may_pass_on || self.hands_over_whatever())
+                        && hold.kind.hands_over()
+                        && entry.is_held_by(hold);
                     entry.queue.release(Arc::clone(hold), may_pass_on, now)
                 }
                 (Ended::Last { .. }, None) => Then::Release(Arc::clone(hold)),
@@ -160,6 +162,9 @@ impl Registry {
         match (ended, then) {
             (Ended::Last { .. }, Then::HandedOver(wake)) => {
                 wake.notify_one();
+                if self.keeper.config.has(Flaw::FormerOwnerReleases) {
+                    self.keeper.release_later(Debt::of_hold(hold));
+                }
                 End::Done
             }
             (Ended::Last { .. }, _) => self.stop(hold, now),
@@ -176,6 +181,11 @@ impl Registry {
                 End::Lost(loss)
             }
         }
+    }
+
+    /// Do holds pass on that may not? Never, but where a client is to do wrong.
+    fn hands_over_whatever(&self) -> bool {
+        self.keeper.config.has(Flaw::HandOverOfExpiringHold)
     }
 
     /// No renewal follows; what is left is to tell the server.
@@ -312,7 +322,8 @@ impl Place {
     /// Takes over what was handed to it, if that is still good.
     fn take(&mut self, handed: &Arc<Hold>) -> Turn {
         let now = self.registry.keeper.now();
-        let Some(tenure) = handed.succeed(now) else {
+        let whatever = self.registry.hands_over_whatever();
+        let Some(tenure) = handed.succeed(now, whatever) else {
             self.registry.give_back(handed);
             return Turn::Ask {
                 others_first: false,
@@ -366,12 +377,18 @@ impl Drop for Place {
             let Some(entry) = entries.get_mut(&self.entry) else {
                 return;
             };
-            let then = entry.queue.leave(self.ticket, |hold| hold.may_pass_on(now));
+            let whatever = self.registry.hands_over_whatever();
+            let then = entry
+                .queue
+                .leave(self.ticket, |hold| whatever || hold.may_pass_on(now));
             if entry.is_idle() {
                 entries.remove(&self.entry);
             }
             then
         };
+        if self.registry.keeper.config.has(Flaw::WakeUpNotPassedOn) {
+            return;
+        }
         self.registry.follow(then);
     }
 }

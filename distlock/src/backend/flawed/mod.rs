@@ -1,0 +1,114 @@
+//! Tests only: a backend around another that makes one mistake.
+//!
+//! Mistakes of the server's scripts stand behind what loses and doubles commands, all others before it: see
+//! [`Flaw::is_in_a_script`].
+
+mod ears;
+mod outcome;
+mod reentry;
+mod scripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::ears::Shares;
+use self::outcome::Owners;
+use self::reentry::Inside;
+use self::scripts::Stated;
+use super::{Attempted, Backend, Inspected, Released, Renewal, Reply, Subscription, Target};
+use crate::clock::Clock;
+use crate::config::MAX_LEASE;
+use crate::flaw::Flaw;
+use crate::key::Key;
+use crate::kind::Kind;
+
+/// A backend with a flaw, and what each flaw remembers.
+#[derive(Debug)]
+pub(crate) struct Flawed {
+    inner: Arc<dyn Backend>,
+    clock: Clock,
+    flaw: Flaw,
+    stated: Stated,
+    owners: Owners,
+    inside: Inside,
+    shares: Arc<Shares>,
+}
+
+impl Flawed {
+    pub(crate) fn new(inner: Arc<dyn Backend>, clock: Clock, flaw: Flaw) -> Self {
+        Self {
+            inner,
+            clock,
+            flaw,
+            stated: Stated::default(),
+            owners: Owners::default(),
+            inside: Inside::default(),
+            shares: Arc::default(),
+        }
+    }
+}
+
+impl Backend for Flawed {
+    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
+        let inner = &*self.inner;
+        match self.flaw {
+            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.attempt(inner, target, lease)),
+            Flaw::TtlForgotten => inner.attempt(target, MAX_LEASE),
+            Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, target, lease)),
+            Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, target, lease)),
+            _ => inner.attempt(target, lease),
+        }
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
+        let inner = &*self.inner;
+        match self.flaw {
+            Flaw::RenewWithoutOwnerTest => Box::pin(scripts::renew_whosever(inner, batch)),
+            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.renew(inner, batch)),
+            Flaw::RenewalNotRetried => Box::pin(self.owners.renew(inner, batch)),
+            Flaw::ReentryByKey => Box::pin(self.inside.renew(inner, batch)),
+            _ => inner.renew(batch),
+        }
+    }
+
+    fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        let inner = &*self.inner;
+        match self.flaw {
+            Flaw::ReleaseWithoutOwnerTest => Box::pin(scripts::release_whosever(inner, target)),
+            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.release(inner, target)),
+            Flaw::NoCleanUp => Box::pin(self.owners.release(inner, target)),
+            Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
+            _ => inner.release(target),
+        }
+    }
+
+    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
+        self.inner.force_release(kind, key)
+    }
+
+    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
+        self.inner.inspect(kind, key)
+    }
+
+    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
+        let subscribe = || self.inner.subscribe(kind, key);
+        match self.flaw {
+            Flaw::NoTryAfterSubscribe => ears::standing_at_once(subscribe(), self.clock.clone()),
+            Flaw::NoTryAfterReconnect => ears::untold_of_falls(subscribe()),
+            Flaw::UnsubscribeRace => self.shares.join(key, self.clock.clone(), subscribe),
+            _ => subscribe(),
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+}
+
+/// Which count the server shows for the owner of `target`, if any.
+async fn count_of(inner: &dyn Backend, target: &Target) -> Result<Option<u64>, super::Fault> {
+    let owner = target.owner.text().into_bytes();
+    let inspected = inner.inspect(target.kind, &target.key).await?;
+    let mut holders = inspected.holders.into_iter();
+    Ok(holders.find(|(name, _)| *name == owner).map(|(_, n)| n))
+}

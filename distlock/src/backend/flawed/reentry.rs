@@ -1,0 +1,111 @@
+//! Re-entry by key: whoever in this client acquires a key that the client holds is let in.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::backend::{Attempted, Backend, Fault, Released, Renewal, Target};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+/// Who is inside: by key, the hold that the server knows and the owners that count as entering it again.
+#[derive(Debug, Default)]
+pub(super) struct Inside(Mutex<HashMap<(Kind, Key), Entered>>);
+
+#[derive(Debug)]
+struct Entered {
+    hold: Target,
+    owners: HashSet<Owner>,
+}
+
+fn place(target: &Target) -> (Kind, Key) {
+    (target.kind, target.key.clone())
+}
+
+impl Inside {
+    /// The hold that this owner is inside of, or any that there is for `anybody`.
+    fn hold(&self, target: &Target, anybody: bool) -> Option<Target> {
+        let inside = self.0.lock();
+        let entered = inside.get(&place(target))?;
+        (anybody || entered.owners.contains(&target.owner)).then(|| entered.hold.clone())
+    }
+
+    pub(super) async fn attempt(
+        &self,
+        inner: &dyn Backend,
+        target: &Target,
+        lease: Duration,
+    ) -> Result<Attempted, Fault> {
+        let hold = self.hold(target, true).unwrap_or_else(|| target.clone());
+        let mut attempted = inner.attempt(&hold, lease).await?;
+        let mut granted_to = hold;
+        if attempted != Attempted::Granted && granted_to.owner != target.owner {
+            self.0.lock().remove(&place(target));
+            attempted = inner.attempt(target, lease).await?;
+            granted_to = target.clone();
+        }
+        if attempted == Attempted::Granted {
+            let mut inside = self.0.lock();
+            let entered = inside.entry(place(target)).or_insert_with(|| Entered {
+                hold: granted_to,
+                owners: HashSet::new(),
+            });
+            entered.owners.insert(target.owner);
+        }
+        Ok(attempted)
+    }
+
+    pub(super) async fn renew(
+        &self,
+        inner: &dyn Backend,
+        batch: &[Renewal],
+    ) -> Result<Vec<bool>, Fault> {
+        let mut batch = batch.to_vec();
+        for renewal in &mut batch {
+            if let Some(hold) = self.hold(&renewal.target, false) {
+                renewal.target = hold;
+            }
+        }
+        let ours = inner.renew(&batch).await?;
+        let mut inside = self.0.lock();
+        for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| !**ours) {
+            // Lost: nobody is inside any more, and no release will come.
+            let lost = |entered: &Entered| entered.hold == renewal.target;
+            if inside.get(&place(&renewal.target)).is_some_and(lost) {
+                inside.remove(&place(&renewal.target));
+            }
+        }
+        Ok(ours)
+    }
+
+    /// Ends the hold with the last who is inside.
+    pub(super) async fn release(
+        &self,
+        inner: &dyn Backend,
+        target: &Target,
+    ) -> Result<Released, Fault> {
+        let Some(hold) = self.hold(target, false) else {
+            return inner.release(target).await;
+        };
+        let others = {
+            let inside = self.0.lock();
+            let entered = inside.get(&place(target));
+            entered.is_some_and(|entered| entered.owners.len() > 1)
+        };
+        let released = if others {
+            Released::Freed { others_wait: false }
+        } else {
+            inner.release(&hold).await?
+        };
+        let mut inside = self.0.lock();
+        if let Some(entered) = inside.get_mut(&place(target)) {
+            entered.owners.remove(&target.owner);
+            if entered.owners.is_empty() {
+                inside.remove(&place(target));
+            }
+        }
+        Ok(released)
+    }
+}

@@ -1,0 +1,140 @@
+//! Mistakes of the scripts: no test of the owner, and counts that are added to.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::count_of;
+use crate::backend::{Attempted, Backend, Fault, Released, Renewal, Target};
+use crate::config::MIN_LEASE;
+use crate::owner::Owner;
+
+pub(super) async fn release_whosever(
+    inner: &dyn Backend,
+    target: &Target,
+) -> Result<Released, Fault> {
+    let freed = inner.force_release(target.kind, &target.key).await?;
+    Ok(if freed {
+        Released::Freed { others_wait: false }
+    } else {
+        Released::NotOurs
+    })
+}
+
+pub(super) async fn renew_whosever(
+    inner: &dyn Backend,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
+    let ours = inner.renew(batch).await?;
+    for (renewal, ours) in batch.iter().zip(&ours) {
+        if !ours {
+            extend(inner, renewal).await?;
+        }
+    }
+    Ok(vec![true; batch.len()])
+}
+
+/// Extends the hold that there is, or makes one where there is none.
+async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
+    let Target { kind, key, .. } = &renewal.target;
+    let holders = inner.inspect(*kind, key).await?.holders;
+    if holders.is_empty() {
+        inner.attempt(&renewal.target, renewal.lease).await?;
+    }
+    for (owner, count) in holders {
+        let Some(owner) = parsed(&owner) else {
+            continue;
+        };
+        let whosever = Renewal {
+            target: Target::of(*kind, key, owner),
+            count: at_least_one(count),
+            lease: renewal.lease,
+        };
+        inner.renew(&[whosever]).await?;
+    }
+    Ok(())
+}
+
+fn parsed(owner: &[u8]) -> Option<Owner> {
+    let (client, number) = std::str::from_utf8(owner).ok()?.split_once(':')?;
+    Some(Owner::new(
+        Uuid::parse_str(client).ok()?,
+        number.parse().ok()?,
+    ))
+}
+
+fn at_least_one(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+/// What the client has told of each owner's count: changes are counted from there.
+#[derive(Debug, Default)]
+pub(super) struct Stated(Mutex<HashMap<Owner, u32>>);
+
+impl Stated {
+    fn of(&self, owner: Owner) -> u64 {
+        self.0.lock().get(&owner).copied().unwrap_or(1).into()
+    }
+
+    pub(super) async fn attempt(
+        &self,
+        inner: &dyn Backend,
+        target: &Target,
+        lease: Duration,
+    ) -> Result<Attempted, Fault> {
+        let Some(count) = count_of(inner, target).await? else {
+            return inner.attempt(target, lease).await;
+        };
+        let one_more = Renewal {
+            target: target.clone(),
+            count: at_least_one(count + 1),
+            lease,
+        };
+        match inner.renew(&[one_more]).await?.first() {
+            Some(true) => Ok(Attempted::Granted),
+            _ => inner.attempt(target, lease).await,
+        }
+    }
+
+    pub(super) async fn renew(
+        &self,
+        inner: &dyn Backend,
+        batch: &[Renewal],
+    ) -> Result<Vec<bool>, Fault> {
+        let mut changed = batch.to_vec();
+        for renewal in &mut changed {
+            let count = count_of(inner, &renewal.target).await?.unwrap_or(1);
+            let told = u64::from(renewal.count);
+            let sum = (count + told).saturating_sub(self.of(renewal.target.owner));
+            renewal.count = at_least_one(sum);
+        }
+        let ours = inner.renew(&changed).await?;
+        let mut stated = self.0.lock();
+        for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| **ours) {
+            stated.insert(renewal.target.owner, renewal.count);
+        }
+        Ok(ours)
+    }
+
+    pub(super) async fn release(
+        &self,
+        inner: &dyn Backend,
+        target: &Target,
+    ) -> Result<Released, Fault> {
+        let count = count_of(inner, target).await?.unwrap_or(0);
+        let stay = count.saturating_sub(self.of(target.owner));
+        self.0.lock().remove(&target.owner);
+        if stay == 0 {
+            return inner.release(target).await;
+        }
+        let fewer = Renewal {
+            target: target.clone(),
+            count: at_least_one(stay),
+            lease: MIN_LEASE,
+        };
+        inner.renew(&[fewer]).await?;
+        Ok(Released::Freed { others_wait: false })
+    }
+}
