@@ -1,12 +1,15 @@
 //! Real servers, real faults and the checks that hold `distlock` to its promises.
 //!
-//! Nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
+//! But for [`chaos`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
 //! its work panics, for a panic is how a test says so; none of them skips in silence.
 //!
 //! | module | what it gives |
 //! | --- | --- |
 //! | [`server`] | a `redis-server` of one's own: start, kill, stop, restart, ask |
 //! | [`proxy`] | the wire between client and server, with faults on it |
+//! | [`history`] | what every task saw and when, and whether a lock may have let it happen |
+//! | [`resource`] | what the lock guards: it sees who is inside |
+//! | [`chaos`] | random operations under random faults, replayed by their seed |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
@@ -17,11 +20,14 @@
     reason = "a broken harness must fail the test at once"
 )]
 
+pub mod chaos;
 pub mod eventually;
 pub mod guardian;
+pub mod history;
 pub mod leaks;
 pub mod process;
 pub mod proxy;
+pub mod resource;
 pub mod server;
 
 pub use eventually::{eventually, eventually_eq};

@@ -28,7 +28,7 @@ const STDERR: &str = "stderr";
 pub struct Process {
     process: Guarded,
     input: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
+    output: Option<Lines<BufReader<ChildStdout>>>,
     // With the file that stderr goes to.
     dir: TempDir,
 }
@@ -52,7 +52,7 @@ impl Process {
         Self {
             process,
             input,
-            output: BufReader::new(output).lines(),
+            output: Some(BufReader::new(output).lines()),
             dir,
         }
     }
@@ -71,7 +71,8 @@ impl Process {
     /// # Cancel safety
     /// Nothing is lost: a line that has come in part is there for the next call.
     pub async fn line(&mut self, within: Duration) -> String {
-        match timeout(within, self.output.next_line()).await {
+        let output = self.output.as_mut().expect("the output was not taken");
+        match timeout(within, output.next_line()).await {
             Ok(Ok(Some(line))) => line,
             Ok(Ok(None)) => self.fail("its output has ended"),
             Ok(Err(error)) => self.fail(format!("cannot read its output: {error}")),
@@ -89,6 +90,14 @@ impl Process {
             Ok(value) => value,
             Err(error) => self.fail(format!("{error} in the line {line:?}")),
         }
+    }
+
+    /// The program's stdout from here on, for somebody who reads beside: no line comes here any more.
+    ///
+    /// # Panics
+    /// If it was taken before.
+    pub fn take_output(&mut self) -> Lines<BufReader<ChildStdout>> {
+        self.output.take().expect("the output was not taken")
     }
 
     /// Writes a line to the program's stdin.

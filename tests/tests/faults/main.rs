@@ -29,7 +29,9 @@ use self::row::{Listed, Row, table};
 const ROWS: &[u16] = &[1];
 
 fn main() -> ExitCode {
-    let args = Arguments::from_args();
+    let mut args = Arguments::from_args();
+    let threads = std::env::var("RUST_TEST_THREADS").ok();
+    args.test_threads = args.test_threads.or(threads.and_then(|n| n.parse().ok()));
     let listed: Vec<Listed> = [
         outcome::rows(),
         lease::rows(),

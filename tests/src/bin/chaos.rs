@@ -1,0 +1,96 @@
+//! Random operations under random faults for as long as one likes, and a seed once more.
+//!
+//! `cargo run --release -p distlock-tests --bin chaos -- --minutes 20`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use distlock_tests::chaos::{Outcome, memory, redis};
+use tokio::time::Instant;
+
+/// Random operations under random faults: a soak, or a seed once more.
+#[derive(Debug, Parser)]
+struct Args {
+    /// For how long, seed after seed.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// This seed only; nothing else is played.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How often a seed is played: on a real server only its lists are the same each time.
+    #[arg(long, default_value_t = 1)]
+    times: u32,
+    /// What the locks lie on.
+    #[arg(long, value_enum, default_value_t = Backend::Redis)]
+    backend: Backend,
+    /// How many seconds of each run faults happen.
+    #[arg(long, default_value_t = 12.0)]
+    seconds: f64,
+    /// Where histories of failed runs go.
+    #[arg(long, default_value = "target")]
+    histories: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Backend {
+    Memory,
+    Redis,
+}
+
+impl Args {
+    fn play(&self, seed: u64) -> Outcome {
+        match self.backend {
+            Backend::Memory => memory::run(&memory::plan(seed, 1), None),
+            Backend::Redis => {
+                let worker = std::env::current_exe().expect("this program");
+                let setting = redis::Setting {
+                    worker: worker.with_file_name("worker").display().to_string(),
+                    faulty: Duration::from_secs_f64(self.seconds),
+                };
+                setting.run(seed)
+            }
+        }
+    }
+
+    fn seeds(&self) -> Box<dyn Iterator<Item = u64>> {
+        let end = Instant::now() + Duration::from_secs_f64(self.minutes * 60.0);
+        match self.seed {
+            Some(seed) => Box::new((0..self.times).map(move |_| seed)),
+            None => Box::new(std::iter::from_fn(move || {
+                (Instant::now() < end).then(rand::random)
+            })),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let begin = Instant::now();
+    let mut all = Outcome::default();
+    let mut first = None;
+    for seed in args.seeds() {
+        let outcome = args.play(seed);
+        let (memory, files) = redis::footprint();
+        // After the first run: what is there once for all runs is there.
+        let (memory_at_first, files_at_first) = *first.get_or_insert((memory, files));
+        if !outcome.violations.is_empty() {
+            outcome.save(&args.histories);
+        }
+        all.add(outcome);
+        println!(
+            "{:.0?} SEED={seed}: {} operations, {} violations; memory {memory} KiB ({memory_at_first} after the first \
+             run), files {files} ({files_at_first})",
+            begin.elapsed(),
+            all.operations,
+            all.violations.len(),
+        );
+    }
+    print!("{all}");
+    if all.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

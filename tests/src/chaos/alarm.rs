@@ -1,0 +1,61 @@
+//! What no run may bring about whatever happens: a panic that nobody planned, an error in the log.
+
+use std::panic;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber, subscriber};
+
+static ALARMS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts from here on, in this whole process. What panics by `resume_unwind` is planned and does not count.
+pub(super) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            ALARMS.fetch_add(1, Ordering::Relaxed);
+            before(info);
+        }));
+        // Where somebody else listens already, nobody asked for this.
+        let _other = subscriber::set_global_default(Errors);
+    });
+}
+
+/// How many panics and logged errors there were.
+#[must_use]
+pub(super) fn count() -> u64 {
+    ALARMS.load(Ordering::Relaxed)
+}
+
+/// Hears errors, and nothing else.
+struct Errors;
+
+impl Subscriber for Errors {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::ERROR)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        ALARMS.fetch_add(1, Ordering::Relaxed);
+        eprintln!("an error was logged: {event:?}");
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

@@ -1,0 +1,79 @@
+//! A process of workers, started, stopped and killed by a run on a real server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use distlock::Client;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use super::time::Time;
+use super::worker::{Crew, Sink, Worker};
+use super::{Pace, alarm};
+use crate::history::Stamp;
+use crate::process::Process;
+use crate::resource::Door;
+
+/// What a child is told, as its only argument.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Orders {
+    /// The server's URL.
+    pub url: String,
+    /// Where the resource is.
+    pub resource: SocketAddr,
+    /// The number of the process.
+    pub process: u32,
+    /// The seed of the run.
+    pub seed: u64,
+    /// How many workers.
+    pub tasks: u32,
+    /// Until when.
+    pub end: Stamp,
+    /// What the operations are like.
+    pub pace: Pace,
+}
+
+impl Orders {
+    /// Starts the child: `program` is the binary `worker` of this package.
+    #[must_use]
+    pub fn start(&self, program: &str) -> Process {
+        let orders = serde_json::to_string(self).expect("orders");
+        Process::start(program, [orders])
+    }
+
+    /// What the child does: works, and prints each event as a line of JSON.
+    ///
+    /// # Errors
+    /// If it cannot connect within some seconds.
+    pub async fn obey(self) -> Result<(), distlock::Error> {
+        alarm::install();
+        let client = connect(&self.url, self.pace.lease).await?;
+        let crew = Crew {
+            process: self.process,
+            seed: self.seed,
+            pace: self.pace,
+            time: Time::Machine,
+            sink: Sink::Lines,
+        };
+        let mut workers = JoinSet::new();
+        for task in 0..self.tasks {
+            let worker = Worker::new(&crew, task, &client, Door::there(self.resource));
+            workers.spawn(worker.work_until(self.end));
+        }
+        workers.join_all().await;
+        client.close(crew.pace.lease * 3).await
+    }
+}
+
+/// A client, also where the server is away just now.
+pub(super) async fn connect(url: &str, lease: Duration) -> Result<Client, distlock::Error> {
+    let mut tries = 0;
+    loop {
+        let builder = Client::builder().watchdog_timeout(lease);
+        match builder.unavailable_after(lease / 2).connect(url).await {
+            Err(_) if tries < 100 => tokio::time::sleep(lease / 20).await,
+            connected => return connected,
+        }
+        tries += 1;
+    }
+}

@@ -1,0 +1,119 @@
+//! What one operation of a worker is going to do: drawn from its seed before it begins.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+
+/// How fast a run goes, and what its operations are like.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pace {
+    /// The watchdog's lease.
+    pub lease: Duration,
+    /// The longest time inside, for most operations; one of ten stays up to ten times as long.
+    pub work: Duration,
+    /// Of a thousand operations, so many stay for up to two leases and a half.
+    pub long: u32,
+    /// The longest time between two operations.
+    pub pause: Duration,
+    /// The longest wait.
+    pub wait: Duration,
+    /// The locks: the first ones are wanted most.
+    pub keys: Vec<String>,
+}
+
+/// How the hold is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Awaited, for as long as it takes or up to the wait.
+    Await,
+    /// One try.
+    Try,
+}
+
+/// How the section is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    /// Beside the future that tells of a loss.
+    Watched,
+    /// In the guard's scope, which is dropped at a loss.
+    Scoped,
+    /// In the guard's scope, where the key is entered again.
+    Nested,
+    /// In the guard's scope, where it panics half-way.
+    Panics,
+}
+
+/// How the hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// By a release that is awaited.
+    Release,
+    /// By dropping the guard.
+    Drop,
+    /// Not at all: its fixed lease has to end it.
+    Forget,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    pub(super) pause: Duration,
+    pub(super) key: String,
+    pub(super) wait: Option<Duration>,
+    pub(super) lease: Option<Duration>,
+    pub(super) ask: Ask,
+    pub(super) section: Section,
+    pub(super) work: Duration,
+    pub(super) leave: Leave,
+    /// After this time its future is dropped, wherever it is.
+    pub(super) cut: Option<Duration>,
+}
+
+impl Intent {
+    pub(super) fn draw(random: &mut StdRng, pace: &Pace) -> Self {
+        let mut up_to = |most: Duration| most.mul_f64(random.random());
+        let (pause, wait, cut) = (up_to(pace.pause), up_to(pace.wait), up_to(pace.wait));
+        let (work, lease) = (up_to(pace.work), up_to(pace.lease / 8));
+        let very_long = up_to(pace.lease * 5 / 2);
+        let work = match random.random_range(0..1_000) {
+            n if n < pace.long => very_long,
+            n if n < 100 => work * 10,
+            _ => work,
+        };
+        let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
+        let (fixed, forget, overrun) = (chance(15), chance(15), chance(40));
+        let lease = fixed.then_some(pace.lease / 40 + lease);
+        let work = match lease {
+            Some(lease) if overrun => lease * 2,
+            _ => work,
+        };
+        let ask = if chance(12) { Ask::Try } else { Ask::Await };
+        let section = match random.random_range(0..100) {
+            0..50 => Section::Watched,
+            50..85 => Section::Scoped,
+            85..97 => Section::Nested,
+            _ => Section::Panics,
+        };
+        let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
+        let (bounded, dropped, is_cut) = (chance(75), chance(20), chance(8));
+        // The square makes the first keys the busiest.
+        let at = random.random::<f64>().powi(2) * pace.keys.len() as f64;
+        Self {
+            pause,
+            key: pace.keys[at as usize].clone(),
+            wait: bounded.then_some(wait),
+            lease,
+            ask,
+            section,
+            work,
+            leave: match (fixed && forget, dropped) {
+                (true, _) => Leave::Forget,
+                (_, true) => Leave::Drop,
+                _ => Leave::Release,
+            },
+            cut: is_cut.then_some(cut),
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! A run on the memory backend: paused time, faults by the decorator. Fast, and nearly the same each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Faults, Flaw, Op, Sizes, sizes, stored};
+use distlock::{Client, MemoryServer};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::intent::Pace;
+use super::plan::{Plan, Step};
+use super::time::{Time, stamp};
+use super::worker::{Crew, Sink, Worker};
+use super::{Outcome, judge};
+use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
+use crate::resource::{Door, Resource};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// The client's own rule: a sixth of the lease.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Faults for this long are one size: with what follows, some thousand operations.
+const FAULTY: Duration = Duration::from_secs(50);
+
+/// Two leases and more at the end, in which nothing happens and everybody has to get on.
+const UNDISTURBED: Duration = Duration::from_secs(8);
+
+/// The verbs that faults befall.
+const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
+
+const CLIENTS: usize = 2;
+
+/// A crowd, in which holds are handed over; or a few, with whom a key lies free long enough that it shows.
+const TASKS: [u32; 2] = [16, 6];
+
+/// The most faults of a run. Each seed has some kinds of them only: where all happen all the time, one hides another.
+const STEPS: u32 = 50;
+
+/// A command that met a fault is sent again, and a hold that nobody knows of is released, after pauses of a tenth of the
+/// lease at most: nobody has to wait for a lease to end.
+const HEALS: Duration = Duration::from_millis(700);
+
+const BOUNDS: Bounds = Bounds {
+    lease: LEASE.as_nanos() as u64,
+    wake: 250_000_000,
+    late: 50_000_000,
+    aftermath: 0,
+};
+
+/// A fault of the decorator.
+#[derive(Clone, Debug)]
+pub enum MemoryFault {
+    /// The next command of a verb meets it.
+    Next(Op, Fault),
+    /// No command of these verbs is carried out.
+    Outage(&'static [Op]),
+    /// Commands of these verbs are carried out, and nobody hears of it.
+    Unheard(&'static [Op]),
+    /// All commands, or all answers, take this long.
+    Slow(Fault),
+    /// No message comes through, and every subscription falls.
+    Deaf,
+    /// The lock's data is taken away.
+    Wipe(String),
+}
+
+fn pace() -> Pace {
+    Pace {
+        lease: LEASE,
+        work: Duration::from_millis(60),
+        long: 24,
+        pause: Duration::from_millis(400),
+        wait: LEASE,
+        keys: ["a", "b", "c", "d", "e"].map(String::from).to_vec(),
+    }
+}
+
+/// The faults that this seed makes, over so many times the usual size.
+#[must_use]
+pub fn plan(seed: u64, size: u32) -> Plan<MemoryFault> {
+    let mut random = StdRng::seed_from_u64(seed);
+    // Of single commands there are most variants, and deafness shows rarely: they count more than once.
+    let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 4]
+        .into_iter()
+        .filter(|_| random.random())
+        .collect();
+    let kinds = if kinds.is_empty() {
+        vec![0, 1, 2, 3, 4]
+    } else {
+        kinds
+    };
+    let steps = random.random_range(STEPS / 10..STEPS) * size;
+    let mut steps: Vec<_> = (0..steps)
+        .map(|_| {
+            let at = (FAULTY * size).mul_f64(random.random());
+            let kind = kinds[random.random_range(0..kinds.len())];
+            step(at, kind, &mut random)
+        })
+        .collect();
+    steps.sort_by_key(|step| step.at);
+    let lasts = FAULTY * size;
+    Plan { seed, lasts, steps }
+}
+
+fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
+    // Short ones are the more revealing: what was in doubt is soon put to the test.
+    let length = LEASE.mul_f64(random.random::<f64>().powi(2) * 1.5);
+    let (fault, length) = match kind {
+        0 => {
+            let (op, fault) = command_fault(random);
+            (MemoryFault::Next(op, fault), Duration::ZERO)
+        }
+        1 => {
+            let ops = [
+                &COMMANDS[..],
+                &COMMANDS[..1],
+                &COMMANDS[1..2],
+                &COMMANDS[2..],
+            ];
+            let ops = ops[random.random_range(0..ops.len())];
+            let faults = [MemoryFault::Outage(ops), MemoryFault::Unheard(ops)];
+            (faults[random.random_range(0..faults.len())].clone(), length)
+        }
+        2 => (MemoryFault::Deaf, length / 2),
+        3 => {
+            let by = RESPONSE_TIMEOUT.mul_f64(random.random::<f64>() * 0.9);
+            let faults = [Fault::Delay(by), Fault::DelayReply(by)];
+            let slow = faults[random.random_range(0..faults.len())];
+            (MemoryFault::Slow(slow), length)
+        }
+        _ => {
+            let keys = pace().keys;
+            let key = &keys[random.random_range(0..keys.len())];
+            (MemoryFault::Wipe(key.clone()), Duration::ZERO)
+        }
+    };
+    Step { at, length, fault }
+}
+
+fn command_fault(random: &mut StdRng) -> (Op, Fault) {
+    let short = RESPONSE_TIMEOUT.mul_f64(random.random());
+    let op = COMMANDS[random.random_range(0..COMMANDS.len())];
+    let faults = [
+        Fault::FailBefore,
+        Fault::FailAfter,
+        Fault::Delay(short),
+        Fault::DelayReply(short),
+        Fault::Late(short * 2),
+        Fault::Never,
+        Fault::Double,
+    ];
+    // A doubled release would be told that there is no hold: nothing between a client and one server doubles.
+    let kinds = faults.len() - usize::from(op == Op::Release);
+    (op, faults[random.random_range(0..kinds)])
+}
+
+/// Runs a plan, with a lock that is right or has a flaw.
+///
+/// # Panics
+/// If the run itself fails.
+#[must_use]
+pub fn run(plan: &Plan<MemoryFault>, flaw: Option<Flaw>) -> Outcome {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(MemoryRun::new(plan.seed, flaw).play(plan))
+}
+
+struct MemoryRun {
+    crew: Crew,
+    history: History,
+    server: MemoryServer,
+    faults: Faults,
+    outage: Arc<AtomicBool>,
+    clients: Vec<Client>,
+    wiper: Client,
+}
+
+impl MemoryRun {
+    fn new(seed: u64, flaw: Option<Flaw>) -> Self {
+        let (history, server, faults) = (History::default(), MemoryServer::new(), Faults::new());
+        let client = |_| {
+            let builder = Client::builder().watchdog_timeout(LEASE).faults(&faults);
+            let builder = match flaw {
+                Some(flaw) => builder.flaw(flaw),
+                None => builder,
+            };
+            builder.in_memory(&server).expect("a client")
+        };
+        let clients = (0..CLIENTS).map(client).collect();
+        let wiper = Client::builder().in_memory(&server).expect("a client");
+        let crew = Crew {
+            process: 0,
+            seed,
+            pace: pace(),
+            time: Time::paused(),
+            sink: Sink::History(history.clone()),
+        };
+        Self {
+            crew,
+            history,
+            server,
+            faults,
+            outage: Arc::default(),
+            clients,
+            wiper,
+        }
+    }
+
+    async fn play(self, plan: &Plan<MemoryFault>) -> Outcome {
+        self.note_hits();
+        let resource = Resource::default();
+        let (begin, end) = (
+            Instant::now(),
+            self.crew.time.clock() + stamp(plan.lasts + UNDISTURBED),
+        );
+        let mut workers = JoinSet::new();
+        let tasks = TASKS[usize::from(plan.seed.is_multiple_of(2))];
+        for task in 0..tasks {
+            let client = &self.clients[task as usize % CLIENTS];
+            let worker = Worker::new(&self.crew, task, client, Door::Here(resource.clone()));
+            workers.spawn(worker.work_until(end));
+        }
+        for step in &plan.steps {
+            sleep_until(begin + step.at).await;
+            self.apply(step).await;
+        }
+        self.calm();
+        let hang = sleep(LEASE * 100);
+        tokio::select! {
+            _ = workers.join_all() => {}
+            () = hang => {}
+        }
+        let mut outcome = judge(plan.seed, &self.history, &BOUNDS, &resource);
+        if let Some(left) = self.left().await {
+            outcome.found("A10", left);
+        }
+        outcome
+    }
+
+    /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
+    fn note_hits(&self) {
+        let (history, time, outage) = (
+            self.history.clone(),
+            self.crew.time.clone(),
+            Arc::clone(&self.outage),
+        );
+        self.faults.on_hit(move |op, fault| {
+            let lasts = match fault {
+                Fault::FailBefore | Fault::FailAfter | Fault::Double => Duration::ZERO,
+                Fault::Delay(by) | Fault::DelayReply(by) | Fault::Late(by) => by,
+                Fault::Never => RESPONSE_TIMEOUT,
+                Fault::Deaf => return,
+            };
+            if outage.load(Ordering::Relaxed) {
+                return;
+            }
+            let hindered = if op == Op::Renew {
+                Hindered::Everybody
+            } else {
+                Hindered::Nobody
+            };
+            let name = format!("{fault:?}");
+            let name = name.split('(').next().unwrap_or_default();
+            let happened = history::Fault {
+                kind: format!("{op:?} {name}"),
+                from: time.clock(),
+                to: time.clock() + stamp(lasts),
+                wiped: Wiped::Nothing,
+                hindered,
+                heals: if fault == Fault::Double {
+                    0
+                } else {
+                    stamp(HEALS)
+                },
+                hit: true,
+            };
+            let at = time.now();
+            history.add(Event {
+                at,
+                what: What::Fault(happened),
+            });
+        });
+    }
+
+    async fn apply(&self, step: &Step<MemoryFault>) {
+        let from = self.crew.time.clock();
+        match &step.fault {
+            MemoryFault::Next(op, fault) => self.faults.next(*op, *fault),
+            MemoryFault::Outage(ops) => {
+                let hit = self.all_meet(ops, Fault::Never, step.length).await;
+                // Holds that nobody could release end by their leases.
+                let kind = format!("outage of {ops:?}");
+                let what = (Wiped::Nothing, Hindered::Everybody);
+                self.note(&kind, from, what, LEASE, hit);
+            }
+            MemoryFault::Unheard(ops) => {
+                let hit = self.all_meet(ops, Fault::FailAfter, step.length).await;
+                let kind = format!("unheard {ops:?}");
+                let what = (Wiped::Nothing, Hindered::Everybody);
+                self.note(&kind, from, what, HEALS, hit);
+            }
+            MemoryFault::Slow(fault) => {
+                let hit = self.all_meet(&COMMANDS, *fault, step.length).await;
+                let what = (Wiped::Nothing, Hindered::Everybody);
+                self.note("slow", from, what, HEALS, hit);
+            }
+            MemoryFault::Deaf => {
+                let before = self.faults.hits(Op::Subscribe);
+                let _fell = self.faults.deafen();
+                sleep(step.length).await;
+                self.faults.hear();
+                let hit = self.faults.hits(Op::Subscribe) > before;
+                self.note(
+                    "deaf",
+                    from,
+                    (Wiped::Nothing, Hindered::Nobody),
+                    Duration::ZERO,
+                    hit,
+                );
+            }
+            MemoryFault::Wipe(key) => {
+                let hit = self.wipe(key).await;
+                let from = self.crew.time.clock();
+                let what = (Wiped::One(key.clone()), Hindered::Nobody);
+                self.note("wipe", from, what, Duration::ZERO, hit);
+            }
+        }
+    }
+
+    /// All commands of these verbs meet a fault for this long, and their answers are waited for. Whether any did.
+    async fn all_meet(&self, ops: &[Op], fault: Fault, length: Duration) -> bool {
+        let before = self.hits();
+        self.outage.store(true, Ordering::Relaxed);
+        for op in ops {
+            self.faults.always(*op, fault);
+        }
+        sleep(length).await;
+        self.calm();
+        self.outage.store(false, Ordering::Relaxed);
+        if fault != Fault::FailAfter {
+            sleep(RESPONSE_TIMEOUT).await;
+        }
+        self.hits() > before
+    }
+
+    /// Takes a lock's data away as soon as there is any.
+    async fn wipe(&self, key: &str) -> bool {
+        let lock = self.wiper.lock(key);
+        for _ in 0..100 {
+            if lock.force_release().await.expect("no fault is on its way") {
+                return true;
+            }
+            sleep(LEASE / 500).await;
+        }
+        false
+    }
+
+    fn hits(&self) -> usize {
+        COMMANDS.iter().map(|op| self.faults.hits(*op)).sum()
+    }
+
+    fn calm(&self) {
+        for op in COMMANDS {
+            self.faults.clear(op);
+        }
+    }
+
+    fn note(
+        &self,
+        kind: &str,
+        from: Stamp,
+        (wiped, hindered): (Wiped, Hindered),
+        heals: Duration,
+        hit: bool,
+    ) {
+        let (at, to) = (self.crew.time.now(), self.crew.time.clock());
+        let kind = kind.to_owned();
+        let fault = history::Fault {
+            kind,
+            from,
+            to,
+            wiped,
+            hindered,
+            heals: stamp(heals),
+            hit,
+        };
+        self.history.add(Event {
+            at,
+            what: What::Fault(fault),
+        });
+    }
+
+    /// What is left some time after the last operation, if anything is.
+    async fn left(&self) -> Option<String> {
+        let quiet = Instant::now() + LEASE * 2;
+        loop {
+            let sizes: Vec<Sizes> = self.clients.iter().map(sizes).collect();
+            let stored = stored(&self.server);
+            if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
+                return None;
+            }
+            if Instant::now() > quiet {
+                return Some(format!(
+                    "left in the clients {sizes:?}, in the server {stored:?}"
+                ));
+            }
+            sleep(LEASE / 100).await;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Random operations under random faults: what came of a run, and what it met.
+//!
+//! A seed makes the operations of every worker and the list of faults. A run that fails prints both; the same seed plays
+//! them again. On memory time is paused and a run repeats itself but for the order in which a `select!` looks at its
+//! branches; on real servers only the lists are the same, and a failing one is played several times.
+
+mod alarm;
+pub mod child;
+mod intent;
+pub mod memory;
+pub mod plan;
+pub mod redis;
+mod time;
+pub mod wire_fault;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::history::{
+    Bounds, History, Operations, Stamp, Violation, check, contended, faults_that_met,
+};
+use crate::resource::Resource;
+
+pub use intent::Pace;
+pub use time::Time;
+pub use worker::{Crew, Sink, Worker};
+
+/// What came of a run, or of several.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Whose seeds.
+    pub seeds: Vec<u64>,
+    /// Acquisitions that were called.
+    pub operations: usize,
+    /// Those that were granted.
+    pub granted: usize,
+    /// Those that met another's hold.
+    pub contended: usize,
+    /// Writes that the guarded resource accepted.
+    pub writes: u64,
+    /// Faults by kind: how many met an operation, and of how many.
+    pub faults: BTreeMap<String, (usize, usize)>,
+    /// The longest time that an acquisition took to be answered.
+    pub longest_wait: Duration,
+    /// What no lock may do.
+    pub violations: Vec<Violation>,
+    /// The seeds and histories of runs in which it happened.
+    pub failed: Vec<(u64, History)>,
+}
+
+/// Looks at the history of a run.
+fn judge(seed: u64, history: &History, bounds: &Bounds, resource: &Resource) -> Outcome {
+    let operations = Operations::of(&history.events());
+    let waits = operations
+        .all
+        .iter()
+        .filter_map(|op| Some(op.returned? - op.called));
+    let mut outcome = Outcome {
+        seeds: vec![seed],
+        operations: operations.all.len(),
+        granted: operations.all.iter().filter(|op| op.granted).count(),
+        contended: contended(&operations),
+        writes: resource.writes(),
+        faults: faults_that_met(&operations),
+        longest_wait: Duration::from_nanos(waits.max().unwrap_or_default()),
+        violations: check(&operations, bounds),
+        failed: vec![(seed, history.clone())],
+    };
+    for lost in resource.lost_updates() {
+        outcome.found("A3", lost);
+    }
+    outcome
+}
+
+impl Outcome {
+    fn found(&mut self, rule: &'static str, what: String) {
+        let at = Stamp::default();
+        self.violations.push(Violation { rule, at, what });
+    }
+
+    /// Adds another run to this.
+    pub fn add(&mut self, other: Self) {
+        self.seeds.extend(other.seeds);
+        self.operations += other.operations;
+        self.granted += other.granted;
+        self.contended += other.contended;
+        self.writes += other.writes;
+        for (kind, (met, of)) in other.faults {
+            let sum = self.faults.entry(kind).or_default();
+            *sum = (sum.0 + met, sum.1 + of);
+        }
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+        if !other.violations.is_empty() {
+            self.failed.extend(other.failed);
+        }
+        self.violations.extend(other.violations);
+    }
+
+    /// Writes the histories of runs that failed into a directory, and tells where.
+    pub fn save(&self, directory: &Path) {
+        let failed = !self.violations.is_empty();
+        for (seed, history) in self.failed.iter().filter(|_| failed) {
+            let path = directory.join(format!("history-{seed}.jsonl"));
+            match history.save(&path) {
+                Ok(()) => eprintln!("the history of SEED={seed}: {}", path.display()),
+                Err(error) => eprintln!("{}: {error}", path.display()),
+            }
+        }
+    }
+
+    /// All faults: how many met an operation, and of how many.
+    #[must_use]
+    pub fn met(&self) -> (usize, usize) {
+        let each = self.faults.values();
+        each.fold((0, 0), |sum, (met, of)| (sum.0 + met, sum.1 + of))
+    }
+
+    /// Asserts that nothing was violated, that the faults met something, and that the operations met each other: a run
+    /// without these tests nothing.
+    ///
+    /// # Panics
+    /// If any of it is not so.
+    pub fn assert_sound(&self) {
+        assert!(self.violations.is_empty(), "{self}");
+        let (met, of) = self.met();
+        assert!(
+            met * 100 >= of * 80,
+            "too few faults met an operation\n{self}"
+        );
+        assert!(
+            self.contended * 10 >= self.operations,
+            "too few operations met another\n{self}"
+        );
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            operations,
+            granted,
+            contended,
+            writes,
+            ..
+        } = self;
+        writeln!(f, "runs          {}", self.seeds.len())?;
+        writeln!(
+            f,
+            "operations    {operations}, {granted} granted, {contended} contended, {writes} writes"
+        )?;
+        let (met, of) = self.met();
+        writeln!(f, "faults        {of}, {met} met an operation")?;
+        for (kind, (met, of)) in &self.faults {
+            writeln!(f, "              {of} x {kind}, {met} met")?;
+        }
+        writeln!(f, "longest wait  {:?}", self.longest_wait)?;
+        writeln!(f, "violations    {}", self.violations.len())?;
+        for violation in self.violations.iter().take(20) {
+            writeln!(f, "              {violation}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The clock of a run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+use crate::history::Stamp;
+
+/// Where stamps come from.
+#[derive(Clone, Debug)]
+pub enum Time {
+    /// The machine's clock: one for all processes.
+    Machine,
+    /// Tokio's, paused.
+    Paused {
+        /// Where it began.
+        base: Instant,
+        /// What was told last. What happens at one moment of paused time has an order all the same.
+        last: Arc<AtomicU64>,
+    },
+}
+
+impl Time {
+    /// Tokio's time from now on.
+    #[must_use]
+    pub fn paused() -> Self {
+        Self::Paused {
+            base: Instant::now(),
+            last: Arc::default(),
+        }
+    }
+
+    /// A stamp for what happens now.
+    #[must_use]
+    pub fn now(&self) -> Stamp {
+        match self {
+            Self::Machine => self.clock(),
+            Self::Paused { last, .. } => {
+                let now = self.clock().max(last.load(Ordering::Relaxed) + 1);
+                last.store(now, Ordering::Relaxed);
+                now
+            }
+        }
+    }
+
+    /// What the clock shows.
+    #[must_use]
+    pub fn clock(&self) -> Stamp {
+        match self {
+            Self::Machine => {
+                let time = clock_gettime(ClockId::Monotonic);
+                time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+            }
+            Self::Paused { base, .. } => stamp(base.elapsed()),
+        }
+    }
+}
+
+/// A duration in stamps.
+#[must_use]
+pub(super) fn stamp(duration: Duration) -> Stamp {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,169 @@
+//! The faults of a run on a real server, and the lists of them that seeds make.
+//!
+//! Three lists run side by side, each one fault after another: what befalls the server and its data, the wire, and the
+//! client processes.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::plan::{Plan, Step};
+use crate::proxy::{Flow, Select, Way};
+
+/// A fault of a real server, its wire or a process.
+#[derive(Clone, Debug)]
+pub enum WireFault {
+    /// The server is killed, and started again afterwards.
+    KillServer,
+    /// The server stands still.
+    StopServer,
+    /// `CLIENT PAUSE`.
+    Pause,
+    /// `DEBUG SLEEP`.
+    Sleep,
+    /// `CLIENT KILL` of this type.
+    KillClients(&'static str),
+    /// `SCRIPT FLUSH`.
+    ForgetScripts,
+    /// `FLUSHALL`.
+    Flush,
+    /// `DEL` of one lock.
+    Wipe(String),
+    /// `maxmemory 1`.
+    OutOfMemory,
+    /// The user may run no scripts.
+    Deny,
+    /// Bytes move otherwise.
+    Flow(Select, Way, Flow),
+    /// Connections are reset.
+    Cut(Select),
+    /// A connection is reset after so many bytes.
+    CutAfter(Way, usize),
+    /// Connections are closed in one direction.
+    Close(Way),
+    /// New connections are refused, and the present ones are reset.
+    Refuse,
+    /// A command is carried out, and nobody hears of it.
+    EatReply,
+    /// A command is carried out much later.
+    Hold,
+    /// A child process stands still.
+    StopChild,
+    /// A child process is killed, and another one is started.
+    KillChild,
+    /// A thread of the tester's own runtime is blocked.
+    Block,
+}
+
+impl WireFault {
+    pub(super) fn kind(&self) -> String {
+        let text = format!("{self:?}");
+        match self {
+            Self::Flow(_, _, flow) => format!("{flow:?}"),
+            Self::KillClients(of) => format!("KillClients {of}"),
+            _ => text,
+        }
+        .split(['(', ' '])
+        .take(2)
+        .filter(|word| word.chars().all(char::is_alphabetic))
+        .collect::<Vec<_>>()
+        .join(" ")
+    }
+}
+
+/// The three lists of a seed.
+#[derive(Clone, Debug)]
+pub struct Plans {
+    /// The server and its data.
+    pub server: Plan<WireFault>,
+    /// The wire.
+    pub wire: Plan<WireFault>,
+    /// The processes.
+    pub processes: Plan<WireFault>,
+}
+
+/// How many faults of each list befall a run.
+const STEPS: [u32; 3] = [16, 20, 12];
+
+/// The faults of a seed, over `time`, for locks with this lease.
+#[must_use]
+pub fn plans(seed: u64, time: Duration, lease: Duration, keys: &[String]) -> Plans {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut list = |steps: u32, draw: &dyn Fn(&mut StdRng) -> (WireFault, f64)| {
+        let mut steps: Vec<_> = (0..steps)
+            .map(|_| {
+                let at = time.mul_f64(random.random());
+                let (fault, leases) = draw(&mut random);
+                let length = lease.mul_f64(leases * random.random::<f64>());
+                Step { at, length, fault }
+            })
+            .collect();
+        steps.sort_by_key(|step| step.at);
+        Plan {
+            seed,
+            lasts: time,
+            steps,
+        }
+    };
+    let [servers, wires, processes] = STEPS;
+    Plans {
+        server: list(servers, &|random| server_fault(random, keys)),
+        wire: list(wires, &wire_fault),
+        processes: list(processes, &process_fault),
+    }
+}
+
+/// A fault, and how many leases it lasts at most.
+fn server_fault(random: &mut StdRng, keys: &[String]) -> (WireFault, f64) {
+    let key = &keys[random.random_range(0..keys.len())];
+    match random.random_range(0..100) {
+        0..12 => (WireFault::KillServer, 0.3),
+        12..20 => (WireFault::StopServer, 0.5),
+        20..24 => (WireFault::StopServer, 2.0),
+        24..32 => (WireFault::Pause, 0.5),
+        32..36 => (WireFault::Sleep, 0.5),
+        36..44 => (WireFault::KillClients("normal"), 0.0),
+        44..54 => (WireFault::KillClients("pubsub"), 0.0),
+        54..62 => (WireFault::ForgetScripts, 0.0),
+        62..67 => (WireFault::Flush, 0.0),
+        67..87 => (WireFault::Wipe(key.clone()), 0.0),
+        87..94 => (WireFault::OutOfMemory, 0.3),
+        _ => (WireFault::Deny, 0.2),
+    }
+}
+
+fn wire_fault(random: &mut StdRng) -> (WireFault, f64) {
+    let selects = [
+        Select::ALL,
+        Select::EXISTING,
+        Select::NEW,
+        Select::SUBSCRIBERS,
+        Select::COMMANDS,
+    ];
+    let select = selects[random.random_range(0..selects.len())];
+    let way = [Way::Up, Way::Down, Way::Both][random.random_range(0..3)];
+    let ms = Duration::from_millis(random.random_range(5..200));
+    let bytes = random.random_range(1..2_000);
+    match random.random_range(0..100) {
+        0..15 => (WireFault::Flow(select, way, Flow::Stall), 0.4),
+        15..30 => (WireFault::Flow(select, way, Flow::Delay(ms)), 0.4),
+        30..36 => (WireFault::Flow(select, way, Flow::Throttle(20_000)), 0.3),
+        36..42 => (WireFault::Flow(select, way, Flow::Rechunk(1)), 0.3),
+        42..54 => (WireFault::Cut(select), 0.0),
+        54..64 => (WireFault::CutAfter(way, bytes), 0.2),
+        64..72 => (WireFault::Close(way), 0.0),
+        72..78 => (WireFault::Refuse, 0.3),
+        78..90 => (WireFault::EatReply, 0.2),
+        _ => (WireFault::Hold, 0.5),
+    }
+}
+
+fn process_fault(random: &mut StdRng) -> (WireFault, f64) {
+    match random.random_range(0..10) {
+        0..5 => (WireFault::StopChild, 0.5),
+        5..6 => (WireFault::StopChild, 2.0),
+        6..8 => (WireFault::KillChild, 0.0),
+        _ => (WireFault::Block, 0.2),
+    }
+}

@@ -1,0 +1,352 @@
+//! What no lock may do, looked for in a history.
+//!
+//! | rule | what must hold |
+//! | --- | --- |
+//! | A1 | two claims of one key do not overlap |
+//! | A4 | the resource refuses only writes of those whose claim had ended |
+//! | A5 | while a key is free and somebody waits for it, it is soon granted |
+//! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
+//! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal |
+//! | A11 | no error of an undeclared kind, and nothing that never ends |
+//! | A12 | nothing is lost without a cause |
+//!
+//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A2, A8 and A9 are of
+//! primitives that do not stand yet. A12 is ours: a watchdog that forgets a hold breaks none of the others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Claim, End, Hindered, Operation, Operations, Refusal, Stamp, Wiped};
+
+/// What is soon, and what is late.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The watchdog's lease.
+    pub lease: Stamp,
+    /// How long a key may be free while somebody waits for it, without a fault.
+    pub wake: Stamp,
+    /// How late a timer may be.
+    pub late: Stamp,
+    /// How long a fault goes on to keep clients from the server after its end: they have yet to notice, and to connect.
+    pub aftermath: Stamp,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: &'static str,
+    /// When.
+    pub at: Stamp,
+    /// By whom and how.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at as f64 / 1e9;
+        write!(f, "{} at {at:.6} s: {}", self.rule, self.what)
+    }
+}
+
+/// Looks for everything that a lock may not do.
+#[must_use]
+pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
+    let mut checker = Checker {
+        operations,
+        bounds,
+        found: Vec::new(),
+    };
+    for (key, ops) in operations.by_key() {
+        let mut claims: Vec<(Claim, &Operation)> = ops
+            .iter()
+            .filter_map(|op| Some((op.claim(&operations.faults)?, *op)))
+            .collect();
+        claims.sort_by_key(|(claim, op)| (claim.from, op.id));
+        checker.exclusion(key, &claims);
+        checker.wake_ups(key, &ops);
+    }
+    for op in &operations.all {
+        checker.wait(op);
+        checker.loss(op);
+        checker.end(op);
+    }
+    checker.found.sort_by_key(|violation| violation.at);
+    checker.found
+}
+
+struct Checker<'a> {
+    operations: &'a Operations,
+    bounds: &'a Bounds,
+    found: Vec<Violation>,
+}
+
+impl Checker<'_> {
+    fn found(&mut self, rule: &'static str, at: Stamp, what: String) {
+        self.found.push(Violation { rule, at, what });
+    }
+
+    /// A1 and A4.
+    fn exclusion(&mut self, key: &str, claims: &[(Claim, &Operation)]) {
+        let mut longest: Option<&(Claim, &Operation)> = None;
+        for next in claims.iter().filter(|(claim, _)| claim.from < claim.to) {
+            if let Some((claim, op)) = longest
+                && next.0.from < claim.to
+            {
+                let for_ns = claim.to.min(next.0.to) - next.0.from;
+                let what = format!("{key}: {} and {} overlap for {for_ns} ns", op.id, next.1.id);
+                self.found("A1", next.0.from, what);
+            }
+            if longest.is_none_or(|(claim, _)| next.0.to > claim.to) {
+                longest = Some(next);
+            }
+        }
+        for (claim, op) in claims {
+            if let (Some(entered), Some((at, false))) = (op.entered, op.wrote)
+                && at < claim.to
+                && !self.untold_inside(claims, entered, at)
+            {
+                let what = format!("{key}: {} was entitled to write", op.id);
+                self.found("A4", at, what);
+            }
+        }
+    }
+
+    /// Did one enter between the two times whose lock had been wiped, and who was not told yet? Its entry keeps out the
+    /// entitled one: without a token the resource cannot know better.
+    fn untold_inside(&self, claims: &[(Claim, &Operation)], from: Stamp, to: Stamp) -> bool {
+        let entered = |op: &Operation| op.entered.is_some_and(|at| from < at && at < to);
+        let mut ops = claims.iter().map(|(_, op)| op);
+        ops.any(|op| entered(op) && op.wiped(&self.operations.faults).is_some())
+    }
+
+    /// A5.
+    fn wake_ups(&mut self, key: &str, ops: &[&Operation]) {
+        let gaps = self.gaps(ops);
+        for op in ops.iter().filter(|op| op.wait != Some(0)) {
+            let until = op.waited_until(self.operations.end);
+            let first = gaps.partition_point(|(_, to)| *to <= op.called);
+            for (from, to) in gaps[first..].iter().take_while(|(from, _)| *from < until) {
+                let (from, to) = (op.called.max(*from), until.min(*to));
+                if to > from + self.bounds.wake && to > self.excused_until(from, to) {
+                    let waited = to - from;
+                    let what = format!("{key}: {} waited {waited} ns beside a free key", op.id);
+                    self.found("A5", from, what);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// When nobody had a claim.
+    fn gaps(&self, ops: &[&Operation]) -> Vec<(Stamp, Stamp)> {
+        let faults = &self.operations.faults;
+        let mut claims: Vec<Claim> = ops
+            .iter()
+            .filter_map(|op| op.longest_claim(faults))
+            .collect();
+        claims.sort_by_key(|claim| claim.from);
+        let (mut gaps, mut free_since) = (Vec::new(), 0);
+        for claim in claims {
+            if claim.from > free_since {
+                gaps.push((free_since, claim.from));
+            }
+            free_since = free_since.max(claim.to);
+        }
+        gaps.push((free_since, self.operations.end.max(free_since)));
+        gaps
+    }
+
+    /// Until when a key may be free because of faults.
+    fn excused_until(&self, from: Stamp, to: Stamp) -> Stamp {
+        let faults = self.operations.faults.iter();
+        let around = faults.filter(|fault| fault.from < to && fault.to + fault.heals > from);
+        let healed = around.map(|fault| fault.to + fault.heals).max();
+        healed.map_or(0, |healed| healed + self.bounds.wake)
+    }
+
+    /// A6.
+    fn wait(&mut self, op: &Operation) {
+        let (Some(wait), Some(returned)) = (op.wait, op.returned) else {
+            return;
+        };
+        let (due, late) = (op.called + wait, self.bounds.late);
+        if op.refused == Some(Refusal::Busy) && returned < due {
+            let early = due - returned;
+            self.found(
+                "A6",
+                returned,
+                format!("{} timed out {early} ns early", op.id),
+            );
+        }
+        let answered = op.granted || op.refused.is_some();
+        if wait > 0 && answered && returned > due + late && !self.stood_still(op, due, returned) {
+            let (over, how) = (
+                returned - due,
+                if op.granted { "granted" } else { "refused" },
+            );
+            self.found(
+                "A6",
+                returned,
+                format!("{} was {how} {over} ns late", op.id),
+            );
+        }
+    }
+
+    /// A7 and A12.
+    fn loss(&mut self, op: &Operation) {
+        let (Some(granted), true) = (op.returned, op.granted) else {
+            return;
+        };
+        let Bounds { lease, late, .. } = *self.bounds;
+        let until = op.held_until(self.operations.end);
+        if until > op.deadline + late && !self.stood_still(op, op.deadline, until) {
+            let over = until - op.deadline;
+            self.found(
+                "A7",
+                until,
+                format!("{} held {over} ns past its deadline", op.id),
+            );
+        }
+        let wiped = op
+            .surely_wiped(&self.operations.faults)
+            .filter(|fault| fault.from < until);
+        if let Some(wiped) = wiped.filter(|_| op.lease.is_none()) {
+            let known = wiped.to.max(granted) + lease / 3 + late;
+            let hindered = self.was_hindered(op, wiped.from, until);
+            if until > known && !hindered && !self.stood_still(op, wiped.from, until) {
+                let over = until - wiped.to;
+                let what = format!("{} was told {over} ns after its lock was wiped", op.id);
+                self.found("A7", until, what);
+            }
+        }
+        let lost_at = match op.ended {
+            Some((at, End::Lost)) => Some(at),
+            _ => op.told,
+        };
+        if let Some(lost_at) = lost_at.filter(|_| op.lease.is_none()) {
+            let since = op.deadline.saturating_sub(lease);
+            let kept_away = self.hindered(op, since, lost_at);
+            let wiped = op.wiped(&self.operations.faults);
+            if kept_away < lease / 3 && wiped.is_none_or(|fault| fault.from > lost_at) {
+                let what = format!(
+                    "{} was lost, kept from the server for {kept_away} ns",
+                    op.id
+                );
+                self.found("A12", lost_at, what);
+            }
+        }
+    }
+
+    /// A11.
+    fn end(&mut self, op: &Operation) {
+        let denied = op.refused == Some(Refusal::Denied);
+        let denied = denied && !self.any_fault(op.called, op.waited_until(self.operations.end));
+        let odd = match (&op.refused, &op.ended) {
+            (Some(Refusal::Other(text)), _) | (_, Some((_, End::Other(text)))) => text,
+            _ if denied => "denied",
+            _ if op.killed.is_some() => return,
+            _ if op.returned.is_none() => "never answered",
+            _ if op.granted && op.ended.is_none() => "never ended",
+            _ => return,
+        };
+        let what = format!("{}: {odd}", op.id);
+        self.found("A11", op.waited_until(self.operations.end), what);
+    }
+
+    fn any_fault(&self, from: Stamp, to: Stamp) -> bool {
+        let mut faults = self.operations.faults.iter();
+        faults.any(|fault| fault.from < to && fault.to > from)
+    }
+
+    /// The faults that kept an operation's process from the server between two times, with their aftermath.
+    fn hindrances(
+        &self,
+        op: &Operation,
+        from: Stamp,
+        to: Stamp,
+    ) -> impl Iterator<Item = (Stamp, Stamp)> {
+        let (process, aftermath) = (op.id.process, self.bounds.aftermath);
+        let faults = self.operations.faults.iter();
+        let theirs = faults.filter(move |fault| match fault.hindered {
+            Hindered::Nobody => false,
+            Hindered::Process(stopped) => stopped == process,
+            Hindered::Everybody => true,
+        });
+        let spans = theirs.map(move |fault| (fault.from, fault.to + aftermath));
+        spans.filter(move |(begin, end)| *begin <= to && *end >= from)
+    }
+
+    fn was_hindered(&self, op: &Operation, from: Stamp, to: Stamp) -> bool {
+        self.hindrances(op, from, to).next().is_some()
+    }
+
+    /// How long faults kept an operation's process from the server between two times.
+    fn hindered(&self, op: &Operation, from: Stamp, to: Stamp) -> Stamp {
+        let (mut total, mut counted) = (0, from);
+        for (begin, end) in self.hindrances(op, from, to) {
+            let until = end.min(to);
+            total += until.saturating_sub(begin.max(counted));
+            counted = counted.max(until);
+        }
+        total
+    }
+
+    /// Did the operation's process stand still at some time between the two?
+    fn stood_still(&self, op: &Operation, from: Stamp, to: Stamp) -> bool {
+        let stopped = Hindered::Process(op.id.process);
+        let mut faults = self.operations.faults.iter();
+        faults.any(|fault| {
+            fault.hindered == stopped && fault.from < to && fault.to + self.bounds.late > from
+        })
+    }
+}
+
+/// The faults of each kind: how many met an operation under way, and of how many.
+#[must_use]
+pub fn faults_that_met(operations: &Operations) -> BTreeMap<String, (usize, usize)> {
+    let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for fault in &operations.faults {
+        let under_way = |op: &Operation| {
+            let until = op.waited_until(operations.end);
+            let until = if op.granted {
+                op.held_until(operations.end)
+            } else {
+                until
+            };
+            let concerned = match &fault.wiped {
+                Wiped::One(key) => *key == op.key,
+                Wiped::Nothing | Wiped::Everything => true,
+            };
+            concerned && op.called <= fault.to && until >= fault.from
+        };
+        let kind = kinds.entry(fault.kind.clone()).or_default();
+        kind.0 += usize::from(fault.hit && operations.all.iter().any(under_way));
+        kind.1 += 1;
+    }
+    kinds
+}
+
+/// How many operations had to wait for another's claim.
+#[must_use]
+pub fn contended(operations: &Operations) -> usize {
+    let mut contended = 0;
+    for ops in operations.by_key().into_values() {
+        let mut claims: Vec<Claim> = ops
+            .iter()
+            .filter_map(|op| op.claim(&operations.faults))
+            .collect();
+        claims.sort_by_key(|claim| claim.from);
+        contended += ops
+            .iter()
+            .filter(|op| {
+                let until = op.waited_until(operations.end);
+                let first = claims.partition_point(|claim| claim.to <= op.called);
+                claims[first..].iter().any(|claim| {
+                    claim.from < until && claim.to > op.called && Some(claim.from) != op.returned
+                })
+            })
+            .count();
+    }
+    contended
+}

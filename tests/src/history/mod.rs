@@ -1,0 +1,254 @@
+//! What happened in a run, as a list of events, and whether a lock may have let it happen.
+//!
+//! Every task and process writes down what it called, what it was told and when, on one clock. [`Operations`] puts the
+//! events of each acquisition together, and [`check()`] looks for what no lock may do. Nothing here knows what was under
+//! test.
+//!
+//! A *claim* is the time for which an owner was entitled to believe in its hold: from the return of its acquisition to
+//! the call of its release, or until it was told of the loss, or to its own deadline, whichever comes first. Where the
+//! lock's data was wiped in the server, the claim ends there: the owner can only be told of that.
+
+mod check;
+mod operation;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+
+pub use check::{Bounds, Violation, check, contended, faults_that_met};
+pub use operation::{Claim, Operation, Operations};
+
+/// Nanoseconds on the clock of a run; of all its processes, where there are several.
+pub type Stamp = u64;
+
+/// An acquisition and all that follows from it, by process, task and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Id {
+    /// 0 is the test's own process.
+    pub process: u32,
+    /// The task in its process.
+    pub task: u32,
+    /// The operation of its task.
+    pub number: u32,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.process, self.task, self.number)
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at: Stamp,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// An acquisition began.
+    Called {
+        /// Whose.
+        id: Id,
+        /// Which lock.
+        key: String,
+        /// How long it waits at most; without limit where there is none, and zero is a single try.
+        wait: Option<Stamp>,
+        /// Its fixed lease, if it has one.
+        lease: Option<Stamp>,
+    },
+    /// It was granted.
+    Granted {
+        /// Whose.
+        id: Id,
+        /// The name of the hold in the server.
+        owner: String,
+        /// The owner's own deadline, as of now.
+        deadline: Stamp,
+    },
+    /// It was refused.
+    Refused {
+        /// Whose.
+        id: Id,
+        /// Why.
+        why: Refusal,
+    },
+    /// Its caller dropped it before it was answered.
+    GivenUp {
+        /// Whose.
+        id: Id,
+    },
+    /// The owner entered the guarded resource.
+    Entered {
+        /// Whose.
+        id: Id,
+    },
+    /// The owner wrote to the guarded resource.
+    Wrote {
+        /// Whose.
+        id: Id,
+        /// False where another had entered since.
+        accepted: bool,
+    },
+    /// The owner was told that its hold is lost.
+    Told {
+        /// Whose.
+        id: Id,
+    },
+    /// The owner begins to release, or drops its hold.
+    Ending {
+        /// Whose.
+        id: Id,
+        /// The owner's own deadline, as of now.
+        deadline: Stamp,
+    },
+    /// The release was answered, or the hold dropped.
+    Ended {
+        /// Whose.
+        id: Id,
+        /// How.
+        how: End,
+    },
+    /// A fault that lasted until now.
+    Fault(Fault),
+    /// A process was killed.
+    Killed {
+        /// Which.
+        process: u32,
+    },
+}
+
+/// Why an acquisition was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Held by others until the wait was over.
+    Busy,
+    /// Nobody answered.
+    Unavailable,
+    /// The server refuses the user.
+    Denied,
+    /// The hold around it was gone.
+    Lost,
+    /// Anything else, in its own words.
+    Other(String),
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// Its release was confirmed.
+    Released,
+    /// Its release found it gone.
+    Lost,
+    /// Nobody answered its release.
+    Unanswered,
+    /// It was dropped.
+    Dropped,
+    /// It was left to its lease.
+    Left,
+    /// Anything else, in its own words.
+    Other(String),
+}
+
+/// A fault, from when to when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Its kind.
+    pub kind: String,
+    /// Its begin.
+    pub from: Stamp,
+    /// Its end, with what follows of it.
+    pub to: Stamp,
+    /// What it did to the locks' data.
+    pub wiped: Wiped,
+    /// Whom it kept from the server or from running.
+    pub hindered: Hindered,
+    /// For how long after its end a key may still be free beside a waiter.
+    pub heals: Stamp,
+    /// Whether it happened: a cut that met no connection did not.
+    pub hit: bool,
+}
+
+/// Which locks' data a fault took away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wiped {
+    /// None.
+    #[default]
+    Nothing,
+    /// Of one lock.
+    One(String),
+    /// Of all.
+    Everything,
+}
+
+impl Wiped {
+    /// Was this lock's data among it?
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::One(one) => one == key,
+            Self::Everything => true,
+        }
+    }
+}
+
+/// Whom a fault kept from the server, or from running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hindered {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// One process, which did not run at all.
+    Process(u32),
+    /// All from the server.
+    Everybody,
+}
+
+/// The events of a run, from all of its tasks.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl History {
+    /// Writes an event down.
+    ///
+    /// # Panics
+    /// If a thread panicked while it wrote.
+    pub fn add(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+
+    /// All so far, in the order of their times.
+    ///
+    /// # Panics
+    /// If a thread panicked while it wrote.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = self.events.lock().unwrap().clone();
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// Writes all events to a file, one JSON value a line.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut text = String::new();
+        for event in self.events() {
+            text.push_str(&serde_json::to_string(&event)?);
+            text.push('\n');
+        }
+        fs::write(path, text)
+    }
+}

@@ -1,0 +1,246 @@
+//! The events of each acquisition, put together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{End, Event, Fault, Id, Refusal, Stamp, What};
+
+/// One acquisition and what followed.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Whose it is.
+    pub id: Id,
+    /// Which lock.
+    pub key: String,
+    /// How long it waits at most.
+    pub wait: Option<Stamp>,
+    /// Its fixed lease.
+    pub lease: Option<Stamp>,
+    /// When it was called.
+    pub called: Stamp,
+    /// The name of its hold in the server.
+    pub owner: Option<String>,
+    /// The first call of those who had its hold one after another: before, it was not in the server.
+    pub born: Stamp,
+    /// The first grant of it: from then on it was.
+    pub stood: Stamp,
+    /// When it was answered or given up.
+    pub returned: Option<Stamp>,
+    /// Whether it was granted.
+    pub granted: bool,
+    /// Why it was not.
+    pub refused: Option<Refusal>,
+    /// The owner's own deadline, as it was known last.
+    pub deadline: Stamp,
+    /// When the owner entered the resource.
+    pub entered: Option<Stamp>,
+    /// When its write was answered, and whether it was accepted.
+    pub wrote: Option<(Stamp, bool)>,
+    /// When the owner was told of a loss.
+    pub told: Option<Stamp>,
+    /// When the owner began to release.
+    pub ending: Option<Stamp>,
+    /// When and how the hold ended.
+    pub ended: Option<(Stamp, End)>,
+    /// When its process was killed.
+    pub killed: Option<Stamp>,
+}
+
+/// From when to when an owner was entitled to believe in its hold; the end is not part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The return of the acquisition.
+    pub from: Stamp,
+    /// The first of: release called, loss told, deadline, process killed, data wiped.
+    pub to: Stamp,
+}
+
+impl Claim {
+    fn cut(&mut self, at: Option<Stamp>) {
+        if let Some(at) = at {
+            self.to = self.to.min(at.max(self.from));
+        }
+    }
+}
+
+impl Operation {
+    fn new(id: Id, called: Stamp) -> Self {
+        Self {
+            id,
+            key: String::new(),
+            wait: None,
+            lease: None,
+            called,
+            owner: None,
+            born: called,
+            stood: Stamp::MAX,
+            returned: None,
+            granted: false,
+            refused: None,
+            deadline: 0,
+            entered: None,
+            wrote: None,
+            told: None,
+            ending: None,
+            ended: None,
+            killed: None,
+        }
+    }
+
+    /// When it stopped to wait, or `end` where it never did.
+    #[must_use]
+    pub fn waited_until(&self, end: Stamp) -> Stamp {
+        self.returned.or(self.killed).unwrap_or(end)
+    }
+
+    /// The end of its hold by its own doing or knowledge, or `end` where it never had one.
+    #[must_use]
+    pub fn held_until(&self, end: Stamp) -> Stamp {
+        let ends = [self.ending, self.told, self.killed];
+        ends.into_iter().flatten().min().unwrap_or(end)
+    }
+
+    /// Its claim, if it was granted: no longer than is certain.
+    #[must_use]
+    pub fn claim(&self, faults: &[Fault]) -> Option<Claim> {
+        self.claim_until(self.wiped(faults).map(|fault| fault.from))
+    }
+
+    /// Its claim, if it was granted: no shorter than is certain. A wipe while its hold was asked for may have come
+    /// before that hold.
+    #[must_use]
+    pub fn longest_claim(&self, faults: &[Fault]) -> Option<Claim> {
+        self.claim_until(self.surely_wiped(faults).map(|fault| fault.from))
+    }
+
+    fn claim_until(&self, wiped: Option<Stamp>) -> Option<Claim> {
+        let from = self.returned.filter(|_| self.granted)?;
+        let mut claim = Claim {
+            from,
+            to: self.deadline.max(from),
+        };
+        claim.cut(self.ending);
+        claim.cut(self.told);
+        claim.cut(self.killed);
+        claim.cut(wiped);
+        Some(claim)
+    }
+
+    /// The first fault that may have taken its hold away.
+    pub(super) fn wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
+        let mut faults = faults.iter();
+        faults.find(|fault| fault.wiped.has(&self.key) && fault.to > self.born)
+    }
+
+    /// The first fault that did take its hold away.
+    pub(super) fn surely_wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
+        let mut faults = faults.iter();
+        faults.find(|fault| fault.wiped.has(&self.key) && fault.hit && fault.from > self.stood)
+    }
+
+    fn take(&mut self, at: Stamp, what: &What) {
+        match what {
+            What::Called {
+                key, wait, lease, ..
+            } => {
+                self.key.clone_from(key);
+                (self.wait, self.lease) = (*wait, *lease);
+            }
+            What::Granted {
+                owner, deadline, ..
+            } => {
+                (self.returned, self.granted, self.deadline) = (Some(at), true, *deadline);
+                self.owner = Some(owner.clone());
+            }
+            What::Refused { why, .. } => {
+                (self.returned, self.refused) = (Some(at), Some(why.clone()));
+            }
+            What::GivenUp { .. } => self.returned = Some(at),
+            What::Entered { .. } => self.entered = Some(at),
+            What::Wrote { accepted, .. } => self.wrote = Some((at, *accepted)),
+            What::Told { .. } => self.told = self.told.or(Some(at)),
+            What::Ending { deadline, .. } => {
+                let before = self.ending.unwrap_or(Stamp::MAX);
+                (self.ending, self.deadline) = (Some(at.min(before)), *deadline);
+            }
+            What::Ended { how, .. } => {
+                if *how == End::Left {
+                    self.ending = Some(self.deadline);
+                }
+                self.ended = Some((at, how.clone()));
+            }
+            What::Fault(_) | What::Killed { .. } => {}
+        }
+    }
+}
+
+/// All operations of a run, in the order of their calls, and the faults.
+#[derive(Clone, Debug, Default)]
+pub struct Operations {
+    /// The operations.
+    pub all: Vec<Operation>,
+    /// The faults, in the order of their begins.
+    pub faults: Vec<Fault>,
+    /// When the last event was.
+    pub end: Stamp,
+}
+
+impl Operations {
+    /// Puts the events of each operation together.
+    #[must_use]
+    pub fn of(events: &[Event]) -> Self {
+        let mut all: BTreeMap<Id, Operation> = BTreeMap::new();
+        let (mut faults, mut end) = (Vec::new(), 0);
+        for Event { at, what } in events {
+            end = end.max(*at);
+            match what {
+                What::Fault(fault) => faults.push(fault.clone()),
+                What::Killed { process } => {
+                    let theirs = all.values_mut().filter(|op| op.id.process == *process);
+                    for op in theirs.filter(|op| op.ended.is_none()) {
+                        op.killed = op.killed.or(Some(*at));
+                    }
+                }
+                What::Called { id, .. }
+                | What::Granted { id, .. }
+                | What::Refused { id, .. }
+                | What::GivenUp { id }
+                | What::Entered { id }
+                | What::Wrote { id, .. }
+                | What::Told { id }
+                | What::Ending { id, .. }
+                | What::Ended { id, .. } => {
+                    let op = all.entry(*id).or_insert_with(|| Operation::new(*id, *at));
+                    op.take(*at, what);
+                }
+            }
+        }
+        let mut all: Vec<Operation> = all.into_values().collect();
+        all.sort_by_key(|op| op.called);
+        trace_back(&mut all);
+        faults.sort_by_key(|fault| fault.from);
+        Self { all, faults, end }
+    }
+
+    /// The operations of each key.
+    #[must_use]
+    pub fn by_key(&self) -> BTreeMap<&str, Vec<&Operation>> {
+        let mut keys: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+        for op in &self.all {
+            keys.entry(&op.key).or_default().push(op);
+        }
+        keys
+    }
+}
+
+/// Finds the beginning of each hold: it may have been handed over from one operation to the next.
+fn trace_back(all: &mut [Operation]) {
+    let mut first: HashMap<String, (Stamp, Stamp)> = HashMap::new();
+    let mut granted: Vec<&mut Operation> = all.iter_mut().filter(|op| op.granted).collect();
+    granted.sort_by_key(|op| op.returned);
+    for op in granted {
+        if let (Some(owner), Some(returned)) = (&op.owner, op.returned) {
+            let first = first.entry(owner.clone()).or_insert((op.called, returned));
+            (op.born, op.stood) = *first;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Random operations under random faults, checked by their history; and the checker, checked by locks with flaws.
+//!
+//! What a run is made of stands in `distlock_tests::chaos`. `SEED=.. cargo test -p distlock-tests --test chaos memory`
+//! plays one seed again, and so does `redis`; a seed that ever failed goes into `seeds.txt` and is played each time.
+
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+
+mod flaws;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use distlock_tests::chaos::{Outcome, memory, redis};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Runs on memory: some thousand operations each.
+const MEMORY_SEEDS: usize = 2_000;
+
+/// Runs on a real server, each with faults for this long.
+const REDIS_SEEDS: usize = 20;
+const REDIS_TIME: Duration = Duration::from_secs(12);
+
+/// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
+const REPEATS: usize = 3;
+
+/// Runs on a real server at once: each keeps some half a core busy.
+const AT_ONCE: usize = 2;
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    // Each of these uses the whole machine.
+    args.test_threads = Some(1);
+    let mut trials = vec![
+        Trial::test("memory", || {
+            sound(on_memory(&seeds("memory", MEMORY_SEEDS)))
+        }),
+        Trial::test("redis", || sound(on_redis(&seeds("redis", REDIS_SEEDS)))),
+    ];
+    trials.extend(flaws::trials());
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// The seeds to play: the one given, or those that failed before and as many new ones.
+fn seeds(backend: &str, new: usize) -> Vec<u64> {
+    if let Ok(seed) = std::env::var("SEED") {
+        return vec![seed.parse().expect("SEED is a number"); REPEATS];
+    }
+    let failed = include_str!("seeds.txt").lines().filter_map(|line| {
+        let (of, seed) = line.split_once(' ')?;
+        (of == backend).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
+    });
+    let failed = failed.flat_map(|seed| [seed; REPEATS]);
+    failed.chain((0..new).map(|_| rand::random())).collect()
+}
+
+fn on_memory(seeds: &[u64]) -> Outcome {
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    each(seeds, threads, |seed| {
+        let plan = memory::plan(seed, 1);
+        let outcome = memory::run(&plan, None);
+        if !outcome.violations.is_empty() {
+            let fails = |plan: &_| !memory::run(plan, None).violations.is_empty();
+            eprintln!("{plan}and still with\n{}", plan.clone().shrink(fails));
+        }
+        outcome
+    })
+}
+
+fn on_redis(seeds: &[u64]) -> Outcome {
+    let setting = redis::Setting {
+        worker: env!("CARGO_BIN_EXE_worker").to_owned(),
+        faulty: REDIS_TIME,
+    };
+    each(seeds, AT_ONCE, |seed| setting.run(seed))
+}
+
+/// Plays each seed, so many at a time.
+fn each(seeds: &[u64], at_once: usize, play: impl Fn(u64) -> Outcome + Sync) -> Outcome {
+    let seeds: Mutex<VecDeque<u64>> = Mutex::new(seeds.iter().copied().collect());
+    let all = Mutex::new(Outcome::default());
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let Some(seed) = seeds.lock().unwrap().pop_front() else {
+                        return;
+                    };
+                    let outcome = play(seed);
+                    all.lock().unwrap().add(outcome);
+                }
+            });
+        }
+    });
+    all.into_inner().unwrap()
+}
+
+fn sound(outcome: Outcome) -> Result<(), Failed> {
+    println!("\n{outcome}");
+    outcome.save(&PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
+    outcome.assert_sound();
+    Ok(())
+}
