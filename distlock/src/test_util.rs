@@ -30,6 +30,8 @@ pub struct Sizes {
     pub holds: usize,
     /// Releases that nobody has confirmed.
     pub owed: usize,
+    /// Channels that are listened to, or still to be left.
+    pub channels: usize,
 }
 
 /// Looks into a client's maps.
@@ -41,6 +43,7 @@ pub fn sizes(client: &Client) -> Sizes {
         waiters,
         holds: registry.keeper.watched(),
         owed: registry.keeper.owed(),
+        channels: registry.keeper.backend.channels(),
     }
 }
 

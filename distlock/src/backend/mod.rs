@@ -229,6 +229,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Which connection commands travel over: those sent over the same one are carried out in order.
     fn epoch(&self) -> u64;
+
+    /// Channels that this client keeps, or still has to leave.
+    #[cfg(feature = "test-util")]
+    fn channels(&self) -> usize {
+        0
+    }
 }
 
 /// A cause that is only a text.

@@ -322,4 +322,8 @@ impl Backend for Faulty {
     fn epoch(&self) -> u64 {
         self.inner.epoch() + self.broken.load(Ordering::Acquire)
     }
+
+    fn channels(&self) -> usize {
+        self.inner.channels()
+    }
 }

@@ -192,6 +192,11 @@ impl Backend for RedisBackend {
     fn epoch(&self) -> u64 {
         self.link.epoch()
     }
+
+    #[cfg(feature = "test-util")]
+    fn channels(&self) -> usize {
+        self.subscriber.channels()
+    }
 }
 
 impl fmt::Debug for RedisBackend {

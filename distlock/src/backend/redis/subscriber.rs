@@ -84,6 +84,12 @@ impl Subscriber {
         self.shared.channels.lock().listens(channel)
     }
 
+    /// Channels that are listened to, or still to be left.
+    #[cfg(feature = "test-util")]
+    pub(super) fn channels(&self) -> usize {
+        self.shared.channels.lock().len()
+    }
+
     /// Starts the task again where its runtime has gone and somebody still listens.
     pub(super) fn revive(&self) {
         if !self.running.load(Ordering::Acquire) && !self.shared.channels.lock().is_empty() {
