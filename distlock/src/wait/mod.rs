@@ -246,7 +246,11 @@ impl<'a> Waiter<'a> {
             outcome = self.attempts.once(self.deadline) => outcome,
             () = self.keeper.clock.sleep_until(latest) => match latest {
                 latest if latest == self.deadline => return self.last_chance(),
-                _ => Outcome::Failed(Fault::Unknown(cause("no answer"))),
+                // What was answered before says more than that this one was not.
+                _ => Outcome::Failed(match &self.failing {
+                    Some(failing) => failing.last.clone(),
+                    None => Fault::Unknown(cause("no answer")),
+                }),
             },
         };
         match outcome {
