@@ -7,7 +7,7 @@
 //! | `acquire KEY [WAIT_MS]` | `granted NS OWNER`, or `failed TEXT` |
 //! | `release` | `released NS`, or `failed TEXT` |
 //! | `lost` | `lost NS`, when it is |
-//! | `hammer KEY MS` | `done GRANTS`, after acquiring and releasing for this long |
+//! | `hammer KEY MS [TASKS]` | `done GRANTS`, after that many tasks have acquired and released for this long |
 //! | `crowd N PREFIX` | `waiting`, when N tasks wait for N keys |
 //!
 //! `NS` is the machine's monotonic clock in nanoseconds, the same for all processes. The end of the input ends it.
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use distlock::{Client, Error, Guard};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::task::JoinSet;
 
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
@@ -66,7 +67,11 @@ impl Holder {
             ["acquire", key, wait] => self.acquire(key, Some(millis(wait))).await,
             ["release"] => self.release().await,
             ["lost"] => Ok(self.lost().await),
-            ["hammer", key, time] => self.hammer(key, millis(time)).await,
+            ["hammer", key, time] => self.hammer(key, millis(time), 1).await,
+            ["hammer", key, time, tasks] => {
+                let tasks = tasks.parse().expect("a number");
+                self.hammer(key, millis(time), tasks).await
+            }
             ["crowd", tasks, prefix] => Ok(self.crowd(tasks.parse().expect("a number"), prefix)),
             other => panic!("unknown line {other:?}"),
         }
@@ -93,13 +98,23 @@ impl Holder {
         format!("lost {}", now())
     }
 
-    async fn hammer(&self, key: &str, time: Duration) -> Result<String, Error> {
-        let lock = self.client.lock(key);
+    async fn hammer(&self, key: &str, time: Duration, tasks: usize) -> Result<String, Error> {
         let start = Instant::now();
-        let mut grants = 0_u64;
-        while start.elapsed() < time {
-            lock.acquire().run(tokio::task::yield_now()).await?;
-            grants += 1;
+        let mut hammering = JoinSet::new();
+        for _ in 0..tasks {
+            let lock = self.client.lock(key);
+            hammering.spawn(async move {
+                let mut grants = 0_u64;
+                while start.elapsed() < time {
+                    lock.acquire().run(tokio::task::yield_now()).await?;
+                    grants += 1;
+                }
+                Ok::<u64, Error>(grants)
+            });
+        }
+        let mut grants = 0;
+        while let Some(done) = hammering.join_next().await {
+            grants += done.expect("no panic")?;
         }
         Ok(format!("done {grants}"))
     }

@@ -14,9 +14,12 @@ mod row;
 mod support;
 
 mod connection;
+mod foreign;
 mod lease;
+mod messages;
 mod outcome;
 mod process;
+mod subscriptions;
 mod waiting;
 
 use std::process::ExitCode;
@@ -26,7 +29,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use self::row::{Listed, Row, table};
 
 /// The rows that one lock on one server has.
-const ROWS: &[u16] = &[1];
+const ROWS: &[u16] = &[1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40];
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         outcome::rows(),
         lease::rows(),
         waiting::rows(),
+        messages::rows(),
+        subscriptions::rows(),
         connection::rows(),
         process::rows(),
     ]

@@ -18,28 +18,6 @@ async fn behind(proxy: &Proxy) -> Client {
 }
 
 #[tokio::test]
-async fn waiter_whose_subscription_connection_dies_is_woken_by_the_release() {
-    let server = RedisServer::start().await;
-    let (holder, waiter) = (client(&server).await, client(&server).await);
-    for _ in 0..5 {
-        let guard = holder.lock("k").acquire().await.unwrap();
-        let waiting = tokio::spawn(waiter.lock("k").acquire().into_future());
-        listened(&server, "k", 1).await;
-        assert_eq!(server.kill_clients("pubsub").await, 1);
-        listened(&server, "k", 1).await;
-        guard.release().await.unwrap();
-        timeout(SOON, waiting)
-            .await
-            .expect("woken")
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-    }
-}
-
-#[tokio::test]
 async fn release_while_the_subscription_is_away_is_found_when_it_is_back() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.addr()).await;

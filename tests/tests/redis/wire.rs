@@ -297,42 +297,6 @@ async fn scripts_that_the_server_forgets_are_sent_again() {
 }
 
 #[tokio::test]
-async fn messages_of_no_meaning_wake_nobody_and_harm_nobody() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let guard = client.lock("k").acquire().await.unwrap();
-    let waiter = super::client(&server).await;
-    let waiting = tokio::spawn(waiter.lock("k").acquire().into_future());
-    listened(&server, "k", 1).await;
-    let channel = "redisson_lock__channel:{k}";
-    let calls = server.command_calls("evalsha").await;
-    let long = "x".repeat(1 << 20);
-    for odd in ["", "2", "-1", "00", "0 ", "zero", "\u{fffd}", long.as_str()] {
-        assert_eq!(
-            server
-                .try_cli::<i64>(&["PUBLISH", channel, odd])
-                .await
-                .unwrap(),
-            1
-        );
-    }
-    assert!(!waiting.is_finished());
-    guard.release().await.unwrap();
-    drop(
-        timeout(SOON, waiting)
-            .await
-            .expect("woken by the release")
-            .unwrap()
-            .unwrap(),
-    );
-    let attempts = server.command_calls("evalsha").await - calls;
-    assert!(
-        attempts < 8,
-        "{attempts} commands: odd messages were acted on"
-    );
-}
-
-#[tokio::test]
 async fn nothing_is_left_after_the_last_handle_has_gone() {
     let server = RedisServer::start().await;
     let leaks = Leaks::baseline(&server).await;

@@ -1,0 +1,223 @@
+//! Rows 27, 28, 30, 31 and 39: subscriptions whose connection dies, and subscriptions that come and go.
+
+use std::time::Duration;
+
+use distlock::{Builder, Client, Error, Guard};
+use distlock_tests::proxy::Role;
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::foreign::{Foreign, names};
+use crate::row::{Row, rows};
+use crate::support::{SOON, client, client_with, free, listened, ms, waiting, warm_up};
+
+/// Below the 5 s after which a waiter that was told nothing asks again by itself.
+const TOLD: Duration = Duration::from_secs(4);
+
+type Waiting = JoinHandle<Result<Guard, Error>>;
+
+fn wait_for(client: &Client, key: &str) -> Waiting {
+    tokio::spawn(client.lock(key).acquire().into_future())
+}
+
+/// Completes when the server has this many channels with listeners.
+async fn channels(server: &RedisServer, expected: usize) {
+    eventually_eq(2 * SOON, "channels", expected, || async {
+        server.pubsub_channels().await.len()
+    })
+    .await;
+}
+
+/// Frees all keys at once; all who wait for one are in soon.
+async fn all_get_in(foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
+    let heard = foreign.free(keys).await;
+    assert!(heard.iter().all(|heard| *heard == 1), "not all listened");
+    let in_time = timeout(TOLD, join_all(waiting)).await;
+    for guard in in_time.expect("all were told") {
+        drop(guard.unwrap().unwrap());
+    }
+}
+
+async fn f27_waiters_whose_subscriptions_are_killed_again_and_again_all_get_in(row: &Row) {
+    let server = RedisServer::start().await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(client(&server.url()).await);
+    }
+    let (keys, mut foreign) = (names("k", 100), Foreign::on(&server).await);
+    foreign.hold(&keys).await;
+    let mut granted = JoinSet::new();
+    for (n, key) in keys.iter().enumerate() {
+        let acquire = clients[n % clients.len()].lock(key).acquire();
+        granted.spawn(async move { (acquire.await.unwrap(), n, Instant::now()) });
+    }
+    channels(&server, keys.len()).await;
+    let mut freed = Vec::new();
+    for key in keys.chunks(1) {
+        for _ in 0..2 {
+            let killed = eventually(SOON, "a subscription to kill", || async {
+                let killed = server.kill_clients("pubsub").await;
+                (killed > 0).then_some(killed)
+            });
+            row.injected("subscription killed", killed.await);
+        }
+        foreign.free(key).await;
+        freed.push(Instant::now());
+    }
+    let mut worst = Duration::ZERO;
+    while let Some(granted) = granted.join_next().await {
+        let (_guard, n, at) = granted.unwrap();
+        worst = worst.max(at.saturating_duration_since(freed[n]));
+    }
+    println!("from the release to the grant: {worst:?} at most");
+    assert!(worst < TOLD, "{worst:?}");
+    free(&server, &clients.iter().collect::<Vec<_>>()).await;
+}
+
+async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
+    /// The subscription's PING.
+    const INTERVAL: Duration = Duration::from_secs(5);
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let waiter = client(&proxy.url()).await;
+    let (key, mut foreign) = ([String::from("k")], Foreign::on(&server).await);
+    foreign.hold(&key).await;
+    let waits = wait_for(&waiter, "k");
+    listened(&server, "k", 1).await;
+    let stall = proxy.flow(Select::SUBSCRIBERS.existing(), Way::Both, Flow::Stall);
+    let (stalled, before) = (Instant::now(), proxy.accepted());
+    foreign.free(&key).await;
+    // Nothing else wakes it: a subscription that stands is trusted up to the end of the lease, which is ten minutes.
+    let guard = timeout(3 * INTERVAL, waits).await.expect("woken");
+    println!("replaced after {:?}", stalled.elapsed());
+    assert_eq!(proxy.accepted(), before + 1);
+    row.injected("message stalled", stall.hits());
+    guard.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn f30_waiters_that_give_up_leave_no_subscription(row: &Row) {
+    let server = RedisServer::start().await;
+    let waiter = client(&server.url()).await;
+    let (keys, mut foreign) = (names("k", 1_000), Foreign::on(&server).await);
+    foreign.hold(&keys).await;
+    let mut random = rand::rng();
+    let mut waits = Vec::new();
+    for (n, key) in keys.iter().enumerate() {
+        let acquire = waiter.lock(key).acquire();
+        let acquire = match n % 3 {
+            0 => acquire.wait(ms(random.random_range(1..400))),
+            _ => acquire,
+        };
+        waits.push(tokio::spawn(acquire.into_future()));
+    }
+    let mut order: Vec<usize> = (0..keys.len()).filter(|n| n % 3 != 0).collect();
+    order.shuffle(&mut random);
+    for n in order {
+        sleep(Duration::from_micros(random.random_range(0..600))).await;
+        match n % 3 {
+            1 => waits[n].abort(),
+            _ => drop(foreign.free(&keys[n..=n]).await),
+        }
+    }
+    let [mut aborted, mut timed_out, mut granted] = [0; 3];
+    for waits in waits {
+        match timeout(SOON, waits).await.expect("an end") {
+            Err(_) => aborted += 1,
+            Ok(Err(error)) => timed_out += u64::from(!error.is_misuse()),
+            Ok(Ok(_guard)) => granted += 1,
+        }
+    }
+    assert_eq!(aborted + timed_out + granted, keys.len() as u64);
+    row.injected("waiter aborted", aborted);
+    row.injected("waiter timed out", timed_out);
+    let gone = Instant::now();
+    foreign.free(&keys).await;
+    free(&server, &[&waiter]).await;
+    println!(
+        "{granted} granted; no channel left after {:?}",
+        gone.elapsed()
+    );
+    foreign.hold(&keys).await;
+    let again: Vec<Waiting> = keys.iter().map(|key| wait_for(&waiter, key)).collect();
+    channels(&server, keys.len()).await;
+    all_get_in(&mut foreign, &keys, again).await;
+}
+
+async fn f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told(row: &Row) {
+    /// A channel without waiters is left after this.
+    const LINGER: u64 = 250;
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let waiter = client(&proxy.url()).await;
+    warm_up(&waiter).await;
+    let (keys, mut foreign) = (names("k", 300), Foreign::on(&server).await);
+    foreign.hold(&keys).await;
+    let delay = proxy.flow(Select::SUBSCRIBERS, Way::Both, Flow::Delay(ms(15)));
+    let come_and_go = async |key: &String| {
+        for _ in 0..6 {
+            let (stay, away) = {
+                let mut random = rand::rng();
+                (random.random_range(1..80), random.random_range(0..60))
+            };
+            let gone = waiter.lock(key).acquire().wait(ms(stay)).await;
+            assert!(!gone.unwrap_err().is_misuse());
+            sleep(ms(LINGER + away)).await;
+        }
+    };
+    let last = keys
+        .iter()
+        .map(|key| come_and_go(key).map(|()| wait_for(&waiter, key)));
+    let last = join_all(last).await;
+    row.injected("message delayed", delay.hits());
+    let left = server.command_calls("unsubscribe").await;
+    row.injected("unsubscription", left);
+    assert!(left > 10, "{left}: they never left");
+    waiting(&waiter, keys.len()).await;
+    channels(&server, keys.len()).await;
+    all_get_in(&mut foreign, &keys, last).await;
+    delay.lift();
+    free(&server, &[&waiter]).await;
+}
+
+/// 2,000 channels and not 5,000: each cut has every waiter ask twice, and the commands are four, not one.
+async fn f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end(row: &Row) {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    // After each cut thousands ask at once, which takes a busy machine long.
+    let patient = |builder: Builder| builder.unavailable_after(Duration::from_secs(60));
+    let waiter = client_with(&proxy.url(), patient).await;
+    warm_up(&waiter).await;
+    let (keys, mut foreign) = (names("k", 2_000), Foreign::on(&server).await);
+    foreign.hold(&keys).await;
+    let waits: Vec<Waiting> = keys.iter().map(|key| wait_for(&waiter, key)).collect();
+    channels(&server, keys.len()).await;
+    for _ in 0..50 {
+        eventually(SOON, "a subscriber", || async {
+            let open = proxy.connections();
+            open.iter().any(|open| open.role == Role::Subscriber)
+        })
+        .await;
+        // Four commands of some 20 kB each, cut anywhere in them.
+        let after = rand::rng().random_range(1..60_000);
+        let cut = proxy.cut_after(Select::SUBSCRIBERS.new_only(), Way::Up, after);
+        assert_eq!(proxy.cut(Select::SUBSCRIBERS), 1);
+        cut.reach(1, SOON).await;
+        row.injected("resubscription cut", cut.hits());
+    }
+    channels(&server, keys.len()).await;
+    waiting(&waiter, keys.len()).await;
+    all_get_in(&mut foreign, &keys, waits).await;
+}
+
+rows! {
+    Real: f27_waiters_whose_subscriptions_are_killed_again_and_again_all_get_in,
+        f28_silent_subscription_is_replaced_and_its_waiter_gets_in,
+        f30_waiters_that_give_up_leave_no_subscription,
+        f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told,
+        f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end;
+}
