@@ -19,6 +19,8 @@ mod lease;
 mod messages;
 mod outcome;
 mod process;
+mod refusals;
+mod servers;
 mod subscriptions;
 mod waiting;
 
@@ -29,7 +31,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use self::row::{Listed, Row, table};
 
 /// The rows that one lock on one server has.
-const ROWS: &[u16] = &[1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40];
+const ROWS: &[u16] = &[
+    1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52,
+];
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
@@ -42,6 +46,8 @@ fn main() -> ExitCode {
         messages::rows(),
         subscriptions::rows(),
         connection::rows(),
+        servers::rows(),
+        refusals::rows(),
         process::rows(),
     ]
     .concat();

@@ -112,33 +112,6 @@ async fn lost_reply_of_a_release_is_no_error() {
 }
 
 #[tokio::test]
-async fn black_holed_connection_is_replaced() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.addr()).await;
-    let client = behind(&proxy).await;
-    client
-        .lock("k")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    let stall = proxy.flow(Select::EXISTING, Way::Both, Flow::Stall);
-    client
-        .lock("k")
-        .acquire()
-        .wait(SOON)
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    assert!(stall.hits() > 0);
-    assert!(proxy.accepted() >= 2);
-}
-
-#[tokio::test]
 async fn hold_is_lost_by_the_clock_when_nobody_answers() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.addr()).await;

@@ -164,43 +164,6 @@ async fn hash_without_ttl_bounds_waits_and_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn key_of_another_type_is_an_error_that_names_it_and_stays() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    server.cli(&["SET", "text", "precious"]).await;
-    let lock = client.lock("text");
-    let errors = [
-        lock.acquire().await.err(),
-        lock.acquire().wait(ms(100)).await.err(),
-        lock.try_acquire().await.err(),
-        lock.is_locked().await.err(),
-        lock.holders().await.err(),
-        lock.hold_count().await.err(),
-        lock.remaining_lease().await.err(),
-        lock.force_release().await.err(),
-    ];
-    for error in errors {
-        let error = error.expect("an error");
-        assert!(
-            matches!(error, Error::WrongType { .. }) && error.to_string().contains("\"text\""),
-            "{error}"
-        );
-    }
-    // A hold whose key was overwritten is lost, and its release touches nothing.
-    let guard = client.lock("k").acquire().await.unwrap();
-    server.cli(&["SET", "k", "precious"]).await;
-    assert!(guard.release().await.is_err());
-    assert_eq!(
-        server.try_cli::<String>(&["GET", "k"]).await.unwrap(),
-        "precious"
-    );
-    assert_eq!(
-        server.try_cli::<String>(&["GET", "text"]).await.unwrap(),
-        "precious"
-    );
-}
-
-#[tokio::test]
 async fn bad_input_is_refused_before_anything_is_sent() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
@@ -270,30 +233,6 @@ async fn scripts_refuse_bad_leases_before_they_store_anything() {
             "the TTL went with lease {lease:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn scripts_that_the_server_forgets_are_sent_again() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    for n in 0..200 {
-        if n % 3 == 0 {
-            server.cli(&["SCRIPT", "FLUSH"]).await;
-        }
-        client
-            .lock("k")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-    }
-    assert!(
-        server.command_calls("eval").await > 50,
-        "the scripts were never forgotten"
-    );
-    assert_eq!(server.command_calls("script|load").await, 0);
 }
 
 #[tokio::test]

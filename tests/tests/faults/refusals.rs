@@ -1,0 +1,260 @@
+//! Rows 49, 50 and 52: servers that answer with a refusal, for now or for good.
+
+use distlock::{Client, Error};
+use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq};
+use futures_util::future::join_all;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::foreign::{Foreign, names};
+use crate::row::{Row, rows};
+use crate::support::{SOON, client, client_with, free, ms, warm_up};
+
+/// How often the server has answered with an error of this code.
+async fn errors(server: &RedisServer, code: &str) -> u64 {
+    let stats = server.info("errorstats").await;
+    let count = stats.get(&format!("errorstat_{code}"));
+    count.map_or(0, |count| {
+        count.trim_start_matches("count=").parse().unwrap()
+    })
+}
+
+/// One server and its clients: `hasty` gives up after 400 ms without a real answer, with or without a wait.
+struct Scene {
+    server: RedisServer,
+    client: Client,
+    hasty: Client,
+}
+
+impl Scene {
+    async fn with(server: RedisServer, url: &str) -> Self {
+        let hasty = client_with(url, |builder| builder.unavailable_after(ms(400))).await;
+        let client = client(url).await;
+        warm_up(&client).await;
+        Self {
+            server,
+            client,
+            hasty,
+        }
+    }
+
+    async fn of(server: RedisServer) -> Self {
+        let url = server.url();
+        Self::with(server, &url).await
+    }
+
+    /// While the server refuses: a short wait or little patience ends as unavailable, with the server's own word for
+    /// it, and a long wait goes on until the refusals end.
+    async fn waits_it_out(&self, word: &str, end: impl Future<Output = ()>) {
+        let long = self.client.lock("k").acquire().wait(2 * SOON);
+        let long = tokio::spawn(long.into_future());
+        let short = self.client.lock("other").acquire().wait(ms(400));
+        let hasty = self.hasty.lock("other").acquire();
+        let (short, hasty) = tokio::join!(short.into_future(), hasty.into_future());
+        for error in [short.expect_err(word), hasty.expect_err(word)] {
+            assert!(error.is_unavailable(), "{error}");
+            assert!(error.to_string().to_uppercase().contains(word), "{error}");
+        }
+        assert!(!long.is_finished(), "{word}: {long:?}");
+        end.await;
+        let guard = long.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        free(&self.server, &[&self.client, &self.hasty]).await;
+    }
+}
+
+async fn busy(row: &Row) {
+    let builder = RedisServer::builder().arg("--lua-time-limit", "10");
+    let scene = Scene::of(builder.start().await).await;
+    let mut endless = Foreign::on(&scene.server).await;
+    let mut killer = Foreign::on(&scene.server).await;
+    let endless = tokio::spawn(async move {
+        let words = ["EVAL", "while true do end", "0"];
+        endless.ask::<redis::Value>(&words).await
+    });
+    while killer.ask::<String>(&["PING"]).await.is_ok() {
+        sleep(ms(1)).await;
+    }
+    let kill = async { killer.send(&["SCRIPT", "KILL"]).await };
+    scene.waits_it_out("BUSY", kill).await;
+    assert!(endless.await.unwrap().is_err());
+    row.injected("BUSY", errors(&scene.server, "BUSY").await);
+}
+
+async fn loading(row: &Row) {
+    let scene = Scene::of(RedisServer::start().await).await;
+    let (heavy, mut foreign) = (names("heavy", 1_000), Foreign::on(&scene.server).await);
+    foreign.hold(&heavy).await;
+    // 2 ms for each key, and commands are looked at in between.
+    for (setting, value) in [
+        ("key-load-delay", "2000"),
+        ("loading-process-events-interval-bytes", "1024"),
+    ] {
+        foreign.send(&["CONFIG", "SET", setting, value]).await;
+    }
+    let reload = tokio::spawn(async move {
+        foreign.send(&["DEBUG", "RELOAD"]).await;
+        foreign.free(&heavy).await;
+    });
+    eventually(SOON, "loading", || async {
+        scene.server.info("persistence").await["loading"] == "1"
+    })
+    .await;
+    let loaded = async { reload.await.unwrap() };
+    scene.waits_it_out("LOADING", loaded).await;
+    row.injected("LOADING", errors(&scene.server, "LOADING").await);
+}
+
+async fn master_down(row: &Row) {
+    let scene = Scene::of(RedisServer::start().await).await;
+    let mut admin = Foreign::on(&scene.server).await;
+    let stale = ["CONFIG", "SET", "replica-serve-stale-data", "no"];
+    admin.send(&stale).await;
+    // Nobody listens on port 1.
+    admin.send(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let promote = async { admin.send(&["REPLICAOF", "NO", "ONE"]).await };
+    scene.waits_it_out("MASTERDOWN", promote).await;
+    row.injected("MASTERDOWN", errors(&scene.server, "MASTERDOWN").await);
+}
+
+async fn too_many_clients(row: &Row) {
+    let server = RedisServer::builder()
+        .arg("--maxclients", "8")
+        .start()
+        .await;
+    let proxy = Proxy::start(server.addr()).await;
+    let scene = Scene::with(server, &proxy.url()).await;
+    let mut foreign = Foreign::on(&scene.server).await;
+    let refused = proxy.refuse();
+    assert_eq!(proxy.cut(Select::ALL), 2);
+    // The server must have noticed, or their places are free again later.
+    while foreign
+        .ask::<String>(&["CLIENT", "LIST"])
+        .await
+        .unwrap()
+        .lines()
+        .count()
+        > 1
+    {
+        sleep(ms(1)).await;
+    }
+    let mut crowd = Vec::new();
+    for _ in 0..12 {
+        crowd.push(TcpStream::connect(scene.server.addr()).await.unwrap());
+    }
+    refused.lift();
+    // Without a word: the refusal often gets lost in the reset of the connection.
+    scene.waits_it_out("", async { crowd.clear() }).await;
+    let rejected = &scene.server.info("stats").await["rejected_connections"];
+    row.injected("connection rejected", rejected.parse().unwrap());
+}
+
+async fn f49_server_that_cannot_serve_just_now_is_waited_for(row: &Row) {
+    tokio::join!(
+        busy(row),
+        loading(row),
+        master_down(row),
+        too_many_clients(row)
+    );
+}
+
+async fn f50_holds_are_renewed_and_released_while_memory_is_out(row: &Row) {
+    let lease = ms(1_200);
+    let server = RedisServer::start().await;
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
+    let keys = names("k", 100);
+    let acquire = async |n: usize| {
+        let mut guards = vec![client.lock(&keys[n]).acquire().await.unwrap()];
+        for _ in 0..n % 3 {
+            guards.push(guards[0].reenter().unwrap());
+        }
+        guards
+    };
+    let mut held = join_all((0..keys.len()).map(acquire)).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = async || {
+        let set = server.try_cli::<redis::Value>(&["SET", "x", "y"]).await;
+        row.injected(
+            "write refused with OOM",
+            u64::from(set.unwrap_err().code() == Some("OOM")),
+        );
+    };
+    refused().await;
+    sleep(3 * lease).await;
+    assert!(held.iter().flatten().all(|guard| guard.is_held()));
+    // Deeper, and for the first time, also when the script has to be sent.
+    for guards in &mut held {
+        guards.push(guards[0].reenter().unwrap());
+    }
+    let deepest = || async { server.hgetall("k:2").await.into_values().next() };
+    eventually_eq(SOON, "the count", Some(String::from("4")), deepest).await;
+    server.cli(&["SCRIPT", "FLUSH"]).await;
+    held.push(vec![client.lock("fresh").acquire().await.unwrap()]);
+    for guard in held.into_iter().flatten() {
+        guard.release().await.unwrap();
+    }
+    refused().await;
+    free(&server, &[&client]).await;
+}
+
+/// What each operation of a lock makes of a key that is no lock.
+async fn all_operations(client: &Client, key: &str) -> [Option<Error>; 8] {
+    let lock = client.lock(key);
+    [
+        lock.acquire().await.err(),
+        lock.acquire().wait(SOON).await.err(),
+        lock.try_acquire().await.err(),
+        lock.is_locked().await.err(),
+        lock.holders().await.err(),
+        lock.hold_count().await.err(),
+        lock.remaining_lease().await.err(),
+        lock.force_release().await.err(),
+    ]
+}
+
+async fn f52_key_of_another_type_is_an_error_that_names_it_and_stays(row: &Row) {
+    let server = RedisServer::start().await;
+    let client = client(&server.url()).await;
+    warm_up(&client).await;
+    assert!(client.lock("warm:up").holders().await.unwrap().is_empty());
+    assert!(!client.lock("warm:up").force_release().await.unwrap());
+    let values: [&[&str]; 5] = [
+        &["SET", "text", "precious"],
+        &["RPUSH", "list", "precious"],
+        &["SADD", "set", "precious"],
+        &["ZADD", "sorted", "1", "precious"],
+        &["XADD", "stream", "1-1", "precious", "1"],
+    ];
+    for value in values {
+        server.cli(value).await;
+        let (key, before) = (value[1], server.cli(&["DUMP", value[1]]).await);
+        let calls = server.command_calls("evalsha").await;
+        for error in all_operations(&client, key).await {
+            let error = error.expect("an error");
+            assert!(matches!(error, Error::WrongType { .. }), "{error}");
+            assert!(error.to_string().contains(&format!("{key:?}")), "{error}");
+        }
+        assert_eq!(
+            server.command_calls("evalsha").await - calls,
+            8,
+            "tried again"
+        );
+        assert_eq!(server.cli(&["DUMP", key]).await, before);
+        server.cli(&["DEL", key]).await;
+    }
+    // A hold whose key was overwritten is lost, and its release touches nothing.
+    let guard = client.lock("k").acquire().await.unwrap();
+    server.cli(&["SET", "k", "precious"]).await;
+    assert!(guard.release().await.is_err());
+    let kept: String = server.try_cli(&["GET", "k"]).await.unwrap();
+    assert_eq!(kept, "precious");
+    row.injected("WRONGTYPE", errors(&server, "WRONGTYPE").await);
+    server.cli(&["DEL", "k"]).await;
+    free(&server, &[&client]).await;
+}
+
+rows! {
+    Real: f49_server_that_cannot_serve_just_now_is_waited_for,
+        f50_holds_are_renewed_and_released_while_memory_is_out,
+        f52_key_of_another_type_is_an_error_that_names_it_and_stays;
+}
