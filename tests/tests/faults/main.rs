@@ -20,6 +20,7 @@ mod messages;
 mod outcome;
 mod process;
 mod refusals;
+mod rights;
 mod servers;
 mod subscriptions;
 mod waiting;
@@ -32,7 +33,7 @@ use self::row::{Listed, Row, table};
 
 /// The rows that one lock on one server has.
 const ROWS: &[u16] = &[
-    1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52,
+    1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53,
 ];
 
 fn main() -> ExitCode {
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         connection::rows(),
         servers::rows(),
         refusals::rows(),
+        rights::rows(),
         process::rows(),
     ]
     .concat();

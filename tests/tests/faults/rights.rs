@@ -1,0 +1,273 @@
+//! Row 53: a user of the server who may do what a lock needs, and nothing else. The rights are those of the README.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use distlock_tests::{RedisServer, eventually_eq};
+use futures_util::future::join_all;
+use redis::Value;
+use tokio::time::{Instant, interval, sleep, timeout};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::foreign::Foreign;
+use crate::row::{Row, rows};
+use crate::support::{SOON, idle, ms};
+
+const README: &str = include_str!("../../../README.md");
+
+/// What the README grants the user `shop`, word by word.
+fn granted() -> Vec<&'static str> {
+    let begin = README.find("ACL SETUSER shop").expect("in the README");
+    let (block, _) = README[begin..].split_once("```").expect("its end");
+    block
+        .split_whitespace()
+        .filter(|word| *word != "\\")
+        .collect()
+}
+
+/// Gives `user` what the README gives, and then what `more` says.
+async fn grant(admin: &mut Foreign, user: &str, more: &[&str]) {
+    let mut words = granted();
+    words[2] = user;
+    words.extend(more);
+    admin.send(&words).await;
+}
+
+async fn connect(server: &RedisServer, user: &str) -> Result<Client, Error> {
+    Client::builder()
+        .key_prefix("shop:")
+        .watchdog_timeout(ms(1_500))
+        .connect(&format!("redis://{user}:SECRET@{}", server.addr()))
+        .await
+}
+
+/// Everything that a lock does in its life: two clients of one user on one key.
+async fn life(server: &RedisServer, user: &str, key: &str) -> Result<(), Error> {
+    let (one, two) = (connect(server, user).await?, connect(server, user).await?);
+    let lock = one.lock(key);
+    let guard = lock.acquire().wait(SOON).await?;
+    let again = guard.reenter()?;
+    let waiter = tokio::spawn(two.lock(key).acquire().wait(2 * SOON).into_future());
+    // The subscription is silent for longer than its PING waits.
+    sleep(ms(6_500)).await;
+    lock.holders().await?;
+    again.release().await?;
+    guard.release().await?;
+    let guard = waiter.await.expect("no panic")?;
+    lock.force_release().await?;
+    drop(guard);
+    // The channel is left a while after the last waiter.
+    idle(&two).await;
+    Ok(())
+}
+
+/// `user command` or `user key` .. of all that was refused.
+async fn refused(admin: &mut Foreign) -> BTreeSet<String> {
+    let log: Vec<Vec<(String, Value)>> = admin.ask(&["ACL", "LOG", "1000"]).await.unwrap();
+    let text = |entry: &[(String, Value)], field: &str| {
+        let found = entry.iter().find(|(name, _)| name == field);
+        let value = found.map(|(_, value)| redis::from_redis_value_ref::<String>(value));
+        value.and_then(Result::ok).unwrap_or_default()
+    };
+    log.iter()
+        .map(|entry| format!("{} {}", text(entry, "username"), text(entry, "object")))
+        .collect()
+}
+
+/// A server whose default user is off, and a connection that was there before.
+async fn server_without_default_user() -> (RedisServer, Foreign) {
+    let server = RedisServer::start().await;
+    let mut admin = Foreign::on(&server).await;
+    admin.send(&["ACL", "SETUSER", "default", "off"]).await;
+    (server, admin)
+}
+
+async fn f53_rights_of_the_readme_are_enough_for_a_locks_whole_life_and_each_is_needed(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    let commands: Vec<&str> = granted()
+        .iter()
+        .filter_map(|word| word.strip_prefix('+'))
+        .collect();
+    let mut users = vec![String::from("shop")];
+    for command in &commands {
+        let user = format!("without-{command}");
+        grant(&mut admin, &user, &[&format!("-{command}")]).await;
+        users.push(user);
+    }
+    grant(&mut admin, "shop", &[]).await;
+    // Scripts are forgotten all the time, so that each user has to send them.
+    let forget = async {
+        let mut pace = interval(ms(20));
+        loop {
+            pace.tick().await;
+            admin.send(&["SCRIPT", "FLUSH"]).await;
+        }
+    };
+    // A tag in the name, or none.
+    let keys = |user: &String| [user.clone(), format!("{{{user}}}:tag")];
+    let lives = users.iter().flat_map(|user| {
+        let server = &server;
+        keys(user).map(|key| async move { life(server, user, &key).await })
+    });
+    let lives = tokio::select! {
+        lives = join_all(lives) => lives,
+        () = forget => unreachable!("it has no end"),
+    };
+    assert!(lives[..2].iter().all(Result::is_ok), "{:?}", &lives[..2]);
+    let refused = refused(&mut admin).await;
+    for (command, user) in commands.iter().zip(&users[1..]) {
+        let object = command.split('|').next().unwrap();
+        assert!(
+            refused
+                .iter()
+                .any(|entry| entry.starts_with(&format!("{user} {object}"))),
+            "{command} is granted for nothing: {refused:?}"
+        );
+        row.injected("right taken away", 1);
+    }
+    assert!(
+        refused.iter().all(|entry| !entry.starts_with("shop ")),
+        "{refused:?}"
+    );
+}
+
+async fn f53_user_of_the_readme_can_do_nothing_else(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let url = format!("redis://shop:SECRET@{}", server.addr());
+    let client = redis::Client::open(url).unwrap();
+    let mut shop = client.get_multiplexed_async_connection().await.unwrap();
+    let strange: [&[&str]; 12] = [
+        &["FLUSHALL"],
+        &["KEYS", "*"],
+        &["SCAN", "0"],
+        &["GET", "shop:k"],
+        &["SET", "shop:k", "x"],
+        &["CONFIG", "GET", "*"],
+        &["SCRIPT", "LOAD", "return 1"],
+        &["HGET", "other:k", "f"],
+        &["PUBLISH", "redisson_lock__channel:{other:k}", "0"],
+        &["SUBSCRIBE", "redisson_lock__channel:{other:k}"],
+        &["EVAL", "return redis.call('DEL', KEYS[1])", "1", "other:k"],
+        &[
+            "EVAL",
+            "return redis.call('PUBLISH', ARGV[1], '0')",
+            "0",
+            "any",
+        ],
+    ];
+    for words in strange {
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        let answer = command.query_async::<Value>(&mut shop).await;
+        let error = answer.expect_err("refused").to_string();
+        let refused = error.contains("NoPerm") || error.contains("executing the script can't");
+        assert!(refused, "{words:?}: {error}");
+        row.injected("foreign command refused", 1);
+    }
+}
+
+/// A denial is told at once, and not after the wait.
+async fn denied<T: std::fmt::Debug>(what: impl Future<Output = Result<T, Error>>) -> String {
+    let start = Instant::now();
+    let error = timeout(SOON, what).await.expect("an answer").unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(start.elapsed() < SOON / 2);
+    error.to_string()
+}
+
+async fn f53_denials_are_told_as_such_and_at_once(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let client = connect(&server, "shop").await.unwrap();
+    for command in ["exists", "pexpire", "hset", "evalsha"] {
+        grant(&mut admin, "shop", &[&format!("-{command}")]).await;
+        let text = denied(client.lock("k").acquire().wait(2 * SOON).into_future()).await;
+        println!("without {command}: {text}");
+        grant(&mut admin, "shop", &[]).await;
+        row.injected("command denied", 1);
+    }
+    let foreign_keys = ["resetkeys", "~other:*"];
+    grant(&mut admin, "shop", &foreign_keys).await;
+    println!(
+        "key: {}",
+        denied(client.lock("k").acquire().into_future()).await
+    );
+    println!("key: {}", denied(client.lock("k").holders()).await);
+    println!("key: {}", denied(client.lock("k").force_release()).await);
+    row.injected("key denied", 3);
+    grant(&mut admin, "shop", &[]).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    grant(&mut admin, "shop", &["resetchannels"]).await;
+    println!("channel: {}", denied(guard.release()).await);
+    row.injected("channel denied", 1);
+    admin
+        .send(&["ACL", "SETUSER", "shop", "resetpass", ">OTHER"])
+        .await;
+    println!("password: {}", denied(connect(&server, "shop")).await);
+    println!("nobody: {}", denied(connect(&server, "nobody")).await);
+    row.injected("connection denied", 2);
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+async fn f53_waiter_without_the_right_to_subscribe_asks_again_by_itself(row: &Row) {
+    /// Of a waiter whom nobody tells.
+    const INTERVAL: Duration = Duration::from_secs(5);
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(log.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    grant(&mut admin, "mute", &["resetchannels"]).await;
+    let holder = connect(&server, "shop").await.unwrap();
+    let waiter = connect(&server, "mute").await.unwrap();
+    let lease = Duration::from_secs(60);
+    let guard = holder.lock("k").acquire().lease(lease).await.unwrap();
+    let waits = tokio::spawn(waiter.lock("k").acquire().into_future());
+    let warned = || async {
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .any(|line| line.contains("WARN") && line.contains("cannot subscribe"))
+    };
+    eventually_eq(SOON, "a warning", true, warned).await;
+    guard.release().await.unwrap();
+    let guard = timeout(2 * INTERVAL, waits).await.expect("asked again");
+    // Its own release may not say so either; the key is free all the same.
+    denied(guard.unwrap().unwrap().release()).await;
+    assert!(!holder.lock("k").is_locked().await.unwrap());
+    let refused = refused(&mut admin).await;
+    row.injected("channel denied", refused.len() as u64);
+}
+
+rows! {
+    Real: f53_rights_of_the_readme_are_enough_for_a_locks_whole_life_and_each_is_needed,
+        f53_user_of_the_readme_can_do_nothing_else,
+        f53_denials_are_told_as_such_and_at_once,
+        f53_waiter_without_the_right_to_subscribe_asks_again_by_itself;
+}
