@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, Error, Guard};
+use distlock::{Builder, Client, Error, Guard};
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually_eq};
 use futures_util::future::join_all;
 use rand::RngExt;
@@ -38,7 +38,7 @@ async fn acquire_all(client: &Client, keys: &[String]) -> Vec<Guard> {
     let acquire = async |n: usize| match n % 2 {
         0 => client.lock(&keys[n]).try_acquire().await,
         _ => {
-            let guard = client.lock(&keys[n]).acquire().wait(SOON).await;
+            let guard = client.lock(&keys[n]).acquire().wait(6 * SOON).await;
             Ok(Some(guard.expect("tried again within its wait")))
         }
     };
@@ -68,7 +68,9 @@ async fn all_are_held(server: &RedisServer, guards: &[Guard]) {
 async fn f44_connection_that_breaks_under_500_commands_loses_none_of_them(row: &Row) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.addr()).await;
-    let client = client_with(&proxy.url(), |builder| builder).await;
+    // So many at once take a busy machine long.
+    let patient = |builder: Builder| builder.unavailable_after(6 * SOON);
+    let client = client_with(&proxy.url(), patient).await;
     warm_up(&client).await;
     for seed in 0..48 {
         let keys = names(seed, 500);
@@ -184,13 +186,15 @@ async fn f47_bytes_that_come_one_by_one_are_understood(row: &Row) {
     guard.release().await.unwrap();
     let told = timeout(SOON, waiter).await.expect("woken");
     told.unwrap().unwrap().release().await.unwrap();
-    let keys = names("many", 50);
-    let released = acquire_all(&one, &keys).await.into_iter();
+    // Many at once, with the default timeouts: so many segments take a busy machine long.
+    let three = client_with(&proxy.url(), |builder| builder).await;
+    let keys = names("many", 30);
+    let released = acquire_all(&three, &keys).await.into_iter();
     for released in join_all(released.map(Guard::release)).await {
         released.unwrap();
     }
     row.injected("message in single bytes", rechunk.hits());
-    free(&server, &[&one, &two]).await;
+    free(&server, &[&one, &two, &three]).await;
 }
 
 rows! {
