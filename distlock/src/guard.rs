@@ -254,7 +254,7 @@ impl Guard {
         let owed = keeper.owe(debt);
         let (since, deadline) = (self.now(), self.tenure.hold().deadline());
         let give_up = since.after(keeper.config.unavailable_after).min(deadline);
-        let (mut first_try, mut doubtful) = (true, false);
+        let (mut first_try, mut doubtful, mut last) = (true, false, None);
         let longest = keeper.config.longest_pause();
         let mut pause = RETRY_PAUSE.0.min(longest);
         loop {
@@ -263,7 +263,10 @@ impl Guard {
             let answer = tokio::select! {
                 biased;
                 answer = keeper.backend.release(&target) => answer,
-                () = keeper.clock.sleep_until(latest) => Err(Fault::Unknown(cause("no answer"))),
+                // What was answered before says more than that this one was not.
+                () = keeper.clock.sleep_until(latest) => {
+                    Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
+                }
             };
             let fault = match answer {
                 Ok(released) => {
@@ -279,6 +282,7 @@ impl Guard {
             }
             first_try = false;
             doubtful |= matches!(fault, Fault::Unknown(_));
+            last = Some(fault);
             keeper
                 .clock
                 .sleep_until(now.after(pause).min(give_up))
