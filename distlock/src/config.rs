@@ -75,7 +75,7 @@ pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
 
-/// First and longest pause between two tries to connect.
+/// First and longest pause between two tries to connect; shorter beside a short lease.
 #[cfg(feature = "redis")]
 pub(crate) const RECONNECT_PAUSE: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(2));
@@ -153,6 +153,12 @@ impl Config {
     /// The pause between two tries of a failed command grows from the shortest to this.
     pub(crate) fn longest_pause(&self) -> Duration {
         Self::retry_pause(self.watchdog_timeout)
+    }
+
+    /// The pause between two tries to connect grows to this: beside a short lease a longer one could be all that is left.
+    #[cfg(feature = "redis")]
+    pub(crate) fn longest_reconnect_pause(&self) -> Duration {
+        (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_PAUSE.1)
     }
 
     /// The pause before a failed command on a hold with this lease is tried again.

@@ -43,6 +43,7 @@ pub(super) struct Link {
     what: &'static str,
     client: redis::Client,
     on_push: OnPush,
+    longest_pause: Duration,
     phase: watch::Sender<Phase>,
     /// The number of the connection that stands, or stood last.
     epoch: AtomicU64,
@@ -53,12 +54,18 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link that connects when it is first asked for.
-    pub(super) fn new(what: &'static str, client: redis::Client, on_push: OnPush) -> Arc<Self> {
+    /// A link that connects when it is first asked for, and never pauses for longer between two tries.
+    pub(super) fn new(
+        what: &'static str,
+        client: redis::Client,
+        longest_pause: Duration,
+        on_push: OnPush,
+    ) -> Arc<Self> {
         Arc::new(Self {
             what,
             client,
             on_push,
+            longest_pause,
             phase: watch::Sender::new(Phase::Down(None)),
             epoch: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
@@ -205,6 +212,7 @@ async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
     let mut pause = RECONNECT_PAUSE.0;
     loop {
         let Some(link) = link.upgrade() else { return };
+        pause = pause.min(link.longest_pause);
         match link.connect_once().await {
             Ok(connected) => {
                 // First: whoever finds this connection broken again must be able to start the next task.
@@ -221,7 +229,7 @@ async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
         // Jitter: many clients that lost one server do not come back in step.
         let jitter = rand::rng().random_range(0.5..1.0);
         tokio::time::sleep(pause.mul_f64(jitter)).await;
-        pause = (pause * 2).min(RECONNECT_PAUSE.1);
+        pause *= 2;
     }
 }
 

@@ -47,8 +47,9 @@ impl RedisBackend {
         let commands = server.client(config.nodelay)?;
         // Messages are small, rare and awaited: never held back.
         let messages = server.client(true)?;
+        let longest_pause = config.longest_reconnect_pause();
         let backend = Self {
-            link: Link::new("commands", commands, Arc::new(|_| {})),
+            link: Link::new("commands", commands, longest_pause, Arc::new(|_| {})),
             subscriber: Subscriber::new(messages, clock, config.response_timeout),
             response_timeout: config.response_timeout,
             attempts: Semaphore::new(ATTEMPTS_AT_ONCE),

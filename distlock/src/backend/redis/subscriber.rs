@@ -54,6 +54,7 @@ impl Subscriber {
         let link = Link::new(
             "messages",
             client,
+            RECONNECT_PAUSE.1,
             Arc::new(move |push| listener.heard(&push)),
         );
         Self {
