@@ -155,7 +155,7 @@ impl Config {
         Self::retry_pause(self.watchdog_timeout)
     }
 
-    /// The pause between two tries to connect grows to this: beside a short lease a longer one could be all that is left.
+    /// The pause between two tries to connect grows to this: of a short lease a longer one could be all that is left.
     #[cfg(feature = "redis")]
     pub(crate) fn longest_reconnect_pause(&self) -> Duration {
         (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_PAUSE.1)

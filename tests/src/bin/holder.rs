@@ -7,6 +7,8 @@
 //! | `acquire KEY [WAIT_MS]` | `granted NS OWNER`, or `failed TEXT` |
 //! | `release` | `released NS`, or `failed TEXT` |
 //! | `lost` | `lost NS`, when it is |
+//! | `scope` | `inside`, and `failed TEXT` when the scope is cut |
+//! | `write` | `wrote NS` inside of the scope, else `outside` |
 //! | `hammer KEY MS [TASKS]` | `done GRANTS`, after that many tasks have acquired and released for this long |
 //! | `crowd N PREFIX` | `waiting`, when N tasks wait for N keys |
 //!
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use distlock::{Client, Error, Guard};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::task::JoinSet;
 
 fn now() -> u64 {
@@ -46,7 +48,10 @@ async fn main() -> Result<(), Error> {
     let mut lines = BufReader::new(stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let answer = holder.obey(&words).await;
+        let answer = match words[..] {
+            ["scope"] => holder.scope(&mut lines).await,
+            _ => holder.obey(&words).await,
+        };
         println!(
             "{}",
             answer.unwrap_or_else(|error| format!("failed {error}"))
@@ -65,6 +70,7 @@ impl Holder {
         match words {
             ["acquire", key] => self.acquire(key, None).await,
             ["acquire", key, wait] => self.acquire(key, Some(millis(wait))).await,
+            ["write"] => Ok(String::from("outside")),
             ["release"] => self.release().await,
             ["lost"] => Ok(self.lost().await),
             ["hammer", key, time] => self.hammer(key, millis(time), 1).await,
@@ -96,6 +102,20 @@ impl Holder {
     async fn lost(&self) -> String {
         self.guard.as_ref().expect("a guard").lost().await;
         format!("lost {}", now())
+    }
+
+    async fn scope(&self, lines: &mut Lines<BufReader<Stdin>>) -> Result<String, Error> {
+        let body = async {
+            println!("inside");
+            while let Ok(Some(_)) = lines.next_line().await {
+                // A scope compares the clock before each poll of its body. A process that was stopped in the middle of
+                // one may find the line there at once.
+                tokio::task::yield_now().await;
+                println!("wrote {}", now());
+            }
+        };
+        self.guard.as_ref().expect("a guard").scope(body).await?;
+        Ok(String::from("left"))
     }
 
     async fn hammer(&self, key: &str, time: Duration, tasks: usize) -> Result<String, Error> {

@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod log;
 mod row;
 #[allow(dead_code, reason = "for the rows that follow")]
 mod support;
@@ -21,9 +22,12 @@ mod outcome;
 mod process;
 mod refusals;
 mod rights;
+mod scripts;
 mod servers;
 mod subscriptions;
+mod sweep;
 mod waiting;
+mod watchdog;
 
 use std::process::ExitCode;
 
@@ -33,10 +37,12 @@ use self::row::{Listed, Row, table};
 
 /// The rows that one lock on one server has.
 const ROWS: &[u16] = &[
-    1, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53,
+    1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 21, 24, 25, 26, 27, 28, 29, 30, 31,
+    33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53,
 ];
 
 fn main() -> ExitCode {
+    log::collect();
     let mut args = Arguments::from_args();
     let threads = std::env::var("RUST_TEST_THREADS").ok();
     args.test_threads = args.test_threads.or(threads.and_then(|n| n.parse().ok()));
@@ -46,11 +52,14 @@ fn main() -> ExitCode {
         waiting::rows(),
         messages::rows(),
         subscriptions::rows(),
+        watchdog::rows(),
         connection::rows(),
         servers::rows(),
         refusals::rows(),
         rights::rows(),
         process::rows(),
+        scripts::rows(),
+        sweep::rows(),
     ]
     .concat();
     let rows: Vec<Row> = listed.iter().map(Row::of).collect();

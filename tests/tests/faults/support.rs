@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{self, Sizes};
+use distlock::test_util::{self, Sizes, Verbs};
 use distlock::{Builder, Client};
-use distlock_tests::{Leaks, RedisServer, eventually_eq};
+use distlock_tests::{Leaks, Proxy, RedisServer, eventually_eq};
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+/// A server of the test's own, and a proxy in front of it.
+pub(crate) async fn server_and_proxy() -> (RedisServer, Proxy) {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    (server, proxy)
 }
 
 /// A client of `url`, with settings.
@@ -23,9 +30,12 @@ pub(crate) async fn client(url: &str) -> Client {
     client_with(url, |builder| builder.response_timeout(ms(300))).await
 }
 
-/// Acquires and releases once: connections stand and scripts are known from here on.
+/// Acquires, renews and releases once: connections stand and scripts are known from here on.
 pub(crate) async fn warm_up(client: &Client) {
     let guard = client.lock("warm:up").acquire().await.unwrap();
+    let renewal = ("warm:up", guard.owner().number(), 1, SOON);
+    let verbs = Verbs::new(client, client.id());
+    verbs.renew(&[renewal]).await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -52,6 +62,11 @@ pub(crate) async fn listened(server: &RedisServer, key: &str, listeners: u64) {
         server.pubsub_numsub(&channel)
     })
     .await;
+}
+
+/// How many holds the server has renewed so far: beside renewals only a look at a lock asks for a single field.
+pub(crate) async fn renewals(server: &RedisServer) -> u64 {
+    server.command_calls("hget").await
 }
 
 /// Completes when all is free: these clients keep nothing, and the server has no key and no listener.

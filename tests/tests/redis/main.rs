@@ -6,7 +6,7 @@ mod wire;
 
 use std::time::Duration;
 
-use distlock::{Client, test_util};
+use distlock::Client;
 use distlock_tests::{RedisServer, eventually_eq};
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
@@ -18,14 +18,6 @@ const fn ms(ms: u64) -> Duration {
 
 async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.expect("a client")
-}
-
-/// Completes when this client's waiters are this many and all that can be waited for is confirmed.
-async fn waiting(client: &Client, waiters: usize) {
-    eventually_eq(SOON, "waiters", waiters, || async {
-        test_util::sizes(client).waiters
-    })
-    .await;
 }
 
 /// Completes when the server has this many listeners on a lock's channel.

@@ -55,22 +55,6 @@ async fn lock_of_a_killed_process_comes_free_with_its_lease() {
 }
 
 #[tokio::test]
-async fn process_that_was_stopped_past_its_lease_learns_of_the_loss_and_frees_nobody_elses_hold() {
-    let server = RedisServer::start().await;
-    let lease = ms(1_000);
-    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
-    answer(&mut one, "acquire k", "granted").await;
-    one.stop();
-    answer(&mut two, "acquire k", "granted").await;
-    one.cont();
-    answer(&mut one, "lost", "lost").await;
-    answer(&mut one, "release", "failed lost lock \"k\"").await;
-    let holders = client(&server).await.lock("k").holders().await.unwrap();
-    assert_eq!(holders.len(), 1, "the second process still holds");
-    answer(&mut two, "release", "released").await;
-}
-
-#[tokio::test]
 async fn thousand_waiters_on_thousand_keys_share_two_connections_and_do_not_poll() {
     const KEYS: usize = 1_000;
     let server = RedisServer::start().await;

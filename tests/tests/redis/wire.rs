@@ -12,11 +12,6 @@ use super::{SOON, client, listened, ms};
 
 const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
 
-const SCRIPTS: [&str; 2] = [
-    include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua"),
-    include_str!("../../../distlock/src/backend/redis/scripts/lock_renew.lua"),
-];
-
 #[tokio::test]
 async fn held_lock_is_a_hash_of_one_owner_with_count_and_ttl() {
     let server = RedisServer::start().await;
@@ -141,29 +136,6 @@ async fn redissons_hold_keeps_us_out_and_its_release_wakes_us() {
 }
 
 #[tokio::test]
-async fn hash_without_ttl_bounds_waits_and_is_asked_for_again() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    server.cli(&["HSET", "k", FOREIGN, "1"]).await;
-    let error = client.lock("k").acquire().wait(ms(300)).await.unwrap_err();
-    assert!(
-        error.to_string().ends_with("held with no known end"),
-        "{error}"
-    );
-    let waiter = tokio::spawn(client.lock("k").acquire().into_future());
-    super::waiting(&client, 1).await;
-    // No message: whoever freed it knew nothing of channels.
-    server.cli(&["DEL", "k"]).await;
-    drop(
-        timeout(SOON, waiter)
-            .await
-            .expect("asked again by itself")
-            .unwrap()
-            .unwrap(),
-    );
-}
-
-#[tokio::test]
 async fn bad_input_is_refused_before_anything_is_sent() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
@@ -171,24 +143,6 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     let refused = [
         client.lock("").acquire().await.unwrap_err(),
         client.lock(long).acquire().await.unwrap_err(),
-        client
-            .lock("k")
-            .acquire()
-            .lease(Duration::ZERO)
-            .await
-            .unwrap_err(),
-        client
-            .lock("k")
-            .acquire()
-            .lease(Duration::from_nanos(1))
-            .await
-            .unwrap_err(),
-        client
-            .lock("k")
-            .acquire()
-            .lease(Duration::MAX)
-            .await
-            .unwrap_err(),
         client
             .lock("k")
             .acquire()
@@ -201,38 +155,6 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         server.command_calls("evalsha").await + server.command_calls("eval").await,
         0
     );
-}
-
-#[tokio::test]
-async fn scripts_refuse_bad_leases_before_they_store_anything() {
-    let server = RedisServer::start().await;
-    for lease in [
-        "1e18",
-        "9223372036854775807",
-        "99999999999999999999",
-        "",
-        "soon",
-        "nan",
-    ] {
-        let fresh = ["EVAL", SCRIPTS[0], "1", "fresh", FOREIGN, lease];
-        let _refused = server.try_cli::<redis::Value>(&fresh).await;
-        assert_eq!(
-            server.pttl("fresh").await,
-            -2,
-            "a key was stored for lease {lease:?}"
-        );
-        server
-            .cli(&["EVAL", SCRIPTS[0], "1", "held", FOREIGN, "30000"])
-            .await;
-        let again = ["EVAL", SCRIPTS[0], "1", "held", FOREIGN, lease];
-        let _refused = server.try_cli::<redis::Value>(&again).await;
-        let renewed = ["EVAL", SCRIPTS[1], "1", "held", FOREIGN, "2", lease];
-        let _refused = server.try_cli::<redis::Value>(&renewed).await;
-        assert!(
-            server.pttl("held").await > 0,
-            "the TTL went with lease {lease:?}"
-        );
-    }
 }
 
 #[tokio::test]
