@@ -4,10 +4,12 @@
 //! tasks: where a task went with its runtime, the next call starts it again in its own, and nothing is forgotten.
 
 use std::hash::BuildHasher;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
@@ -17,7 +19,7 @@ use super::watchdog::Watchdog;
 use super::{Hold, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
-use crate::config::Config;
+use crate::config::{Config, RETRY_PAUSE};
 use crate::error::Loss;
 use crate::flaw::Flaw;
 use crate::owner::Owner;
@@ -189,7 +191,7 @@ impl Keeper {
         self: &Arc<Self>,
         runtime: &Handle,
         runs: fn(&Self) -> &AtomicBool,
-        task: impl FnOnce(Arc<Self>) -> F,
+        task: impl Fn(Arc<Self>) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -202,11 +204,17 @@ impl Keeper {
             runtime: runtime.id(),
             done: false,
         };
-        let task = task(Arc::clone(self));
         drop(runtime.spawn(async move {
             // Dropped after the task: what that had in hand lies in the lists again by then.
             let mut alive = alive;
-            task.await;
+            // It wakes those who wait, and a waker of the user's own may panic: the other holds must not go without.
+            while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.keeper)))
+                .catch_unwind()
+                .await
+            {
+                let clock = &alive.keeper.clock;
+                clock.sleep_until(clock.now().after(RETRY_PAUSE.0)).await;
+            }
             alive.done = true;
         }));
     }
