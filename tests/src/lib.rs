@@ -12,6 +12,7 @@
 //! | [`chaos`] | random operations under random faults, replayed by their seed |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
+//! | [`mod@drop_after`] | a future that is dropped in the middle |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
 //! | [`guardian`] | child processes that cannot outlive the tests |
 
@@ -21,6 +22,7 @@
 )]
 
 pub mod chaos;
+pub mod drop_after;
 pub mod eventually;
 pub mod guardian;
 pub mod history;
@@ -30,6 +32,7 @@ pub mod proxy;
 pub mod resource;
 pub mod server;
 
+pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;
 pub use process::Process;

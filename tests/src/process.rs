@@ -80,6 +80,27 @@ impl Process {
         }
     }
 
+    /// The next line, which must begin with these words.
+    ///
+    /// # Panics
+    /// As [`Process::line`], or if the line begins with others.
+    pub async fn expect(&mut self, begins: &str, within: Duration) -> String {
+        let line = self.line(within).await;
+        if !line.starts_with(begins) {
+            self.fail(format!("expected {begins:?}, got {line:?}"))
+        }
+        line
+    }
+
+    /// Sends a line, and expects an answer that begins with these words.
+    ///
+    /// # Panics
+    /// As [`Process::send`] and [`Process::expect`].
+    pub async fn ask(&mut self, line: impl Display, begins: &str, within: Duration) -> String {
+        self.send(line);
+        self.expect(begins, within).await
+    }
+
     /// The next line, which must be JSON.
     ///
     /// # Panics

@@ -10,6 +10,7 @@
 //! | `scope` | `inside`, and `failed TEXT` when the scope is cut |
 //! | `write` | `wrote NS` inside of the scope, else `outside` |
 //! | `hammer KEY MS [TASKS]` | `done GRANTS`, after that many tasks have acquired and released for this long |
+//! | `id` | `id UUID`, of its client |
 //! | `crowd N PREFIX` | `waiting`, when N tasks wait for N keys |
 //!
 //! `NS` is the machine's monotonic clock in nanoseconds, the same for all processes. The end of the input ends it.
@@ -78,6 +79,7 @@ impl Holder {
                 let tasks = tasks.parse().expect("a number");
                 self.hammer(key, millis(time), tasks).await
             }
+            ["id"] => Ok(format!("id {}", self.client.id())),
             ["crowd", tasks, prefix] => Ok(self.crowd(tasks.parse().expect("a number"), prefix)),
             other => panic!("unknown line {other:?}"),
         }

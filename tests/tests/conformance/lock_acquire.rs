@@ -244,44 +244,6 @@ async fn shortest_and_longest_lease_and_wait_are_taken(stage: &Stage) {
     }
 }
 
-async fn odd_keys_round_trip(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let longest = "k".repeat(4096);
-    let wide = "ключ".repeat(512);
-    for key in [
-        "\0",
-        "a\0b",
-        "\r\n",
-        "a b",
-        " ",
-        "{",
-        "{}x",
-        "a}b",
-        "{cart:1}:lock",
-        ":write",
-        "mode",
-        "*?[x]",
-        "\"'\\",
-        "ключ",
-        "🔒",
-        &longest,
-        &wide,
-    ] {
-        let guard = one.lock(key).acquire().await.unwrap();
-        assert_eq!(guard.key(), key);
-        assert!(two.lock(key).is_locked().await.unwrap());
-        let error = refused(two.lock(key).acquire().wait(Duration::ZERO).await);
-        assert!(matches!(&error, Error::Timeout { key: of, .. } if of == key));
-        // Waits: its channel has an odd name too.
-        let waiter = tokio::spawn(two.lock(key).acquire().wait(stage.lease()).into_future());
-        stage.waiting(&two, 1).await;
-        guard.release().await.unwrap();
-        let start = Instant::now();
-        waiter.await.unwrap().unwrap().release().await.unwrap();
-        stage.assert_took(start, Duration::ZERO);
-    }
-}
-
 on_every_backend![
     free_lock_is_granted_and_release_frees_it,
     each_acquisition_has_an_owner_of_its_own,
@@ -297,5 +259,4 @@ on_every_backend![
     nothing_is_sent_before_the_first_poll,
     bad_input_is_refused_before_anything_is_sent,
     shortest_and_longest_lease_and_wait_are_taken,
-    odd_keys_round_trip,
 ];

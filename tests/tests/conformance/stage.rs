@@ -9,14 +9,13 @@
 //! one line in [`on_every_backend`].
 
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::sync::Mutex;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use distlock::test_util::{Faults, Op, Sizes, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::RedisServer;
+pub(crate) use distlock_tests::drop_after;
 use tokio::time::{Instant, sleep, timeout};
 
 /// One `#[test]` for each backend and each of these functions.
@@ -265,40 +264,6 @@ impl Stage {
         let client = self.client().await;
         let guard = client.lock(key).try_acquire().await.unwrap();
         assert!(guard.is_none(), "{key:?} is free");
-    }
-}
-
-/// A future and what the test wants of it: to be polled this often, each time when it is woken, and then to be dropped.
-/// Yields its output where it is done before that.
-pub(crate) struct DropAfter<F: Future> {
-    polls: usize,
-    inner: Option<Pin<Box<F>>>,
-}
-
-/// Drops `future` after this many polls.
-pub(crate) fn drop_after<F: Future>(polls: usize, future: F) -> DropAfter<F> {
-    let inner = Some(Box::pin(future));
-    DropAfter { polls, inner }
-}
-
-impl<F: Future> Future for DropAfter<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.polls == 0 {
-            self.inner = None;
-            return Poll::Ready(None);
-        }
-        self.polls -= 1;
-        let inner = self.inner.as_mut().unwrap();
-        if let Poll::Ready(output) = inner.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        if self.polls == 0 {
-            self.inner = None;
-            return Poll::Ready(None);
-        }
-        Poll::Pending
     }
 }
 

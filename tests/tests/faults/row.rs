@@ -80,6 +80,10 @@ impl Row {
         }
     }
 
+    pub(crate) fn number(&self) -> u16 {
+        self.listed.number()
+    }
+
     /// This fault did happen, so many times more. Told by who saw it, not by who asked for it.
     pub(crate) fn injected(&self, fault: &'static str, times: u64) {
         *self.seen.lock().unwrap().injected.entry(fault).or_default() += times;

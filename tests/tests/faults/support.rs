@@ -1,5 +1,6 @@
 //! What most rows need: clients, and the question whether everything is free again.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{self, Sizes, Verbs};
@@ -28,6 +29,11 @@ pub(crate) async fn client_with(url: &str, set: impl FnOnce(Builder) -> Builder)
 /// A client of `url` that takes a command for unanswered after 300 ms.
 pub(crate) async fn client(url: &str) -> Client {
     client_with(url, |builder| builder.response_timeout(ms(300))).await
+}
+
+/// A client of `url` with the settings that users have: it waits for an answer also where the machine is busy.
+pub(crate) async fn default_client(url: &str) -> Client {
+    client_with(url, |builder| builder).await
 }
 
 /// Acquires, renews and releases once: connections stand and scripts are known from here on.
@@ -85,4 +91,20 @@ pub(crate) async fn nothing_is_left(leaks: Leaks, server: &RedisServer, clients:
     free(server, &clients.iter().collect::<Vec<_>>()).await;
     drop(clients);
     leaks.check(server, "").await;
+}
+
+/// Inside of what a lock guards: one at a time, or a panic.
+pub(crate) struct Inside<'a>(&'a AtomicUsize);
+
+impl<'a> Inside<'a> {
+    pub(crate) fn enter(inside: &'a AtomicUsize) -> Self {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+        Self(inside)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }

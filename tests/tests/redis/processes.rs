@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock_tests::{Process, RedisServer, eventually};
 
-use super::{SOON, client, listened, ms};
+use super::{SOON, client, listened};
 
 fn holder(server: &RedisServer, watchdog: Duration) -> Process {
     let watchdog = watchdog.as_millis().to_string();
@@ -12,14 +12,11 @@ fn holder(server: &RedisServer, watchdog: Duration) -> Process {
 }
 
 async fn answer(process: &mut Process, line: &str, begins: &str) -> String {
-    process.send(line);
-    expect(process, begins).await
+    process.ask(line, begins, SOON).await
 }
 
 async fn expect(process: &mut Process, begins: &str) -> String {
-    let line = process.line(SOON).await;
-    assert!(line.starts_with(begins), "expected {begins}, got {line:?}");
-    line
+    process.expect(begins, SOON).await
 }
 
 fn nanos(line: &str) -> Duration {
@@ -40,18 +37,6 @@ async fn waiter_in_another_process_has_the_lock_long_before_the_lease_would_end(
     let took = nanos(&granted).saturating_sub(nanos(&released));
     println!("from the confirmed release to the grant in another process: {took:?}");
     assert!(took < SOON);
-}
-
-#[tokio::test]
-async fn lock_of_a_killed_process_comes_free_with_its_lease() {
-    let server = RedisServer::start().await;
-    let lease = ms(1_500);
-    let (mut one, mut two) = (holder(&server, lease), holder(&server, lease));
-    answer(&mut one, "acquire k", "granted").await;
-    two.send("acquire k");
-    listened(&server, "k", 1).await;
-    one.kill();
-    expect(&mut two, "granted").await;
 }
 
 #[tokio::test]

@@ -1,0 +1,358 @@
+//! Rows 67, 68 and 70: futures that are dropped, and tasks that are aborted.
+
+#![allow(
+    clippy::async_yields_async,
+    reason = "it is the future that is wanted, to be polled and dropped"
+)]
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Op};
+use distlock::{Client, Lock};
+use distlock_tests::drop_after;
+use rand::RngExt;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use crate::ground::Ground;
+use crate::row::{Row, rows};
+use crate::support::{Inside, SOON, ms, warm_up};
+
+const KEY: &str = "order:42";
+
+/// After a drop everything is free again in this time.
+const FREE: Duration = ms(200);
+
+/// Has the key taken for a while, and released then.
+async fn taken_for(by: &Client, time: Duration) -> JoinHandle<()> {
+    let guard = by.lock(KEY).acquire().await.unwrap();
+    tokio::spawn(async move {
+        sleep(time).await;
+        guard.release().await.unwrap();
+    })
+}
+
+/// Nobody has the key.
+fn nobody() -> JoinHandle<()> {
+    tokio::spawn(std::future::ready(()))
+}
+
+/// Drops the future that `start` makes after 0, 1, 2, 3.. polls, until it is done before that: after each drop, and
+/// once the other holder has gone that `start` may have put in its way, everything must be free.
+async fn dropped_at_every_point<F: Future>(
+    ground: &Ground,
+    row: &Row,
+    start: impl AsyncFn() -> (JoinHandle<()>, F),
+) {
+    for polls in 0..100 {
+        let mut all_done = true;
+        for _ in 0..ground.either(1, 3) {
+            let (other, future) = start().await;
+            let done = drop_after(polls, future).await.is_some();
+            ground.heal();
+            other.await.unwrap();
+            ground.free_within(FREE).await;
+            row.injected("future dropped", u64::from(!done));
+            all_done &= done;
+        }
+        if all_done {
+            assert!(polls >= 2, "it never waited");
+            return ground.nothing_is_left().await;
+        }
+    }
+    panic!("not done after 100 polls");
+}
+
+/// Acquisitions of a free lock and single tries, with answers that come late or not at all.
+async fn acquisitions_of_a_free_lock(ground: &Ground, row: &Row) {
+    let client = ground.faulty_client().await;
+    let lock = client.lock(KEY);
+    let (slow, faults) = (ms(30), ground.faults());
+    for fault in [
+        Fault::Delay(slow),
+        Fault::DelayReply(slow),
+        Fault::FailAfter,
+        Fault::FailBefore,
+    ] {
+        let start = async || {
+            faults.next(Op::Attempt, fault);
+            faults.next(Op::Attempt, fault);
+            (nobody(), lock.acquire().into_future())
+        };
+        dropped_at_every_point(ground, row, start).await;
+    }
+    let start = async || {
+        faults.next(Op::Attempt, Fault::DelayReply(slow));
+        (nobody(), lock.try_acquire())
+    };
+    dropped_at_every_point(ground, row, start).await;
+}
+
+/// Waiters behind another client and behind their own, also where each answer is slow.
+async fn waiters(ground: &Ground, row: &Row) {
+    let (client, other) = (ground.faulty_client().await, ground.client().await);
+    // Longer than a head trusts a neighbour, so that it asks the server, too; and shorter, so that it is handed over.
+    for (holder, stay) in [(&other, ms(60)), (&client, ms(60)), (&client, ms(10))] {
+        for slow in [false, true] {
+            let start = async || {
+                let holder = taken_for(holder, stay).await;
+                if slow {
+                    let fault = Fault::DelayReply(ms(10));
+                    ground.faults().always(Op::Attempt, fault);
+                }
+                (holder, client.lock(KEY).acquire().into_future())
+            };
+            dropped_at_every_point(ground, row, start).await;
+        }
+    }
+}
+
+async fn releases(ground: &Ground, row: &Row) {
+    let client = ground.faulty_client().await;
+    let slow = ms(30);
+    for fault in [
+        Fault::Delay(slow),
+        Fault::DelayReply(slow),
+        Fault::FailAfter,
+        Fault::FailBefore,
+        Fault::Late(slow),
+    ] {
+        let start = async || {
+            let guard = client.lock(KEY).acquire().await.unwrap();
+            ground.faults().next(Op::Release, fault);
+            (nobody(), guard.release())
+        };
+        dropped_at_every_point(ground, row, start).await;
+    }
+}
+
+/// `run` behind another client, with an entry of the hold in its body, and `scope` of a guard that goes with it.
+async fn runs_and_scopes(ground: &Ground, row: &Row) {
+    let (client, other) = (ground.faulty_client().await, ground.client().await);
+    let slow = ms(20);
+    let work = async |lock: Lock| {
+        sleep(slow).await;
+        let nested = lock.acquire().await.unwrap();
+        sleep(slow).await;
+        nested.release().await.unwrap();
+        sleep(slow).await;
+    };
+    let start = async || {
+        let holder = taken_for(&other, slow).await;
+        for op in [Op::Attempt, Op::Release] {
+            ground.faults().next(op, Fault::Delay(slow));
+            ground.faults().next(op, Fault::DelayReply(slow));
+        }
+        let lock = client.lock(KEY);
+        (holder, lock.acquire().run(work(lock.clone())))
+    };
+    dropped_at_every_point(ground, row, start).await;
+    let start = async || {
+        let lock = client.lock(KEY);
+        let guard = lock.acquire().await.unwrap();
+        let scoped = async move { guard.scope(work(lock)).await.unwrap() };
+        (nobody(), scoped)
+    };
+    dropped_at_every_point(ground, row, start).await;
+}
+
+async fn f67_future_dropped_at_any_point_in_memory_leaves_all_free_within_200_ms(row: &Row) {
+    let ground = Ground::memory();
+    acquisitions_of_a_free_lock(&ground, row).await;
+    waiters(&ground, row).await;
+    releases(&ground, row).await;
+    runs_and_scopes(&ground, row).await;
+}
+
+async fn f67_acquisition_of_a_free_lock_dropped_at_any_point_leaves_it_free(row: &Row) {
+    acquisitions_of_a_free_lock(&Ground::redis().await, row).await;
+}
+
+async fn f67_waiter_dropped_at_any_point_leaves_the_lock_free(row: &Row) {
+    waiters(&Ground::redis().await, row).await;
+}
+
+async fn f67_release_dropped_at_any_point_still_frees(row: &Row) {
+    releases(&Ground::redis().await, row).await;
+}
+
+async fn f67_run_and_scope_dropped_at_any_point_leave_the_lock_free(row: &Row) {
+    runs_and_scopes(&Ground::redis().await, row).await;
+}
+
+/// Drops many acquisitions after one poll, when their attempts have gone nowhere, or up to the server.
+async fn dropped_after_one_poll(ground: &Ground, client: &Client, drops: usize) {
+    // More at once would wait here for a place among the attempts under way.
+    const AT_ONCE: usize = 250;
+    for wave in 0..drops / AT_ONCE {
+        let lock = |n| client.lock(format!("k:{wave}:{n}"));
+        let acquiring = |n| lock(n).acquire().into_future();
+        let mut dropped: Vec<_> = (0..AT_ONCE).map(acquiring).collect();
+        let polled = poll_fn(|cx| {
+            let mut each = dropped.iter_mut();
+            Poll::Ready(each.all(|acquiring| Pin::new(acquiring).poll(cx).is_pending()))
+        });
+        assert!(polled.await, "granted in one poll");
+        for _ in 0..wave % 4 {
+            yield_now().await;
+        }
+        drop(dropped);
+        ground.free_within(SOON / 10).await;
+    }
+    ground.nothing_is_left().await;
+}
+
+async fn f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing(row: &Row) {
+    // Of these at least a third reach the server.
+    const DROPS: usize = 30_000;
+    let ground = Ground::redis().await;
+    let client = ground.client().await;
+    warm_up(&client).await;
+    let before = ground.command_calls("hset").await;
+    dropped_after_one_poll(&ground, &client, DROPS).await;
+    let granted = ground.command_calls("hset").await - before;
+    row.injected("attempt granted after its future was dropped", granted);
+    assert!(granted > DROPS as u64 / 4, "only {granted} were sent");
+}
+
+async fn f68_attempts_dropped_in_memory_before_their_answer_hold_nothing(row: &Row) {
+    const DROPS: usize = 10_000;
+    let ground = Ground::memory();
+    let client = ground.faulty_client().await;
+    let faults = ground.faults();
+    faults.always(Op::Attempt, Fault::DelayReply(ms(10)));
+    dropped_after_one_poll(&ground, &client, DROPS).await;
+    assert_eq!(faults.hits(Op::Attempt), DROPS);
+    row.injected("granted attempt dropped before its answer", DROPS as u64);
+}
+
+/// The connection broke and the future was dropped, and then the attempt is carried out.
+async fn late_attempts(ground: &Ground, row: &Row) {
+    let client = ground.faulty_client().await;
+    let late = ms(50);
+    for _ in 0..20 {
+        ground.faults().next(Op::Attempt, Fault::Late(late));
+        let acquiring = client.lock(KEY).acquire().into_future();
+        assert!(drop_after(1, acquiring).await.is_none());
+        sleep(2 * late).await;
+        // Well before the lease of 30 s would do it.
+        ground.free_within(SOON / 10).await;
+    }
+    row.injected("late attempt", ground.faults().hits(Op::Attempt) as u64);
+    ground.nothing_is_left().await;
+}
+
+async fn f68_attempt_of_a_dropped_future_that_comes_late_in_memory_holds_nothing(row: &Row) {
+    late_attempts(&Ground::memory(), row).await;
+}
+
+async fn f68_attempt_of_a_dropped_future_that_comes_late_holds_nothing(row: &Row) {
+    late_attempts(&Ground::redis().await, row).await;
+}
+
+/// What happens inside of some keys.
+#[derive(Default)]
+struct Visits {
+    inside: [AtomicUsize; 4],
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Holds a key for some yields, in a scope or with a bare guard, and releases or drops it.
+async fn visit(lock: Lock, key: usize, visits: &'static Visits, way: u32) {
+    let stay = async {
+        let _inside = Inside::enter(&visits.inside[key]);
+        visits.begun.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..way % 5 {
+            yield_now().await;
+        }
+        visits.ended.fetch_add(1, Ordering::SeqCst);
+    };
+    match way % 3 {
+        0 => lock.acquire().run(stay).await.unwrap(),
+        1 => {
+            let _guard = lock.acquire().await.unwrap();
+            stay.await;
+        }
+        _ => {
+            let guard = lock.acquire().await.unwrap();
+            stay.await;
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+/// Aborts tasks in no order, with a pause between them for one in so many: then replies come in.
+async fn abort_all(mut victims: Vec<AbortHandle>, one_in: u32) {
+    while !victims.is_empty() {
+        match rand::rng().random_range(0..one_in) {
+            0 => sleep(ms(1)).await,
+            yields => {
+                for _ in 0..yields % 4 {
+                    yield_now().await;
+                }
+            }
+        }
+        let victim = rand::rng().random_range(0..victims.len());
+        victims.swap_remove(victim).abort();
+    }
+}
+
+/// Waves of tasks on a few keys, most of them aborted at random: those that are not must all get in.
+async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
+    const TASKS: usize = 50;
+    let clients = [ground.client().await, ground.client().await];
+    let visits: &'static Visits = Box::leak(Box::default());
+    let mut aborted = 0;
+    while aborted < aborts {
+        let mut wave = JoinSet::new();
+        let mut victims = Vec::new();
+        for n in 0..TASKS {
+            let (key, way) = (n % visits.inside.len(), rand::rng().random());
+            let lock = clients[n / 4 % 2].lock(format!("k:{key}"));
+            let task = wave.spawn(visit(lock, key, visits, way));
+            victims.extend((n % 10 != 0).then_some(task));
+        }
+        abort_all(victims, ground.either(400, 20)).await;
+        while let Some(ended) = timeout(SOON, wave.join_next()).await.expect("all get in") {
+            let cancelled = ended.is_err_and(|error| {
+                assert!(error.is_cancelled(), "{error}");
+                true
+            });
+            aborted += usize::from(cancelled);
+        }
+    }
+    row.injected("task aborted", aborted as u64);
+    let inside = visits.begun.load(Ordering::SeqCst) - visits.ended.load(Ordering::SeqCst);
+    assert!(inside > 0, "no holder was aborted");
+    row.injected("of these inside", inside);
+    ground.nothing_is_left().await;
+}
+
+async fn f70_holders_and_waiters_aborted_at_random_in_memory_make_way(row: &Row) {
+    random_aborts(&Ground::memory(), row, 20_000).await;
+}
+
+async fn f70_holders_and_waiters_aborted_at_random_make_way(row: &Row) {
+    random_aborts(&Ground::redis().await, row, 2_000).await;
+}
+
+rows! {
+    Paused:
+        f67_future_dropped_at_any_point_in_memory_leaves_all_free_within_200_ms,
+        f68_attempts_dropped_in_memory_before_their_answer_hold_nothing,
+        f68_attempt_of_a_dropped_future_that_comes_late_in_memory_holds_nothing;
+    Real:
+        f67_acquisition_of_a_free_lock_dropped_at_any_point_leaves_it_free,
+        f67_waiter_dropped_at_any_point_leaves_the_lock_free,
+        f67_release_dropped_at_any_point_still_frees,
+        f67_run_and_scope_dropped_at_any_point_leave_the_lock_free,
+        f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing,
+        f68_attempt_of_a_dropped_future_that_comes_late_holds_nothing,
+        f70_holders_and_waiters_aborted_at_random_make_way;
+    Threads: f70_holders_and_waiters_aborted_at_random_in_memory_make_way;
+}

@@ -1,0 +1,344 @@
+//! Rows 69 and 79: panics in the critical section, and in user code that runs while the library works.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use distlock::test_util::sizes;
+use distlock::{Client, Error, distributed_lock};
+use futures_util::FutureExt;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+use crate::ground::Ground;
+use crate::row::{Row, rows};
+use crate::support::{SOON, ms};
+
+const KEY: &str = "order:42";
+
+/// So short that a client which does not renew is found out soon.
+const LEASE: Duration = ms(900);
+
+/// What user code panics with: its message is not the library's.
+const OURS: &str = "injected into user code";
+
+/// Runs what must panic with our words.
+async fn panics<T>(row: &Row, section: impl Future<Output = T>) {
+    let Err(panic) = AssertUnwindSafe(section).catch_unwind().await else {
+        panic!("no panic came through");
+    };
+    assert_eq!(panic.downcast_ref(), Some(&OURS));
+    row.injected("panic in a section", 1);
+}
+
+/// As [`panics`], of a task.
+async fn task_panics<T: Send + 'static>(
+    row: &Row,
+    section: impl Future<Output = T> + Send + 'static,
+) {
+    let error = tokio::spawn(section).await.err().expect("no panic");
+    assert!(error.is_panic(), "{error}");
+    row.injected("panic in a task's section", 1);
+}
+
+/// The key is free, soon, and no frame was left behind on this thread.
+async fn released(ground: &Ground, client: &Client) {
+    ground.free_within(ms(200)).await;
+    let guard = client.lock(KEY).try_acquire().await.unwrap();
+    let beside = client.lock(KEY).try_acquire().await.unwrap();
+    assert!(beside.is_none(), "it entered a hold that is beside it");
+    guard.expect("free").release().await.unwrap();
+}
+
+#[distributed_lock(key = KEY, client = client)]
+async fn annotated(client: &Client, depth: u32) -> Result<(), Error> {
+    yield_now().await;
+    match depth {
+        0 => panic!("{}", OURS),
+        _ => Box::pin(annotated(client, depth - 1)).await,
+    }
+}
+
+async fn panics_in_sections(ground: &Ground, row: &Row) {
+    let client = ground.client().await;
+    let lock = client.lock(KEY);
+    let section = async || -> () { std::panic::panic_any(OURS) };
+    panics(row, lock.acquire().run(section())).await;
+    released(ground, &client).await;
+    let tried = async {
+        section().await;
+        Ok::<(), Error>(())
+    };
+    panics(row, lock.acquire().try_run(tried)).await;
+    released(ground, &client).await;
+    panics(row, lock.acquire().run(lock.acquire().run(section()))).await;
+    released(ground, &client).await;
+    // Until the future that panicked is dropped it holds the key, and who comes after it on this thread is not inside.
+    let mut kept = Box::pin(lock.acquire().run(section()));
+    panics(row, &mut kept).await;
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    drop(kept);
+    released(ground, &client).await;
+    let with_a_guard = async {
+        let _guard = lock.acquire().await.unwrap();
+        section().await;
+    };
+    panics(row, with_a_guard).await;
+    released(ground, &client).await;
+
+    // A scope borrows its guard, which goes on.
+    let guard = lock.acquire().await.unwrap();
+    let body = async {
+        let _nested = lock.acquire().await.unwrap();
+        section().await;
+    };
+    panics(row, guard.scope(body)).await;
+    assert!(guard.is_held());
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    guard.release().await.unwrap();
+    released(ground, &client).await;
+}
+
+async fn panics_in_tasks(ground: &Ground, row: &Row) {
+    let client = ground.client().await;
+    let lock = client.lock(KEY);
+    let nested = lock.acquire();
+    let body = async move { nested.run(async { panic!("{}", OURS) }).await };
+    task_panics(row, lock.acquire().run(body)).await;
+    released(ground, &client).await;
+    for depth in 0..3 {
+        let client = client.clone();
+        task_panics(row, async move { annotated(&client, depth).await }).await;
+    }
+    released(ground, &client).await;
+    // Those who wait for a task that panics come next.
+    let guard = lock.acquire().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    task_panics(row, async move {
+        let _guard = guard;
+        yield_now().await;
+        panic!("{}", OURS)
+    })
+    .await;
+    drop(timeout(SOON, waiter).await.unwrap().unwrap().unwrap());
+    released(ground, &client).await;
+}
+
+async fn f69_panic_in_a_section_in_memory_releases_within_200_ms(row: &Row) {
+    let ground = Ground::memory();
+    panics_in_sections(&ground, row).await;
+    panics_in_tasks(&ground, row).await;
+}
+
+async fn f69_panic_in_a_section_releases(row: &Row) {
+    let ground = Ground::redis().await;
+    panics_in_sections(&ground, row).await;
+    panics_in_tasks(&ground, row).await;
+}
+
+/// A waker of the user's own: it calls the library, as a waker may that polls at once, and panics.
+struct Panics {
+    client: Client,
+    armed: AtomicBool,
+    woken: AtomicU64,
+}
+
+impl Panics {
+    fn of(client: &Client) -> Arc<Self> {
+        Arc::new(Self {
+            client: client.clone(),
+            armed: AtomicBool::new(false),
+            woken: AtomicU64::new(0),
+        })
+    }
+
+    fn woken(&self) -> u64 {
+        self.woken.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        // Never if a mutex of the library were held here.
+        let _kept = sizes(&self.client);
+        // Once for each poll: what wakes it later may be a timer, and then it is the runtime that panics.
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.woken.fetch_add(1, Ordering::SeqCst);
+            std::panic::panic_any(OURS);
+        }
+    }
+}
+
+/// Polls once, with a waker that panics.
+fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Arc<Panics>) -> Poll<F::Output> {
+    waker.armed.store(true, Ordering::SeqCst);
+    let waker = Waker::from(Arc::clone(waker));
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+async fn short_lived(ground: &Ground) -> Client {
+    ground
+        .client_with(|builder| builder.watchdog_timeout(LEASE))
+        .await
+}
+
+/// The client does all it could before: hold, renew, hand over, wait, tell of losses.
+async fn client_goes_on(ground: &Ground, client: &Client) {
+    let lock = client.lock(KEY);
+    let guard = timeout(SOON, lock.acquire()).await.unwrap().unwrap();
+    sleep(2 * LEASE).await;
+    assert!(guard.is_held(), "nobody renewed it");
+    let local = tokio::spawn(lock.acquire().into_future());
+    yield_now().await;
+    guard.release().await.unwrap();
+    let guard = timeout(SOON, local).await.unwrap().unwrap().unwrap();
+    let other = ground.client().await.lock(KEY);
+    let elsewhere = tokio::spawn(other.acquire().into_future());
+    sleep(LEASE / 3).await;
+    drop(guard);
+    let guard = timeout(SOON, elsewhere).await.unwrap().unwrap().unwrap();
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    sleep(LEASE / 3).await;
+    guard.release().await.unwrap();
+    let guard = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    other.force_release().await.unwrap();
+    // Told by the next renewal, a third of the lease later.
+    timeout(SOON + LEASE, guard.lost()).await.unwrap();
+    assert!(guard.release().await.unwrap_err().is_lost());
+    ground.nothing_is_left().await;
+}
+
+/// Wakers that panic where the library wakes: in the task of whoever releases, and in the library's own tasks.
+async fn panicking_wakers(ground: &Ground, row: &Row) {
+    let (client, other) = (short_lived(ground).await, ground.client().await);
+    let (lock, panics) = (client.lock(KEY), Panics::of(&client));
+
+    // The caller's: a guard is dropped, and its hold handed over to a waiter.
+    let guard = lock.acquire().await.unwrap();
+    let mut waiter = lock.acquire().into_future();
+    assert!(poll_once(&mut waiter, &panics).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(guard))).is_err());
+    drop(waiter);
+    released(ground, &client).await;
+
+    // The releaser's: a waiter behind a hold with a lease of its own is told when that is freed.
+    let guard = lock.acquire().lease(LEASE).await.unwrap();
+    let mut waiter = lock.acquire().into_future();
+    assert!(poll_once(&mut waiter, &panics).is_pending());
+    drop(guard);
+    woken(&panics, 2).await;
+    drop(waiter);
+    released(ground, &client).await;
+
+    // The watchdog's: the loss of a hold is told. Another hold is kept on, without any call of its client.
+    let kept = client.lock("kept").acquire().await.unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let mut lost = Box::pin(guard.lost());
+    assert!(poll_once(&mut lost, &panics).is_pending());
+    other.lock(KEY).force_release().await.unwrap();
+    woken(&panics, 3).await;
+    sleep(3 * LEASE).await;
+    assert!(kept.is_held(), "nobody renews any more");
+    drop((lost, guard, kept));
+    client_goes_on(ground, &client).await;
+    row.injected("waker that panics", panics.woken());
+}
+
+/// The backend's own task: the word of another client's release wakes a waiter.
+async fn panicking_listener(ground: &Ground, row: &Row) {
+    let (client, other) = (short_lived(ground).await, ground.client().await);
+    let (lock, panics) = (client.lock(KEY), Panics::of(&client));
+    let held = other.lock(KEY).acquire().await.unwrap();
+    let mut waiter = lock.acquire().into_future();
+    // It listens and sleeps before it gets the waker that panics.
+    assert!(timeout(LEASE / 3, &mut waiter).await.is_err());
+    assert!(poll_once(&mut waiter, &panics).is_pending());
+    let releasing = AssertUnwindSafe(held.release()).catch_unwind();
+    drop(timeout(SOON, releasing).await.unwrap());
+    woken(&panics, 1).await;
+    drop(waiter);
+    client_goes_on(ground, &client).await;
+    row.injected("waker that panics", panics.woken());
+}
+
+async fn woken(panics: &Panics, times: u64) {
+    distlock_tests::eventually_eq(SOON, "wakers that panicked", times, || async {
+        panics.woken()
+    })
+    .await;
+}
+
+/// A body that panics when it is dropped.
+struct PanicsInDrop<'a>(&'a Row);
+
+impl Drop for PanicsInDrop<'_> {
+    fn drop(&mut self) {
+        self.0.injected("drop that panics", 1);
+        std::panic::panic_any(OURS);
+    }
+}
+
+/// Bodies whose drop panics: at their end, when the future around them is dropped, and at a loss.
+async fn panicking_drops(ground: &Ground, row: &Row) {
+    let (client, other) = (short_lived(ground).await, ground.client().await);
+    let lock = client.lock(KEY);
+    let body = async |ends: bool| {
+        let _drop = PanicsInDrop(row);
+        let _nested = lock.acquire().await.unwrap();
+        if !ends {
+            std::future::pending::<()>().await;
+        }
+    };
+    panics(row, lock.acquire().run(body(true))).await;
+    released(ground, &client).await;
+    let cut = async { timeout(ms(50), lock.acquire().run(body(false))).await };
+    panics(row, cut).await;
+    released(ground, &client).await;
+    let guard = lock.acquire().await.unwrap();
+    let cut = async { timeout(ms(50), guard.scope(body(false))).await };
+    panics(row, cut).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    guard.release().await.unwrap();
+    released(ground, &client).await;
+    let lost = async {
+        let wipe = async {
+            sleep(ms(50)).await;
+            other.lock(KEY).force_release().await.unwrap();
+        };
+        tokio::join!(lock.acquire().run(body(false)), wipe)
+    };
+    panics(row, timeout(SOON, lost)).await;
+    released(ground, &client).await;
+    client_goes_on(ground, &client).await;
+}
+
+async fn f79_panics_of_wakers_and_drops_in_memory_poison_nothing(row: &Row) {
+    panicking_wakers(&Ground::memory(), row).await;
+    panicking_drops(&Ground::memory(), row).await;
+}
+
+async fn f79_panicking_wakers_poison_nothing(row: &Row) {
+    panicking_wakers(&Ground::redis().await, row).await;
+}
+
+async fn f79_panicking_listener_leaves_the_subscriptions_alive(row: &Row) {
+    panicking_listener(&Ground::redis().await, row).await;
+}
+
+async fn f79_panicking_drops_of_bodies_poison_nothing(row: &Row) {
+    panicking_drops(&Ground::redis().await, row).await;
+}
+
+rows! {
+    Paused:
+        f69_panic_in_a_section_in_memory_releases_within_200_ms,
+        f79_panics_of_wakers_and_drops_in_memory_poison_nothing;
+    Real:
+        f69_panic_in_a_section_releases,
+        f79_panicking_wakers_poison_nothing,
+        f79_panicking_listener_leaves_the_subscriptions_alive,
+        f79_panicking_drops_of_bodies_poison_nothing;
+}
