@@ -63,6 +63,13 @@ pub(crate) const RETRY_PAUSE: (Duration, Duration) =
 /// Renewals that travel in one script.
 pub(crate) const RENEWAL_BATCH: usize = 100;
 
+/// Batches of renewals of one client that are under way at once: enough to fill the line, few enough that each is
+/// answered long before its timeout, also by a busy server.
+pub(crate) const RENEWALS_AT_ONCE: usize = 16;
+
+/// Releases in the background that are under way at once, for the same reason.
+pub(crate) const RELEASES_AT_ONCE: usize = 256;
+
 /// Attempts of one client that are under way at once; renewals and releases need no place among them.
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{Hold, Keeper};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
-use crate::config::RETRY_PAUSE;
+use crate::config::{RELEASES_AT_ONCE, RETRY_PAUSE};
 use crate::telemetry;
 
 /// What became of a release.
@@ -104,11 +104,24 @@ impl fmt::Debug for Debt {
 }
 
 /// The releases that are owed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
     done: Notify,
+    /// To send one: a crowd that was dropped at once must not time out for standing in its own way.
+    turns: Semaphore,
+}
+
+impl Default for Releaser {
+    fn default() -> Self {
+        Self {
+            list: Mutex::default(),
+            wake: Notify::new(),
+            done: Notify::new(),
+            turns: Semaphore::new(RELEASES_AT_ONCE),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -214,8 +227,9 @@ async fn see_through(mut hand: InHand) {
     loop {
         let Some(debt) = &hand.debt else { return };
         let (target, until) = (debt.target.clone(), debt.until);
-        let reply = keeper.backend.release(&target);
-        let outcome = reply.await;
+        let turn = keeper.releaser.turns.acquire().await;
+        let outcome = keeper.backend.release(&target).await;
+        drop(turn);
         // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
         let epoch = keeper.backend.epoch();
         let over = keeper.now() >= until;

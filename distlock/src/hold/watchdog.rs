@@ -6,8 +6,10 @@
 //! 2. A deadline counts from before the command was sent, on this process's own clock.
 //! 3. A released hold is never renewed: its lease is ended first, and asking it what is due answers `Over`.
 //! 4. Losses do not wait for renewals: answers come in while the task sleeps to the next deadline.
+//! 5. A renewal counts as sent when it is: of a crowd only some batches are under way, so that none of them goes
+//!    unanswered for standing behind the others.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use super::lease::Answer;
 use super::{Hold, Keeper, Work};
 use crate::backend::{Fault, Renewal, Target};
 use crate::clock::Tick;
-use crate::config::RENEWAL_BATCH;
+use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::owner::Owner;
 use crate::telemetry;
 
@@ -164,14 +166,15 @@ type Planned = (Arc<Hold>, u32, Duration);
 pub(super) async fn run(keeper: Arc<Keeper>) {
     let watchdog = &keeper.watchdog;
     watchdog.restart(keeper.now());
-    let mut renewals = FuturesUnordered::new();
+    let (mut waiting, mut renewals) = (VecDeque::new(), FuturesUnordered::new());
     while !keeper.is_retired() {
         let now = keeper.now();
-        let mut planned = plan(&keeper, now);
-        while !planned.is_empty() {
-            let rest = planned.split_off(planned.len().min(RENEWAL_BATCH));
-            renewals.push(renew(Arc::clone(&keeper), now, planned));
-            planned = rest;
+        take_up(&keeper, now, &mut waiting);
+        while renewals.len() < RENEWALS_AT_ONCE && !waiting.is_empty() {
+            let batch = next_batch(&keeper, now, &mut waiting);
+            if !batch.is_empty() {
+                renewals.push(renew(Arc::clone(&keeper), now, batch));
+            }
         }
         tokio::select! {
             () = watchdog.wake.notified() => {}
@@ -181,22 +184,41 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
     }
 }
 
-/// Deals with what is due, and answers which renewals are to be sent.
-fn plan(keeper: &Arc<Keeper>, now: Tick) -> Vec<Planned> {
-    let mut planned = Vec::new();
+/// Tells at once of what is lost; what is to be renewed waits for its turn, and is looked at again when it would be lost.
+fn take_up(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
     for hold in keeper.watchdog.take_due(now) {
-        match hold.work(now) {
-            Work::Later(at) => keeper.watchdog.ask_at(keeper.filed_as(&hold), at),
-            Work::Renew { count, lease } => {
-                let deadline = hold.deadline();
-                keeper.watchdog.ask_at(keeper.filed_as(&hold), deadline);
-                planned.push((hold, count, lease));
-            }
-            Work::Lost(loss) => keeper.lose(&hold, loss),
-            Work::Over => drop(keeper.unwatch(&hold)),
+        if hold.is_held(now) {
+            let deadline = hold.deadline();
+            keeper.watchdog.ask_at(keeper.filed_as(&hold), deadline);
+            waiting.push_back(hold);
+        } else {
+            attend_to(keeper, &hold, now);
         }
     }
-    planned
+}
+
+fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) -> Vec<Planned> {
+    let mut batch = Vec::new();
+    while batch.len() < RENEWAL_BATCH {
+        let Some(hold) = waiting.pop_front() else {
+            break;
+        };
+        if let Some((count, lease)) = attend_to(keeper, &hold, now) {
+            batch.push((hold, count, lease));
+        }
+    }
+    batch
+}
+
+/// Does what is due for a hold, and answers the count and lease of its renewal if that is it.
+fn attend_to(keeper: &Arc<Keeper>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
+    match hold.work(now) {
+        Work::Renew { count, lease } => return Some((count, lease)),
+        Work::Later(at) => keeper.watchdog.ask_at(keeper.filed_as(hold), at),
+        Work::Lost(loss) => keeper.lose(hold, loss),
+        Work::Over => drop(keeper.unwatch(hold)),
+    }
+    None
 }
 
 async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
