@@ -118,6 +118,17 @@ pub fn open_files() -> usize {
         .count()
 }
 
+/// Bytes of this process in memory.
+///
+/// # Panics
+/// If the system does not tell.
+#[must_use]
+pub fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").expect("a system with /proc");
+    let pages = statm.split(' ').nth(1).and_then(|word| word.parse().ok());
+    pages.map_or(0, |pages: usize| pages * rustix::param::page_size())
+}
+
 /// What one look finds left over.
 #[derive(Default)]
 struct Left {

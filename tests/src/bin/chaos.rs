@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use distlock_tests::chaos::{Outcome, memory, redis};
+use distlock_tests::leaks::{open_files, resident};
 use tokio::time::Instant;
 
 /// Random operations under random faults: a soak, or a seed once more.
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     let mut first = None;
     for seed in args.seeds() {
         let outcome = args.play(seed);
-        let (memory, files) = redis::footprint();
+        let (memory, files) = (resident() / 1024, open_files());
         // After the first run: what is there once for all runs is there.
         let (memory_at_first, files_at_first) = *first.get_or_insert((memory, files));
         if !outcome.violations.is_empty() {

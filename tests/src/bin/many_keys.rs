@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use distlock::test_util::{sizes, stored};
 use distlock::{Client, Error, Guard, MemoryServer};
+use distlock_tests::leaks::resident;
 
 /// Keys that are held at once.
 const AT_ONCE: usize = 500;
@@ -48,11 +49,4 @@ async fn lock_each(client: &Client, keys: std::ops::Range<usize>) -> Result<(), 
         drop(expired);
     }
     Ok(())
-}
-
-/// Bytes of this process in memory.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("a system with /proc");
-    let pages = statm.split(' ').nth(1).and_then(|word| word.parse().ok());
-    pages.map_or(0, |pages: usize| pages * rustix::param::page_size())
 }

@@ -1,6 +1,6 @@
 //! A process of workers for a run of `chaos`: its only argument is its orders, in JSON.
 
-use distlock_tests::chaos::child::Orders;
+use distlock_tests::chaos::redis::child::Orders;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

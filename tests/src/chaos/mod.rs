@@ -5,13 +5,11 @@
 //! branches; on real servers only the lists are the same, and a failing one is played several times.
 
 mod alarm;
-pub mod child;
 mod intent;
 pub mod memory;
 pub mod plan;
 pub mod redis;
 mod time;
-pub mod wire_fault;
 mod worker;
 
 use std::collections::BTreeMap;

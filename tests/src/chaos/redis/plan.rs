@@ -8,12 +8,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::plan::{Plan, Step};
+use crate::chaos::plan::{Plan, Step};
 use crate::proxy::{Flow, Select, Way};
 
 /// A fault of a real server, its wire or a process.
 #[derive(Clone, Debug)]
-pub enum WireFault {
+pub(super) enum WireFault {
     /// The server is killed, and started again afterwards.
     KillServer,
     /// The server stands still.
@@ -74,7 +74,7 @@ impl WireFault {
 
 /// The three lists of a seed.
 #[derive(Clone, Debug)]
-pub struct Plans {
+pub(super) struct Plans {
     /// The server and its data.
     pub server: Plan<WireFault>,
     /// The wire.
@@ -88,7 +88,7 @@ const STEPS: [u32; 3] = [16, 20, 12];
 
 /// The faults of a seed, over `time`, for locks with this lease.
 #[must_use]
-pub fn plans(seed: u64, time: Duration, lease: Duration, keys: &[String]) -> Plans {
+pub(super) fn plans(seed: u64, time: Duration, lease: Duration, keys: &[String]) -> Plans {
     let mut random = StdRng::seed_from_u64(seed);
     let mut list = |steps: u32, draw: &dyn Fn(&mut StdRng) -> (WireFault, f64)| {
         let mut steps: Vec<_> = (0..steps)

@@ -7,9 +7,9 @@ use distlock::Client;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::time::Time;
-use super::worker::{Crew, Sink, Worker};
-use super::{Pace, alarm};
+use crate::chaos::time::Time;
+use crate::chaos::worker::{Crew, Sink, Worker};
+use crate::chaos::{Pace, alarm};
 use crate::history::Stamp;
 use crate::process::Process;
 use crate::resource::Door;

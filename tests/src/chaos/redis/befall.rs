@@ -1,0 +1,214 @@
+//! How each fault befalls a run.
+
+use std::time::Duration;
+
+use ::redis::AsyncCommands;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::plan::WireFault;
+use super::{HEALS, LEASE, RedisRun};
+use crate::chaos::plan::{Plan, Step};
+use crate::chaos::time::stamp;
+use crate::history::{Event, Fault, Hindered, What, Wiped};
+use crate::proxy::{self, Select, Which};
+use crate::server::RedisServer;
+
+impl RedisRun {
+    /// Plays a list of faults, one after another; none begins when their time is over.
+    pub(super) async fn befall(&self, plan: &Plan<WireFault>, begin: Instant) {
+        for step in &plan.steps {
+            sleep_until(begin + step.at).await;
+            if begin.elapsed() >= plan.lasts {
+                return;
+            }
+            let from = self.crew.time.now();
+            let (hit, wiped, hindered) = self.apply(step).await;
+            let to = self.crew.time.now();
+            let kind = step.fault.kind();
+            let heals = stamp(HEALS);
+            let fault = Fault {
+                kind,
+                from,
+                to,
+                wiped,
+                hindered,
+                heals,
+                hit,
+            };
+            self.history.add(Event {
+                at: to,
+                what: What::Fault(fault),
+            });
+        }
+    }
+
+    async fn apply(&self, step: &Step<WireFault>) -> (bool, Wiped, Hindered) {
+        let Step { length, fault, .. } = step;
+        match fault {
+            WireFault::KillServer
+            | WireFault::StopServer
+            | WireFault::Pause
+            | WireFault::Sleep
+            | WireFault::KillClients(_)
+            | WireFault::ForgetScripts
+            | WireFault::Flush
+            | WireFault::Wipe(_)
+            | WireFault::OutOfMemory
+            | WireFault::Deny => self.on_server(fault, *length).await,
+            WireFault::StopChild | WireFault::KillChild => self.on_child(fault, *length).await,
+            WireFault::Block => {
+                let length = *length;
+                let blocked = tokio::spawn(async move { std::thread::sleep(length) });
+                (blocked.await.is_ok(), Wiped::Nothing, Hindered::Process(0))
+            }
+            _ => {
+                let hit = self.on_wire(fault, *length).await;
+                (hit, Wiped::Nothing, Hindered::Everybody)
+            }
+        }
+    }
+
+    async fn on_server(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Hindered) {
+        let mut server = self.server.lock().await;
+        let ms = length.as_millis().max(1).to_string();
+        let nothing = (true, Wiped::Nothing, Hindered::Everybody);
+        match fault {
+            WireFault::KillServer => {
+                server.kill();
+                sleep(length).await;
+                server.restart().await;
+                let wiped = if self.durable {
+                    Wiped::Nothing
+                } else {
+                    Wiped::Everything
+                };
+                (true, wiped, Hindered::Everybody)
+            }
+            WireFault::StopServer => {
+                server.stop();
+                sleep(length).await;
+                server.cont();
+                nothing
+            }
+            WireFault::Pause => {
+                server.cli(&["CLIENT", "PAUSE", &ms]).await;
+                sleep(length).await;
+                nothing
+            }
+            WireFault::Sleep => {
+                let seconds = length.as_secs_f64().to_string();
+                server.cli(&["DEBUG", "SLEEP", &seconds]).await;
+                nothing
+            }
+            WireFault::KillClients(of) => (
+                server.kill_clients(of).await > 0,
+                Wiped::Nothing,
+                Hindered::Everybody,
+            ),
+            WireFault::ForgetScripts => {
+                server.cli(&["SCRIPT", "FLUSH"]).await;
+                (true, Wiped::Nothing, Hindered::Nobody)
+            }
+            WireFault::Flush => {
+                server.cli(&["FLUSHALL"]).await;
+                (true, Wiped::Everything, Hindered::Nobody)
+            }
+            WireFault::Wipe(key) => {
+                let hit = wipe(&server, key).await;
+                (hit, Wiped::One(key.clone()), Hindered::Nobody)
+            }
+            WireFault::OutOfMemory => {
+                server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
+                sleep(length).await;
+                server.cli(&["CONFIG", "SET", "maxmemory", "0"]).await;
+                nothing
+            }
+            _ => {
+                server
+                    .cli(&["ACL", "SETUSER", "default", "-evalsha", "-eval"])
+                    .await;
+                sleep(length).await;
+                server
+                    .cli(&["ACL", "SETUSER", "default", "+evalsha", "+eval"])
+                    .await;
+                nothing
+            }
+        }
+    }
+
+    /// Whether it met anything.
+    async fn on_wire(&self, fault: &WireFault, length: Duration) -> bool {
+        let lasting = async |fault: proxy::Fault| {
+            sleep(length).await;
+            fault.lift();
+            fault.hits() > 0
+        };
+        match fault {
+            WireFault::Flow(select, way, flow) => {
+                if *select == Select::NEW {
+                    // Else there would be none.
+                    let _open = self.proxy.cut(Select::SUBSCRIBERS);
+                }
+                lasting(self.proxy.flow(*select, *way, *flow)).await
+            }
+            WireFault::Cut(select) => self.proxy.cut(*select) > 0,
+            WireFault::CutAfter(way, bytes) => {
+                lasting(self.proxy.cut_after(Select::ALL, *way, *bytes)).await
+            }
+            WireFault::Close(way) => self.proxy.fin(Select::ALL, *way) > 0,
+            WireFault::Refuse => {
+                let fault = self.proxy.refuse();
+                let _open = self.proxy.cut(Select::ALL);
+                lasting(fault).await
+            }
+            WireFault::EatReply => {
+                lasting(self.proxy.eat_reply(Select::COMMANDS, Which::NEXT)).await
+            }
+            _ => {
+                let held = self.proxy.hold(Select::COMMANDS, Which::NEXT);
+                sleep(length).await;
+                match held.try_caught() {
+                    Ok(caught) => drop(caught.deliver().await),
+                    Err(_trap) => return false,
+                }
+                true
+            }
+        }
+    }
+
+    async fn on_child(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Hindered) {
+        let mut children = self.children.lock().await;
+        // The oldest first, so that each has its turn.
+        let mut child = children.remove(0);
+        let stopped = Hindered::Process(child.number);
+        if matches!(fault, WireFault::StopChild) {
+            child.process.stop();
+            sleep(length).await;
+            child.process.cont();
+            children.push(child);
+            return (true, Wiped::Nothing, stopped);
+        }
+        let at = self.crew.time.now();
+        child.process.kill();
+        let killed = What::Killed {
+            process: child.number,
+        };
+        let _read = child.reader.await;
+        self.history.add(Event { at, what: killed });
+        children.push(self.start_child());
+        (true, Wiped::Nothing, stopped)
+    }
+}
+
+/// Takes a lock's data away as soon as there is any.
+async fn wipe(server: &RedisServer, key: &str) -> bool {
+    let mut redis = server.connection().await;
+    for _ in 0..100 {
+        let deleted: u64 = redis.del(key).await.expect("the server answers");
+        if deleted == 1 {
+            return true;
+        }
+        sleep(LEASE / 1_000).await;
+    }
+    false
+}
