@@ -152,6 +152,11 @@ impl Process {
         self.process.cont();
     }
 
+    /// How the program ended, or `None` while it runs.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.exited()
+    }
+
     /// Waits for the program to end by itself.
     ///
     /// # Panics

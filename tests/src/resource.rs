@@ -4,7 +4,7 @@
 //! a write is accepted only while no later ticket was given for its key: so a holder that overslept its lease does no
 //! harm here, and is seen.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,6 @@ pub struct Resource {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     value: u64,
-    accepted: u64,
     ticket: u64,
 }
 
@@ -66,32 +65,20 @@ impl Resource {
             let accepted = entry.ticket == cell.ticket;
             if accepted {
                 cell.value = entry.value + 1;
-                cell.accepted += 1;
             }
             accepted
         })
     }
 
-    /// The keys whose value is not the number of writes that were accepted: updates were lost.
+    /// What stands in each cell.
     ///
     /// # Panics
     /// If a thread panicked inside.
     #[must_use]
-    pub fn lost_updates(&self) -> Vec<String> {
+    pub fn values(&self) -> BTreeMap<String, u64> {
         let cells = self.cells.lock().unwrap();
-        let lost = cells.iter().filter(|(_, cell)| cell.value != cell.accepted);
-        lost.map(|(key, cell)| format!("{key}: {} of {}", cell.value, cell.accepted))
-            .collect()
-    }
-
-    /// How many writes were accepted.
-    ///
-    /// # Panics
-    /// If a thread panicked inside.
-    #[must_use]
-    pub fn writes(&self) -> u64 {
-        let cells = self.cells.lock().unwrap();
-        cells.values().map(|cell| cell.accepted).sum()
+        let values = cells.iter().map(|(key, cell)| (key.clone(), cell.value));
+        values.collect()
     }
 
     /// Answers other processes, on a loopback port, until the value that this gives is dropped.

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use futures_util::future::join_all;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -253,13 +252,14 @@ async fn ask(keeper: &Keeper, batch: &[Renewal]) -> Vec<Answer> {
     match keeper.backend.renew(batch).await {
         Ok(ours) => ours.into_iter().map(told).collect(),
         Err(fault) if batch.len() > 1 && !matches!(fault, Fault::Unknown(_)) => {
-            let alone = batch.iter().map(|renewal| async {
-                match keeper.backend.renew(std::slice::from_ref(renewal)).await {
+            let alone = |renewal: Renewal| async move {
+                match keeper.backend.renew(&[renewal]).await {
                     Ok(ours) => ours.first().copied().map_or(Answer::Unknown, told),
                     Err(fault) => failed(1, &fault),
                 }
-            });
-            join_all(alone).await
+            };
+            let alone = stream::iter(batch.to_vec()).map(alone);
+            alone.buffered(RENEWALS_AT_ONCE).collect().await
         }
         Err(fault) => vec![failed(batch.len(), &fault); batch.len()],
     }

@@ -2,11 +2,13 @@
 //!
 //! `cargo run --release -p distlock-tests --bin chaos -- --minutes 20`
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use distlock_tests::chaos::redis::child::Orders;
 use distlock_tests::chaos::{Outcome, memory, redis};
 use distlock_tests::leaks::{open_files, resident};
 use tokio::time::Instant;
@@ -29,6 +31,9 @@ struct Args {
     /// How many seconds of each run faults happen.
     #[arg(long, default_value_t = 12.0)]
     seconds: f64,
+    /// It is a child of such a run, with these orders in JSON.
+    #[arg(long, hide = true)]
+    worker: Option<String>,
     /// Where histories of failed runs go.
     #[arg(long, default_value = "target")]
     histories: PathBuf,
@@ -43,11 +48,18 @@ enum Backend {
 impl Args {
     fn play(&self, seed: u64) -> Outcome {
         match self.backend {
-            Backend::Memory => memory::run(&memory::plan(seed, 1), None),
+            Backend::Memory => {
+                let plan = memory::plan(seed, 1);
+                let outcome = memory::run(&plan, None);
+                if !outcome.violations.is_empty() {
+                    eprintln!("{plan}");
+                }
+                outcome
+            }
             Backend::Redis => {
-                let worker = std::env::current_exe().expect("this program");
+                let program = std::env::current_exe().expect("this program");
                 let setting = redis::Setting {
-                    worker: worker.with_file_name("worker").display().to_string(),
+                    program: program.display().to_string(),
                     faulty: Duration::from_secs_f64(self.seconds),
                 };
                 setting.run(seed)
@@ -66,8 +78,19 @@ impl Args {
     }
 }
 
-fn main() -> ExitCode {
+/// What a child process of a run does.
+#[tokio::main(flavor = "current_thread")]
+async fn work(orders: &str) -> Result<(), Box<dyn Error>> {
+    let orders: Orders = serde_json::from_str(orders)?;
+    Ok(orders.obey().await?)
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let args = Args::parse();
+    if let Some(orders) = &args.worker {
+        work(orders)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let begin = Instant::now();
     let mut all = Outcome::default();
     let mut first = None;
@@ -89,9 +112,6 @@ fn main() -> ExitCode {
         );
     }
     print!("{all}");
-    if all.violations.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    all.assert_sound();
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! What no run may bring about whatever happens: a panic that nobody planned, an error in the log.
 
+use std::cell::Cell;
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,10 @@ use tracing::{Event, Metadata, Subscriber, subscriber};
 
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
+thread_local! {
+    static OF_THIS_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Counts from here on, in this whole process. What panics by `resume_unwind` is planned and does not count.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
@@ -17,6 +22,7 @@ pub(super) fn install() {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             ALARMS.fetch_add(1, Ordering::Relaxed);
+            let _ending = OF_THIS_THREAD.try_with(|alarms| alarms.set(alarms.get() + 1));
             before(info);
         }));
         // Where somebody else listens already, nobody asked for this.
@@ -28,6 +34,12 @@ pub(super) fn install() {
 #[must_use]
 pub(super) fn count() -> u64 {
     ALARMS.load(Ordering::Relaxed)
+}
+
+/// How many panics there were on this thread: a run in memory has one.
+#[must_use]
+pub(super) fn count_here() -> u64 {
+    OF_THIS_THREAD.with(Cell::get)
 }
 
 /// Hears errors, and nothing else.

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 /// How fast a run goes, and what its operations are like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pace {
+pub(super) struct Pace {
     /// The watchdog's lease.
-    pub lease: Duration,
+    pub(super) lease: Duration,
     /// The longest time inside, for most operations; one of ten stays up to ten times as long.
-    pub work: Duration,
+    pub(super) work: Duration,
     /// Of a thousand operations, so many stay for up to two leases and a half.
-    pub long: u32,
+    pub(super) long: u32,
     /// The longest time between two operations.
-    pub pause: Duration,
+    pub(super) pause: Duration,
     /// The longest wait.
-    pub wait: Duration,
+    pub(super) wait: Duration,
     /// The locks: the first ones are wanted most.
-    pub keys: Vec<String>,
+    pub(super) keys: Vec<String>,
 }
 
 /// How the hold is asked for.

@@ -1,7 +1,7 @@
 //! A run on the memory backend: paused time, faults by the decorator. Fast, and nearly the same each time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Flaw, Op, Sizes, sizes, stored};
@@ -15,7 +15,7 @@ use super::intent::Pace;
 use super::plan::{Plan, Step};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
-use super::{Outcome, judge};
+use super::{Outcome, alarm, judge};
 use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
 use crate::resource::{Door, Resource};
 
@@ -168,7 +168,13 @@ pub fn run(plan: &Plan<MemoryFault>, flaw: Option<Flaw>) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(MemoryRun::new(plan.seed, flaw).play(plan))
+    alarm::install();
+    let alarms = alarm::count_here();
+    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, flaw).play(plan));
+    if alarm::count_here() > alarms {
+        outcome.found("A11", String::from("a panic"));
+    }
+    outcome
 }
 
 struct MemoryRun {
@@ -177,6 +183,8 @@ struct MemoryRun {
     server: MemoryServer,
     faults: Faults,
     outage: Arc<AtomicBool>,
+    /// Faults of single commands that did not meet theirs yet.
+    planned: Arc<AtomicUsize>,
     clients: Vec<Client>,
     wiper: Client,
 }
@@ -207,6 +215,7 @@ impl MemoryRun {
             server,
             faults,
             outage: Arc::default(),
+            planned: Arc::default(),
             clients,
             wiper,
         }
@@ -228,6 +237,9 @@ impl MemoryRun {
         }
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
+            if begin.elapsed() >= plan.lasts {
+                break;
+            }
             self.apply(step).await;
         }
         self.calm();
@@ -236,7 +248,11 @@ impl MemoryRun {
             _ = workers.join_all() => {}
             () = hang => {}
         }
-        let mut outcome = judge(plan.seed, &self.history, &BOUNDS, &resource);
+        let mut outcome = judge(("memory", plan.seed), &self.history, &BOUNDS, &resource);
+        let never = self.planned.load(Ordering::Relaxed);
+        outcome
+            .faults
+            .insert(String::from("single, never met"), (0, never));
         if let Some(left) = self.left().await {
             outcome.found("A10", left);
         }
@@ -245,11 +261,8 @@ impl MemoryRun {
 
     /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
     fn note_hits(&self) {
-        let (history, time, outage) = (
-            self.history.clone(),
-            self.crew.time.clone(),
-            Arc::clone(&self.outage),
-        );
+        let (history, time) = (self.history.clone(), self.crew.time.clone());
+        let (outage, planned) = (Arc::clone(&self.outage), Arc::clone(&self.planned));
         self.faults.on_hit(move |op, fault| {
             let lasts = match fault {
                 Fault::FailBefore | Fault::FailAfter | Fault::Double => Duration::ZERO,
@@ -260,11 +273,7 @@ impl MemoryRun {
             if outage.load(Ordering::Relaxed) {
                 return;
             }
-            let hindered = if op == Op::Renew {
-                Hindered::Everybody
-            } else {
-                Hindered::Nobody
-            };
+            planned.fetch_sub(1, Ordering::Relaxed);
             let name = format!("{fault:?}");
             let name = name.split('(').next().unwrap_or_default();
             let happened = history::Fault {
@@ -272,7 +281,7 @@ impl MemoryRun {
                 from: time.clock(),
                 to: time.clock() + stamp(lasts),
                 wiped: Wiped::Nothing,
-                hindered,
+                hindered: hindered(&[op]),
                 heals: if fault == Fault::Double {
                     0
                 } else {
@@ -291,18 +300,21 @@ impl MemoryRun {
     async fn apply(&self, step: &Step<MemoryFault>) {
         let from = self.crew.time.clock();
         match &step.fault {
-            MemoryFault::Next(op, fault) => self.faults.next(*op, *fault),
+            MemoryFault::Next(op, fault) => {
+                self.planned.fetch_add(1, Ordering::Relaxed);
+                self.faults.next(*op, *fault);
+            }
             MemoryFault::Outage(ops) => {
                 let hit = self.all_meet(ops, Fault::Never, step.length).await;
                 // Holds that nobody could release end by their leases.
                 let kind = format!("outage of {ops:?}");
-                let what = (Wiped::Nothing, Hindered::Everybody);
+                let what = (Wiped::Nothing, hindered(ops));
                 self.note(&kind, from, what, LEASE, hit);
             }
             MemoryFault::Unheard(ops) => {
                 let hit = self.all_meet(ops, Fault::FailAfter, step.length).await;
                 let kind = format!("unheard {ops:?}");
-                let what = (Wiped::Nothing, Hindered::Everybody);
+                let what = (Wiped::Nothing, hindered(ops));
                 self.note(&kind, from, what, HEALS, hit);
             }
             MemoryFault::Slow(fault) => {
@@ -412,5 +424,14 @@ impl MemoryRun {
             }
             sleep(LEASE / 100).await;
         }
+    }
+}
+
+/// Only what befalls renewals may cost a hold.
+fn hindered(ops: &[Op]) -> Hindered {
+    if ops.contains(&Op::Renew) {
+        Hindered::Everybody
+    } else {
+        Hindered::Nobody
     }
 }

@@ -15,16 +15,14 @@ mod worker;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::history::{
     Bounds, History, Operations, Stamp, Violation, check, contended, faults_that_met,
 };
 use crate::resource::Resource;
 
-pub use intent::Pace;
-pub use time::Time;
-pub use worker::{Crew, Sink, Worker};
+use intent::Pace;
 
 /// What came of a run, or of several.
 #[derive(Clone, Debug, Default)]
@@ -45,13 +43,18 @@ pub struct Outcome {
     pub longest_wait: Duration,
     /// What no lock may do.
     pub violations: Vec<Violation>,
-    /// The seeds and histories of runs in which it happened.
-    pub failed: Vec<(u64, History)>,
+    /// The names and histories of runs in which it happened.
+    pub failed: Vec<(String, History)>,
 }
 
 /// Looks at the history of a run.
-fn judge(seed: u64, history: &History, bounds: &Bounds, resource: &Resource) -> Outcome {
-    let operations = Operations::of(&history.events());
+fn judge(
+    (backend, seed): (&str, u64),
+    history: &History,
+    bounds: &Bounds,
+    resource: &Resource,
+) -> Outcome {
+    let operations = Operations::of(&history.events(), bounds.lease);
     let waits = operations
         .all
         .iter()
@@ -61,19 +64,47 @@ fn judge(seed: u64, history: &History, bounds: &Bounds, resource: &Resource) -> 
         operations: operations.all.len(),
         granted: operations.all.iter().filter(|op| op.granted).count(),
         contended: contended(&operations),
-        writes: resource.writes(),
+        writes: resource.values().values().sum(),
         faults: faults_that_met(&operations),
         longest_wait: Duration::from_nanos(waits.max().unwrap_or_default()),
         violations: check(&operations, bounds),
-        failed: vec![(seed, history.clone())],
+        failed: vec![(format!("{backend}-{seed}"), history.clone())],
     };
-    for lost in resource.lost_updates() {
+    for lost in lost_updates(&operations, resource) {
         outcome.found("A3", lost);
     }
     outcome
 }
 
+/// The cells that were not written once for each write that is known to be accepted; whose owner was cut short or killed
+/// may have written or not.
+fn lost_updates(operations: &Operations, resource: &Resource) -> Vec<String> {
+    let mut lost = Vec::new();
+    let values = resource.values();
+    for (key, ops) in operations.by_key() {
+        let value = values.get(key).copied().unwrap_or_default();
+        let sure = ops.iter().filter(|op| matches!(op.wrote, Some((_, true))));
+        let maybe = ops.iter().filter(|op| op.granted && op.wrote.is_none());
+        let (sure, maybe) = (sure.count() as u64, maybe.count() as u64);
+        if !(sure..=sure + maybe).contains(&value) {
+            lost.push(format!("{key}: {value} for {sure} writes, or {maybe} more"));
+        }
+    }
+    lost
+}
+
 impl Outcome {
+    /// A run that broke off.
+    #[must_use]
+    pub fn broken(seed: u64) -> Self {
+        let mut outcome = Self {
+            seeds: vec![seed],
+            ..Self::default()
+        };
+        outcome.found("A11", format!("SEED={seed} broke off"));
+        outcome
+    }
+
     fn found(&mut self, rule: &'static str, what: String) {
         let at = Stamp::default();
         self.violations.push(Violation { rule, at, what });
@@ -100,10 +131,11 @@ impl Outcome {
     /// Writes the histories of runs that failed into a directory, and tells where.
     pub fn save(&self, directory: &Path) {
         let failed = !self.violations.is_empty();
-        for (seed, history) in self.failed.iter().filter(|_| failed) {
-            let path = directory.join(format!("history-{seed}.jsonl"));
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+        for (name, history) in self.failed.iter().filter(|_| failed) {
+            let path = directory.join(format!("history-{name}-{now}.jsonl"));
             match history.save(&path) {
-                Ok(()) => eprintln!("the history of SEED={seed}: {}", path.display()),
+                Ok(()) => eprintln!("the history of {name}: {}", path.display()),
                 Err(error) => eprintln!("{}: {error}", path.display()),
             }
         }

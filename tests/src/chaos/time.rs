@@ -11,7 +11,7 @@ use crate::history::Stamp;
 
 /// Where stamps come from.
 #[derive(Clone, Debug)]
-pub enum Time {
+pub(super) enum Time {
     /// The machine's clock: one for all processes.
     Machine,
     /// Tokio's, paused.
@@ -26,7 +26,7 @@ pub enum Time {
 impl Time {
     /// Tokio's time from now on.
     #[must_use]
-    pub fn paused() -> Self {
+    pub(super) fn paused() -> Self {
         Self::Paused {
             base: Instant::now(),
             last: Arc::default(),
@@ -35,7 +35,7 @@ impl Time {
 
     /// A stamp for what happens now.
     #[must_use]
-    pub fn now(&self) -> Stamp {
+    pub(super) fn now(&self) -> Stamp {
         match self {
             Self::Machine => self.clock(),
             Self::Paused { last, .. } => {
@@ -48,7 +48,7 @@ impl Time {
 
     /// What the clock shows.
     #[must_use]
-    pub fn clock(&self) -> Stamp {
+    pub(super) fn clock(&self) -> Stamp {
         match self {
             Self::Machine => {
                 let time = clock_gettime(ClockId::Monotonic);

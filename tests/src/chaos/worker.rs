@@ -17,7 +17,7 @@ use crate::resource::Door;
 
 /// Where events go.
 #[derive(Clone, Debug)]
-pub enum Sink {
+pub(super) enum Sink {
     /// Into the history of this process.
     History(History),
     /// To standard output, a line each, for the process that started this one.
@@ -26,17 +26,17 @@ pub enum Sink {
 
 /// What all workers of a process have in common.
 #[derive(Clone, Debug)]
-pub struct Crew {
+pub(super) struct Crew {
     /// The number of the process.
-    pub process: u32,
+    pub(super) process: u32,
     /// The seed of the run.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// What the operations are like.
-    pub pace: Pace,
+    pub(super) pace: Pace,
     /// The clock.
-    pub time: Time,
+    pub(super) time: Time,
     /// Where events go.
-    pub sink: Sink,
+    pub(super) sink: Sink,
 }
 
 impl Crew {
@@ -54,14 +54,16 @@ impl Crew {
 
     /// The owner's own deadline, as a stamp of this run.
     fn deadline(&self, guard: &Guard) -> Stamp {
+        // In this order: a pause between the two makes it earlier and not later.
+        let clock = self.time.clock();
         let (now, deadline) = held_until(guard);
-        (self.time.clock() + stamp(deadline)).saturating_sub(stamp(now))
+        (clock + stamp(deadline)).saturating_sub(stamp(now))
     }
 }
 
 /// One task.
 #[derive(Debug)]
-pub struct Worker {
+pub(super) struct Worker {
     crew: Crew,
     client: Client,
     door: Door,
@@ -74,7 +76,7 @@ pub struct Worker {
 impl Worker {
     /// The worker of this number in its process.
     #[must_use]
-    pub fn new(crew: &Crew, task: u32, client: &Client, door: Door) -> Self {
+    pub(super) fn new(crew: &Crew, task: u32, client: &Client, door: Door) -> Self {
         let (process, number) = (crew.process, 0);
         let who = (u64::from(process) << 40) | (u64::from(task) << 16);
         Self {
@@ -92,7 +94,7 @@ impl Worker {
     }
 
     /// Works until this time.
-    pub async fn work_until(mut self, end: Stamp) {
+    pub(super) async fn work_until(mut self, end: Stamp) {
         while self.crew.time.now() < end {
             let intent = Intent::draw(&mut self.random, &self.crew.pace);
             sleep(intent.pause).await;

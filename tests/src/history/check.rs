@@ -7,7 +7,7 @@
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
 //! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal |
-//! | A11 | no error of an undeclared kind, and nothing that never ends |
+//! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
 //! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A2, A8 and A9 are of
@@ -104,7 +104,7 @@ impl Checker<'_> {
         for (claim, op) in claims {
             if let (Some(entered), Some((at, false))) = (op.entered, op.wrote)
                 && at < claim.to
-                && !self.untold_inside(claims, entered, at)
+                && !self.displaced(claims, op, entered, at)
             {
                 let what = format!("{key}: {} was entitled to write", op.id);
                 self.found("A4", at, what);
@@ -112,12 +112,23 @@ impl Checker<'_> {
         }
     }
 
-    /// Did one enter between the two times whose lock had been wiped, and who was not told yet? Its entry keeps out the
-    /// entitled one: without a token the resource cannot know better.
-    fn untold_inside(&self, claims: &[(Claim, &Operation)], from: Stamp, to: Stamp) -> bool {
-        let entered = |op: &Operation| op.entered.is_some_and(|at| from < at && at < to);
-        let mut ops = claims.iter().map(|(_, op)| op);
-        ops.any(|op| entered(op) && op.wiped(&self.operations.faults).is_some())
+    /// Did one enter between the two times who had no right to any more, but was not told yet, or stood still before it
+    /// could enter? That keeps out the entitled one: without a token the resource cannot know better.
+    fn displaced(
+        &self,
+        claims: &[(Claim, &Operation)],
+        entitled: &Operation,
+        from: Stamp,
+        to: Stamp,
+    ) -> bool {
+        claims.iter().any(|(claim, op)| {
+            op.id != entitled.id
+                && match op.entered {
+                    Some(at) => from < at && at < to + self.bounds.late && claim.to <= at,
+                    // It was cut short, perhaps while it entered.
+                    None => claim.from < to && op.held_until(self.operations.end) > from,
+                }
+        })
     }
 
     /// A5.
@@ -128,7 +139,7 @@ impl Checker<'_> {
             let first = gaps.partition_point(|(_, to)| *to <= op.called);
             for (from, to) in gaps[first..].iter().take_while(|(from, _)| *from < until) {
                 let (from, to) = (op.called.max(*from), until.min(*to));
-                if to > from + self.bounds.wake && to > self.excused_until(from, to) {
+                if to > from + self.bounds.wake && self.neglected(from, to) {
                     let waited = to - from;
                     let what = format!("{key}: {} waited {waited} ns beside a free key", op.id);
                     self.found("A5", from, what);
@@ -157,12 +168,16 @@ impl Checker<'_> {
         gaps
     }
 
-    /// Until when a key may be free because of faults.
-    fn excused_until(&self, from: Stamp, to: Stamp) -> Stamp {
-        let faults = self.operations.faults.iter();
-        let around = faults.filter(|fault| fault.from < to && fault.to + fault.heals > from);
-        let healed = around.map(|fault| fault.to + fault.heals).max();
-        healed.map_or(0, |healed| healed + self.bounds.wake)
+    /// Was there time enough between the two, without faults and what has yet to heal of them?
+    fn neglected(&self, from: Stamp, to: Stamp) -> bool {
+        let mut calm_since = from;
+        for fault in &self.operations.faults {
+            if fault.from >= to.min(calm_since + self.bounds.wake) {
+                break;
+            }
+            calm_since = calm_since.max(fault.to + fault.heals);
+        }
+        to > calm_since + self.bounds.wake
     }
 
     /// A6.
@@ -171,7 +186,8 @@ impl Checker<'_> {
             return;
         };
         let (due, late) = (op.called + wait, self.bounds.late);
-        if op.refused == Some(Refusal::Busy) && returned < due {
+        // Paused time gives what happens at one moment stamps that follow each other.
+        if op.refused == Some(Refusal::Busy) && returned + 1_000 < due {
             let early = due - returned;
             self.found(
                 "A6",
@@ -213,15 +229,21 @@ impl Checker<'_> {
             .filter(|fault| fault.from < until);
         if let Some(wiped) = wiped.filter(|_| op.lease.is_none()) {
             let known = wiped.to.max(granted) + lease / 3 + late;
-            let hindered = self.was_hindered(op, wiped.from, until);
-            if until > known && !hindered && !self.stood_still(op, wiped.from, until) {
+            let hindered = self.was_hindered(op, wiped.from, known);
+            if until > known && !hindered && !self.stood_still(op, wiped.from, known) {
                 let over = until - wiped.to;
                 let what = format!("{} was told {over} ns after its lock was wiped", op.id);
                 self.found("A7", until, what);
             }
         }
-        let lost_at = match op.ended {
-            Some((at, End::Lost)) => Some(at),
+        let lost_at = match (&op.ended, op.ending) {
+            // A release that nobody answers until the lease is over.
+            (Some((at, End::Lost)), Some(ending))
+                if *at >= op.deadline && self.any_fault(ending, *at, None) =>
+            {
+                None
+            }
+            (Some((at, End::Lost)), _) => Some(*at),
             _ => op.told,
         };
         if let Some(lost_at) = lost_at.filter(|_| op.lease.is_none()) {
@@ -240,23 +262,41 @@ impl Checker<'_> {
 
     /// A11.
     fn end(&mut self, op: &Operation) {
-        let denied = op.refused == Some(Refusal::Denied);
-        let denied = denied && !self.any_fault(op.called, op.waited_until(self.operations.end));
+        let answered = op.waited_until(self.operations.end);
+        let ended = op.ended.as_ref().map_or(answered, |(at, _)| *at);
+        let ending = op.ending.unwrap_or(ended);
         let odd = match (&op.refused, &op.ended) {
             (Some(Refusal::Other(text)), _) | (_, Some((_, End::Other(text)))) => text,
-            _ if denied => "denied",
+            (Some(Refusal::Lost), _) => "an acquisition that entered nothing again was lost",
+            (Some(Refusal::Denied), _) if !self.any_fault(op.called, answered, Some("Deny")) => {
+                "denied"
+            }
+            // A wait of some milliseconds may end before any answer comes.
+            (Some(Refusal::Unavailable), _)
+                if answered >= op.called + self.bounds.late
+                    && !self.any_fault(op.called, answered, None) =>
+            {
+                "unavailable without a fault"
+            }
+            (_, Some((_, End::Unanswered))) if !self.any_fault(ending, ended, None) => {
+                "a release that nobody answered, without a fault"
+            }
             _ if op.killed.is_some() => return,
             _ if op.returned.is_none() => "never answered",
             _ if op.granted && op.ended.is_none() => "never ended",
             _ => return,
         };
         let what = format!("{}: {odd}", op.id);
-        self.found("A11", op.waited_until(self.operations.end), what);
+        self.found("A11", answered, what);
     }
 
-    fn any_fault(&self, from: Stamp, to: Stamp) -> bool {
+    /// Was there a fault between the two times, of this kind or any, or had one yet to heal?
+    fn any_fault(&self, from: Stamp, to: Stamp, kind: Option<&str>) -> bool {
         let mut faults = self.operations.faults.iter();
-        faults.any(|fault| fault.from < to && fault.to > from)
+        faults.any(|fault| {
+            let meant = kind.is_none_or(|kind| kind == fault.kind);
+            meant && fault.from <= to && fault.to + fault.heals >= from
+        })
     }
 
     /// The faults that kept an operation's process from the server between two times, with their aftermath.

@@ -19,9 +19,9 @@ pub struct Operation {
     pub called: Stamp,
     /// The name of its hold in the server.
     pub owner: Option<String>,
-    /// The first call of those who had its hold one after another: before, it was not in the server.
-    pub born: Stamp,
-    /// The first grant of it: from then on it was.
+    /// When its lease was last asked for before it was granted: until then its hold was in the server.
+    pub asked: Stamp,
+    /// The first grant of its hold, which others may have had before: from then on it was in the server.
     pub stood: Stamp,
     /// When it was answered or given up.
     pub returned: Option<Stamp>,
@@ -29,7 +29,9 @@ pub struct Operation {
     pub granted: bool,
     /// Why it was not.
     pub refused: Option<Refusal>,
-    /// The owner's own deadline, as it was known last.
+    /// The owner's own deadline, as it was known when it was granted.
+    pub granted_until: Stamp,
+    /// The same as it was known last.
     pub deadline: Stamp,
     /// When the owner entered the resource.
     pub entered: Option<Stamp>,
@@ -71,11 +73,12 @@ impl Operation {
             lease: None,
             called,
             owner: None,
-            born: called,
+            asked: called,
             stood: Stamp::MAX,
             returned: None,
             granted: false,
             refused: None,
+            granted_until: 0,
             deadline: 0,
             entered: None,
             wrote: None,
@@ -128,7 +131,7 @@ impl Operation {
     /// The first fault that may have taken its hold away.
     pub(super) fn wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
         let mut faults = faults.iter();
-        faults.find(|fault| fault.wiped.has(&self.key) && fault.to > self.born)
+        faults.find(|fault| fault.wiped.has(&self.key) && fault.hit && fault.to >= self.asked)
     }
 
     /// The first fault that did take its hold away.
@@ -148,7 +151,8 @@ impl Operation {
             What::Granted {
                 owner, deadline, ..
             } => {
-                (self.returned, self.granted, self.deadline) = (Some(at), true, *deadline);
+                (self.returned, self.granted) = (Some(at), true);
+                (self.granted_until, self.deadline) = (*deadline, *deadline);
                 self.owner = Some(owner.clone());
             }
             What::Refused { why, .. } => {
@@ -185,21 +189,16 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Puts the events of each operation together.
+    /// Puts the events of each operation together; `lease` is the watchdog's.
     #[must_use]
-    pub fn of(events: &[Event]) -> Self {
+    pub fn of(events: &[Event], lease: Stamp) -> Self {
         let mut all: BTreeMap<Id, Operation> = BTreeMap::new();
-        let (mut faults, mut end) = (Vec::new(), 0);
+        let (mut faults, mut kills, mut end) = (Vec::new(), Vec::new(), 0);
         for Event { at, what } in events {
             end = end.max(*at);
             match what {
                 What::Fault(fault) => faults.push(fault.clone()),
-                What::Killed { process } => {
-                    let theirs = all.values_mut().filter(|op| op.id.process == *process);
-                    for op in theirs.filter(|op| op.ended.is_none()) {
-                        op.killed = op.killed.or(Some(*at));
-                    }
-                }
+                What::Killed { process } => kills.push((*process, *at)),
                 What::Called { id, .. }
                 | What::Granted { id, .. }
                 | What::Refused { id, .. }
@@ -216,7 +215,14 @@ impl Operations {
         }
         let mut all: Vec<Operation> = all.into_values().collect();
         all.sort_by_key(|op| op.called);
-        trace_back(&mut all);
+        // Afterwards: the last lines of a killed process may tell of what it did while the signal was on its way.
+        for (process, at) in kills {
+            let theirs = all.iter_mut().filter(|op| op.id.process == process);
+            for op in theirs.filter(|op| op.ended.is_none()) {
+                op.killed = Some(at.max(op.called));
+            }
+        }
+        trace_back(&mut all, lease);
         faults.sort_by_key(|fault| fault.from);
         Self { all, faults, end }
     }
@@ -233,14 +239,14 @@ impl Operations {
 }
 
 /// Finds the beginning of each hold: it may have been handed over from one operation to the next.
-fn trace_back(all: &mut [Operation]) {
-    let mut first: HashMap<String, (Stamp, Stamp)> = HashMap::new();
+fn trace_back(all: &mut [Operation], lease: Stamp) {
+    let mut first: HashMap<String, Stamp> = HashMap::new();
     let mut granted: Vec<&mut Operation> = all.iter_mut().filter(|op| op.granted).collect();
     granted.sort_by_key(|op| op.returned);
     for op in granted {
         if let (Some(owner), Some(returned)) = (&op.owner, op.returned) {
-            let first = first.entry(owner.clone()).or_insert((op.called, returned));
-            (op.born, op.stood) = *first;
+            op.stood = *first.entry(owner.clone()).or_insert(returned);
+            op.asked = op.granted_until.saturating_sub(op.lease.unwrap_or(lease));
         }
     }
 }

@@ -8,6 +8,7 @@
 mod flaws;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -72,7 +73,7 @@ fn on_memory(seeds: &[u64]) -> Outcome {
 
 fn on_redis(seeds: &[u64]) -> Outcome {
     let setting = redis::Setting {
-        worker: env!("CARGO_BIN_EXE_worker").to_owned(),
+        program: env!("CARGO_BIN_EXE_chaos").to_owned(),
         faulty: REDIS_TIME,
     };
     each(seeds, AT_ONCE, |seed| setting.run(seed))
@@ -89,7 +90,8 @@ fn each(seeds: &[u64], at_once: usize, play: impl Fn(u64) -> Outcome + Sync) -> 
                     let Some(seed) = seeds.lock().unwrap().pop_front() else {
                         return;
                     };
-                    let outcome = play(seed);
+                    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed)));
+                    let outcome = outcome.unwrap_or_else(|_| Outcome::broken(seed));
                     all.lock().unwrap().add(outcome);
                 }
             });

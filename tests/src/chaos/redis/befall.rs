@@ -189,12 +189,14 @@ impl RedisRun {
             return (true, Wiped::Nothing, stopped);
         }
         let at = self.crew.time.now();
+        let by_itself = child.process.exited();
         child.process.kill();
-        let killed = What::Killed {
-            process: child.number,
-        };
-        let _read = child.reader.await;
-        self.history.add(Event { at, what: killed });
+        let process = child.number;
+        let mut odd = self.odd.lock().await;
+        odd.extend(by_itself.map(|status| format!("process {process} ended by itself: {status}")));
+        odd.extend(child.oddity(true).await);
+        let what = What::Killed { process };
+        self.history.add(Event { at, what });
         children.push(self.start_child());
         (true, Wiped::Nothing, stopped)
     }

@@ -14,31 +14,30 @@ use crate::history::Stamp;
 use crate::process::Process;
 use crate::resource::Door;
 
-/// What a child is told, as its only argument.
+/// What a child is told, as JSON in its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
     /// The server's URL.
-    pub url: String,
+    pub(super) url: String,
     /// Where the resource is.
-    pub resource: SocketAddr,
+    pub(super) resource: SocketAddr,
     /// The number of the process.
-    pub process: u32,
+    pub(super) process: u32,
     /// The seed of the run.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// How many workers.
-    pub tasks: u32,
+    pub(super) tasks: u32,
     /// Until when.
-    pub end: Stamp,
+    pub(super) end: Stamp,
     /// What the operations are like.
-    pub pace: Pace,
+    pub(super) pace: Pace,
 }
 
 impl Orders {
-    /// Starts the child: `program` is the binary `worker` of this package.
-    #[must_use]
-    pub fn start(&self, program: &str) -> Process {
+    /// Starts the child: `program` is the binary `chaos` of this package.
+    pub(super) fn start(&self, program: &str) -> Process {
         let orders = serde_json::to_string(self).expect("orders");
-        Process::start(program, [orders])
+        Process::start(program, ["--worker", &orders])
     }
 
     /// What the child does: works, and prints each event as a line of JSON.

@@ -27,20 +27,20 @@ use crate::server::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Two leases at the end in which nothing happens and everybody has to get on, after one to recover.
-const UNDISTURBED: Duration = Duration::from_secs(6);
+/// At the end nothing happens: what has yet to heal does, and for two leases more everybody has to get on.
+const UNDISTURBED: Duration = Duration::from_secs(8);
 
 const CLIENTS: usize = 4;
 const TASKS: u32 = 40;
 const CHILDREN: usize = 3;
-const TASKS_OF_A_CHILD: u32 = 4;
+const TASKS_OF_A_CHILD: u32 = 8;
 const KEYS: usize = 20;
 
 /// No hold, no connection and no process is left after this: late commands are looked after for a lease.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// A hold that nobody could release ends by its lease, and a client that lost its connection tries again within 2 s.
-const HEALS: Duration = Duration::from_secs(6);
+const HEALS: Duration = Duration::from_secs(4);
 
 /// Ten times what paused time shows, but always below the lease, whose end would also wake a waiter.
 const BOUNDS: Bounds = Bounds {
@@ -53,8 +53,8 @@ const BOUNDS: Bounds = Bounds {
 /// What a run on a real server is made of.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The binary of the child processes.
-    pub worker: String,
+    /// The binary `chaos` of this package: it is the child processes too.
+    pub program: String,
     /// How long faults happen; operations go on for some seconds more.
     pub faulty: Duration,
 }
@@ -102,9 +102,9 @@ fn pace() -> Pace {
     Pace {
         lease: LEASE,
         work: Duration::from_millis(4),
-        pause: Duration::from_millis(60),
+        pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
-        long: 3,
+        long: 2,
         keys: (0..KEYS).map(|n| format!("chaos:{n}")).collect(),
     }
 }
@@ -118,16 +118,32 @@ struct RedisRun {
     resource: Resource,
     served: Served,
     clients: Vec<Client>,
-    worker: String,
+    program: String,
     end: Stamp,
     children: Mutex<Vec<Child>>,
+    /// What was wrong with children that are no more.
+    odd: Mutex<Vec<String>>,
     processes: AtomicU32,
 }
 
 struct Child {
     process: Process,
     number: u32,
-    reader: JoinHandle<()>,
+    /// Yields the lines that were no events.
+    reader: JoinHandle<Vec<String>>,
+}
+
+impl Child {
+    /// What is wrong with a child that has ended, if anything is; the last line of one that was killed may be cut short.
+    async fn oddity(self, killed: bool) -> Option<String> {
+        let lines = self.reader.await.unwrap_or_default();
+        let said = self.process.stderr();
+        if said.is_empty() && lines.len() <= usize::from(killed) {
+            return None;
+        }
+        let number = self.number;
+        Some(format!("process {number} said {lines:?} and {said:?}"))
+    }
 }
 
 impl RedisRun {
@@ -158,8 +174,9 @@ impl RedisRun {
             resource,
             served,
             clients,
-            worker: setting.worker.clone(),
+            program: setting.program.clone(),
             children: Mutex::default(),
+            odd: Mutex::default(),
             processes: AtomicU32::new(1),
         }
     }
@@ -184,8 +201,8 @@ impl RedisRun {
         self.proxy.heal();
         let done = timeout(UNDISTURBED + QUIET, workers.join_all()).await;
         let children = self.children_end().await;
-        let seed = self.crew.seed;
-        let mut outcome = judge(seed, &self.history, &BOUNDS, &self.resource);
+        let name = ("redis", self.crew.seed);
+        let mut outcome = judge(name, &self.history, &BOUNDS, &self.resource);
         if done.is_err() {
             outcome.found("A11", String::from("workers that never end"));
         }
@@ -209,15 +226,17 @@ impl RedisRun {
             end: self.end,
             pace: self.crew.pace.clone(),
         };
-        let mut process = orders.start(&self.worker);
+        let mut process = orders.start(&self.program);
         let (mut lines, history) = (process.take_output(), self.history.clone());
         let reader = tokio::spawn(async move {
+            let mut odd = Vec::new();
             while let Ok(Some(line)) = lines.next_line().await {
-                // The last line of one that was killed may be cut short.
-                if let Ok(event) = serde_json::from_str(&line) {
-                    history.add(event);
+                match serde_json::from_str(&line) {
+                    Ok(event) => history.add(event),
+                    Err(_) => odd.push(line),
                 }
             }
+            odd
         });
         Child {
             process,
@@ -226,16 +245,15 @@ impl RedisRun {
         }
     }
 
-    /// Waits for the children, and tells what is wrong with them.
+    /// Waits for the children, and tells what is wrong with any that there was.
     async fn children_end(&self) -> Vec<String> {
-        let mut odd = Vec::new();
+        let mut odd = std::mem::take(&mut *self.odd.lock().await);
         for mut child in self.children.lock().await.drain(..) {
             let status = child.process.wait(UNDISTURBED + QUIET).await;
-            let _read = child.reader.await;
-            let said = child.process.stderr();
-            if !status.success() || !said.is_empty() {
-                odd.push(format!("process {}: {status}, {said}", child.number));
+            if !status.success() {
+                odd.push(format!("process {}: {status}", child.number));
             }
+            odd.extend(child.oddity(false).await);
         }
         odd
     }
