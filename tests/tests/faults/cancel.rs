@@ -307,8 +307,10 @@ async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
     const TASKS: usize = 50;
     let clients = [ground.client().await, ground.client().await];
     let visits: &'static Visits = Box::leak(Box::default());
+    let cut_short = || visits.begun.load(Ordering::SeqCst) - visits.ended.load(Ordering::SeqCst);
     let mut aborted = 0;
-    while aborted < aborts {
+    // On a busy machine whole waves may end before any of them is inside.
+    while aborted < aborts || cut_short() == 0 {
         let mut wave = JoinSet::new();
         let mut victims = Vec::new();
         for n in 0..TASKS {
@@ -317,7 +319,7 @@ async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
             let task = wave.spawn(visit(lock, key, visits, way));
             victims.extend((n % 10 != 0).then_some(task));
         }
-        abort_all(victims, ground.either(400, 20)).await;
+        abort_all(victims, ground.either(40, 20)).await;
         while let Some(ended) = timeout(SOON, wave.join_next()).await.expect("all get in") {
             let cancelled = ended.is_err_and(|error| {
                 assert!(error.is_cancelled(), "{error}");
@@ -327,9 +329,7 @@ async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
         }
     }
     row.injected("task aborted", aborted as u64);
-    let inside = visits.begun.load(Ordering::SeqCst) - visits.ended.load(Ordering::SeqCst);
-    assert!(inside > 0, "no holder was aborted");
-    row.injected("of these inside", inside);
+    row.injected("of these inside", cut_short());
     ground.nothing_is_left().await;
 }
 

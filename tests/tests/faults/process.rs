@@ -214,7 +214,8 @@ async fn f74_many_keys_in_memory_leave_nothing_in_the_process(row: &Row) {
     let words: Vec<&str> = line.split(' ').collect();
     let (grown, kept): (u64, u64) = (words[1].parse().unwrap(), words[3].parse().unwrap());
     row.injected("key used once", KEYS);
-    assert!(grown < 500_000, "grown by {grown} bytes");
+    // One entry that stayed for each would be some ten million; what is on its way at once grows with the load.
+    assert!(grown < 2_000_000, "grown by {grown} bytes");
     assert_eq!(kept, 0);
 }
 
