@@ -1,7 +1,7 @@
 //! A run on the memory backend: paused time, faults by the decorator. Fast, and nearly the same each time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Flaw, Op, Sizes, sizes, stored};
@@ -177,12 +177,16 @@ pub fn run(plan: &Plan<MemoryFault>, flaw: Option<Flaw>) -> Outcome {
     outcome
 }
 
+/// All commands of some verbs meet one fault.
+type Outage = (Vec<Op>, Fault);
+
 struct MemoryRun {
     crew: Crew,
     history: History,
     server: MemoryServer,
     faults: Faults,
-    outage: Arc<AtomicBool>,
+    /// What all commands of some verbs meet just now: that is one fault, whatever it meets.
+    outage: Arc<Mutex<Option<Outage>>>,
     /// Faults of single commands that did not meet theirs yet.
     planned: Arc<AtomicUsize>,
     clients: Vec<Client>,
@@ -270,7 +274,11 @@ impl MemoryRun {
                 Fault::Never => RESPONSE_TIMEOUT,
                 Fault::Deaf => return,
             };
-            if outage.load(Ordering::Relaxed) {
+            let outage = outage.lock().unwrap();
+            if outage
+                .as_ref()
+                .is_some_and(|(ops, all)| ops.contains(&op) && *all == fault)
+            {
                 return;
             }
             planned.fetch_sub(1, Ordering::Relaxed);
@@ -348,13 +356,13 @@ impl MemoryRun {
     /// All commands of these verbs meet a fault for this long, and their answers are waited for. Whether any did.
     async fn all_meet(&self, ops: &[Op], fault: Fault, length: Duration) -> bool {
         let before = self.hits();
-        self.outage.store(true, Ordering::Relaxed);
+        *self.outage.lock().unwrap() = Some((ops.to_vec(), fault));
         for op in ops {
             self.faults.always(*op, fault);
         }
         sleep(length).await;
         self.calm();
-        self.outage.store(false, Ordering::Relaxed);
+        *self.outage.lock().unwrap() = None;
         if fault != Fault::FailAfter {
             sleep(RESPONSE_TIMEOUT).await;
         }
