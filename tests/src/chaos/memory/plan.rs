@@ -1,0 +1,112 @@
+//! The faults of a run in memory, and the lists of them that seeds make.
+
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Op};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, pace};
+use crate::chaos::plan::{Plan, Step};
+
+/// Faults for this long are one size: with what follows, some thousand operations.
+const FAULTY: Duration = Duration::from_secs(50);
+
+/// The most faults of a run. Each seed has some kinds of them only: where all happen all the time, one hides another.
+const STEPS: u32 = 50;
+
+/// A fault of the decorator.
+#[derive(Clone, Debug)]
+pub enum MemoryFault {
+    /// The next command of a verb meets it.
+    Next(Op, Fault),
+    /// No command of these verbs is carried out.
+    Outage(&'static [Op]),
+    /// Commands of these verbs are carried out, and nobody hears of it.
+    Unheard(&'static [Op]),
+    /// All commands, or all answers, take this long.
+    Slow(Fault),
+    /// No message comes through, and every subscription falls.
+    Deaf,
+    /// The lock's data is taken away.
+    Wipe(String),
+}
+
+/// The faults that this seed makes, over so many times the usual size.
+#[must_use]
+pub fn plan(seed: u64, size: u32) -> Plan<MemoryFault> {
+    let mut random = StdRng::seed_from_u64(seed);
+    // Of single commands there are most variants, and what deafness and slowness lay bare is rare: they count more.
+    let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 3, 4]
+        .into_iter()
+        .filter(|_| random.random())
+        .collect();
+    let kinds = if kinds.is_empty() {
+        vec![0, 1, 2, 3, 4]
+    } else {
+        kinds
+    };
+    let steps = random.random_range(STEPS / 10..STEPS) * size;
+    let mut steps: Vec<_> = (0..steps)
+        .map(|_| {
+            let at = (FAULTY * size).mul_f64(random.random());
+            let kind = kinds[random.random_range(0..kinds.len())];
+            step(at, kind, &mut random)
+        })
+        .collect();
+    steps.sort_by_key(|step| step.at);
+    let lasts = FAULTY * size;
+    Plan { seed, lasts, steps }
+}
+
+fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
+    // Short ones are the more revealing: what was in doubt is soon put to the test.
+    let length = LEASE.mul_f64(random.random::<f64>().powi(2) * 1.5);
+    let (fault, length) = match kind {
+        0 => {
+            let (op, fault) = command_fault(random);
+            (MemoryFault::Next(op, fault), Duration::ZERO)
+        }
+        1 => {
+            let ops = [
+                &COMMANDS[..],
+                &COMMANDS[..1],
+                &COMMANDS[1..2],
+                &COMMANDS[2..],
+            ];
+            let ops = ops[random.random_range(0..ops.len())];
+            let faults = [MemoryFault::Outage(ops), MemoryFault::Unheard(ops)];
+            (faults[random.random_range(0..faults.len())].clone(), length)
+        }
+        2 => (MemoryFault::Deaf, length / 2),
+        3 => {
+            let by = RESPONSE_TIMEOUT.mul_f64(random.random::<f64>() * 0.9);
+            let faults = [Fault::Delay(by), Fault::DelayReply(by)];
+            let slow = faults[random.random_range(0..faults.len())];
+            (MemoryFault::Slow(slow), length)
+        }
+        _ => {
+            let keys = pace().keys;
+            let key = &keys[random.random_range(0..keys.len())];
+            (MemoryFault::Wipe(key.clone()), Duration::ZERO)
+        }
+    };
+    Step { at, length, fault }
+}
+
+fn command_fault(random: &mut StdRng) -> (Op, Fault) {
+    let short = RESPONSE_TIMEOUT.mul_f64(random.random());
+    let op = COMMANDS[random.random_range(0..COMMANDS.len())];
+    let faults = [
+        Fault::FailBefore,
+        Fault::FailAfter,
+        Fault::Delay(short),
+        Fault::DelayReply(short),
+        Fault::Late(short * 2),
+        Fault::Never,
+        Fault::Double,
+    ];
+    // A doubled release would be told that there is no hold: nothing between a client and one server doubles.
+    let kinds = faults.len() - usize::from(op == Op::Release);
+    (op, faults[random.random_range(0..kinds)])
+}
