@@ -175,6 +175,8 @@ pub struct Fault {
     pub heals: Stamp,
     /// Whether it happened: a cut that met no connection did not.
     pub hit: bool,
+    /// Whether an attempt sent at its begin may be carried out as late as its end.
+    pub defers: bool,
 }
 
 /// Which locks' data a fault took away.

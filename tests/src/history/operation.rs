@@ -134,10 +134,17 @@ impl Operation {
         faults.find(|fault| fault.wiped.has(&self.key) && fault.hit && fault.to >= self.asked)
     }
 
-    /// The first fault that did take its hold away.
+    /// The first fault that did take its hold away, for good: an attempt of its owner that was still on its way then
+    /// brings the hold back.
     pub(super) fn surely_wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
-        let mut faults = faults.iter();
-        faults.find(|fault| fault.wiped.has(&self.key) && fault.hit && fault.from > self.stood)
+        let comes_back = |wipe: &Fault| {
+            let mut faults = faults.iter();
+            faults.any(|fault| fault.defers && fault.from <= self.stood && fault.to >= wipe.from)
+        };
+        let mut wipes = faults
+            .iter()
+            .filter(|fault| fault.wiped.has(&self.key) && fault.hit && fault.from > self.stood);
+        wipes.find(|wipe| !comes_back(wipe))
     }
 
     fn take(&mut self, at: Stamp, what: &What) {

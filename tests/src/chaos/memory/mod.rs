@@ -196,6 +196,7 @@ impl MemoryRun {
                     stamp(HEALS)
                 },
                 hit: true,
+                defers: op == Op::Attempt && matches!(fault, Fault::Late(_)),
             };
             let at = time.now();
             history.add(Event {
@@ -309,6 +310,7 @@ impl MemoryRun {
             hindered,
             heals: stamp(heals),
             hit,
+            defers: false,
         };
         self.history.add(Event {
             at,

@@ -35,6 +35,7 @@ impl RedisRun {
                 hindered,
                 heals,
                 hit,
+                defers: matches!(step.fault, WireFault::Hold | WireFault::Flow(..)),
             };
             self.history.add(Event {
                 at: to,
