@@ -1,16 +1,19 @@
 //! How a lock is acquired: the builder, and the path from it to a guard.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{check_lease, check_wait};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::config::{SPIN_PAUSE, check_lease, check_wait};
 use crate::error::{Blocker, Error};
 use crate::guard::Guard;
+use crate::handle::Handle;
 use crate::hold::Nested;
 use crate::hold::lease::Term;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::kind::Nesting;
 use crate::run::{Acquiring, Run, TryRun};
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{self, Ask, Registry, Tried};
@@ -47,24 +50,37 @@ use crate::wait::{self, Ask, Registry, Tried};
 /// # Ok(()) }
 /// ```
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
-#[derive(Clone)]
-pub struct Acquire {
-    registry: Arc<Registry>,
-    kind: Kind,
-    key: Result<Key, Error>,
+pub struct Acquire<G = Guard> {
+    handle: Handle,
+    permits: u32,
+    pause: (Duration, Duration),
     wait: Option<Duration>,
     lease: Option<Duration>,
+    guard: PhantomData<fn() -> G>,
 }
 
-impl Acquire {
-    pub(crate) fn new(registry: Arc<Registry>, kind: Kind, key: Result<Key, Error>) -> Self {
+impl<G: From<Guard> + 'static> Acquire<G> {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self {
-            registry,
-            kind,
-            key,
+            handle,
+            permits: 1,
+            pause: SPIN_PAUSE,
             wait: None,
             lease: None,
+            guard: PhantomData,
         }
+    }
+
+    /// How many permits of a semaphore.
+    pub(crate) fn permits(mut self, permits: u32) -> Self {
+        self.permits = permits;
+        self
+    }
+
+    /// First and longest pause between two attempts, where nobody listens for messages.
+    pub(crate) fn pause(mut self, pause: (Duration, Duration)) -> Self {
+        self.pause = pause;
+        self
     }
 
     /// How long to wait at most. Zero means one full try, and no waiting.
@@ -126,7 +142,7 @@ impl Acquire {
     /// # Ok(()) }
     /// ```
     pub fn run<F: Future>(self, body: F) -> Run<F> {
-        Run::new(self.into_future(), body)
+        Run::new(self.acquiring(), body)
     }
 
     /// The same as [`run`](Acquire::run) for a body that returns a `Result`: one `?` instead of two.
@@ -156,54 +172,65 @@ impl Acquire {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        TryRun::new(self.into_future(), body)
+        TryRun::new(self.acquiring(), body)
     }
 
     /// Refuses bad input, before anything is sent.
     fn checked(self) -> Result<(Arc<Registry>, Ask), Error> {
-        let key = self.key?;
+        let registry = self.handle.registry;
+        let key = self.handle.key?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }
-        let keeper = &self.registry.keeper;
+        let keeper = &registry.keeper;
         let wait = self.wait.or(keeper.config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
         }
         let ask = Ask {
-            kind: self.kind,
+            kind: self.handle.kind,
             key,
+            permits: self.permits,
             since: keeper.now(),
             wait,
             lease: self.lease,
+            pause: self.pause,
+            inside: None,
         };
-        Ok((self.registry, ask))
+        Ok((registry, ask))
     }
 
     async fn acquire(self) -> Result<Guard, Error> {
-        let (registry, ask) = self.checked()?;
-        if let Some(again) = enter_again(&registry, &ask).await? {
-            return Ok(again);
-        }
+        let (registry, mut ask) = self.checked()?;
+        let gate = match look_around(&registry, &mut ask).await? {
+            Around::Again(guard) => return Ok(guard),
+            Around::Inside(place) => Some(place),
+            Around::Nothing => None,
+        };
         check_open(&registry, &ask)?;
         let tenure = wait::acquire(&registry, &ask).await?;
-        Ok(Guard::new(registry, tenure, None))
+        Ok(Guard::new(registry, tenure, gate))
     }
 
     /// One try: `None` where another holds the lock.
-    pub(crate) async fn try_now(self) -> Result<Option<Guard>, Error> {
-        let (registry, ask) = self.wait(Duration::ZERO).checked()?;
-        match enter_again(&registry, &ask).await {
-            Ok(Some(again)) => return Ok(Some(again)),
-            Ok(None) => {}
+    pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
+        let (registry, mut ask) = self.wait(Duration::ZERO).checked()?;
+        let gate = match look_around(&registry, &mut ask).await {
+            Ok(Around::Again(guard)) => return Ok(Some(guard.into())),
+            Ok(Around::Inside(place)) => Some(place),
+            Ok(Around::Nothing) => None,
             Err(busy) if busy.is_busy() => return Ok(None),
             Err(error) => return Err(error),
-        }
+        };
         check_open(&registry, &ask)?;
         match wait::try_once(&registry, &ask).await? {
-            Tried::Granted(tenure) => Ok(Some(Guard::new(registry, tenure, None))),
+            Tried::Granted(tenure) => Ok(Some(Guard::new(registry, tenure, gate).into())),
             Tried::Held { .. } => Ok(None),
         }
+    }
+
+    fn acquiring(self) -> Acquiring<Guard> {
+        Acquiring::new(self.acquire())
     }
 }
 
@@ -217,75 +244,126 @@ fn check_open(registry: &Registry, ask: &Ask) -> Result<(), Error> {
     Ok(())
 }
 
-/// Enters the hold of an enclosing scope again, if one has the key. The frames are those of the first poll.
-async fn enter_again(registry: &Arc<Registry>, ask: &Ask) -> Result<Option<Guard>, Error> {
+/// What the scopes around an acquisition mean for it.
+enum Around {
+    /// Nothing: it is an ordinary one.
+    Nothing,
+    /// It entered the hold of one of them again.
+    Again(Guard),
+    /// One of them lets it in beside its own hold, through this place at its gate.
+    Inside(Arc<OwnedSemaphorePermit>),
+}
+
+/// Enters the hold of an enclosing scope, if one has the key. The frames are those of the first poll.
+async fn look_around(registry: &Arc<Registry>, ask: &mut Ask) -> Result<Around, Error> {
     match frames() {
-        None => Ok(None),
+        None => Ok(Around::Nothing),
         // Boxed, for most acquisitions have nothing around them.
-        around => Box::pin(enter_one_of(around, registry, ask)).await,
+        around => Box::pin(look_through(around, registry, ask)).await,
     }
 }
 
-async fn enter_one_of(
+async fn look_through(
     around: Frames,
     registry: &Arc<Registry>,
-    ask: &Ask,
-) -> Result<Option<Guard>, Error> {
+    ask: &mut Ask,
+) -> Result<Around, Error> {
     let client = registry.keeper.id;
-    while let Some(frame) = Frame::find(&around, client, ask.kind, &ask.key) {
-        if let Some(guard) = pass_gate(registry, ask, &frame).await? {
-            return Ok(Some(guard));
+    while let Some((frame, nesting)) = Frame::find(&around, client, ask.kind, &ask.key) {
+        if let Nesting::Never(reason) = nesting {
+            return Err(Error::Nested {
+                key: ask.key.text().to_owned(),
+                reason,
+            });
         }
-        // It closed meanwhile: a frame further out may hold the key, or an ordinary acquisition is right.
+        // A frame that closed meanwhile: one further out may hold the key, or an ordinary acquisition is right.
+        let Some(place) = pass_gate(registry, ask, &frame).await? else {
+            continue;
+        };
+        let entered = match nesting {
+            Nesting::Inside => enter_beside(registry, ask, &frame, place),
+            _ => enter_again(registry, ask, &frame, place),
+        };
+        match entered {
+            Ok(around) => return Ok(around),
+            Err(Nested::Closed) => {}
+            Err(Nested::Lost(loss)) => return Err(Error::lost(ask.key.text(), loss)),
+        }
     }
-    Ok(None)
+    Ok(Around::Nothing)
 }
 
-/// Waits for its turn among the branches of one scope, then takes part in the hold.
+/// Waits for its turn among the branches of one scope. `None` where the scope ends before.
 async fn pass_gate(
     registry: &Arc<Registry>,
     ask: &Ask,
     frame: &Frame,
-) -> Result<Option<Guard>, Error> {
+) -> Result<Option<OwnedSemaphorePermit>, Error> {
     let keeper = &registry.keeper;
-    let tenure = frame.tenure();
-    let gate = Arc::clone(tenure.gate()).acquire_owned();
-    let deadline = ask.deadline();
-    let place = tokio::select! {
+    let (gate, places) = frame.tenure().gate(ask.kind.is_shared());
+    tokio::select! {
         biased;
-        place = gate => place.ok(),
-        () = frame.closing() => None,
-        () = keeper.clock.sleep_until(deadline) => return Err(ask.timed_out(keeper.now(), Blocker::Sibling)),
-    };
-    let Some(place) = place else { return Ok(None) };
+        place = gate.acquire_many_owned(places) => Ok(place.ok()),
+        () = frame.closing() => Ok(None),
+        () = keeper.clock.sleep_until(ask.deadline()) => Err(ask.timed_out(keeper.now(), Blocker::Sibling)),
+    }
+}
+
+fn enter_again(
+    registry: &Arc<Registry>,
+    ask: &Ask,
+    frame: &Frame,
+    place: OwnedSemaphorePermit,
+) -> Result<Around, Nested> {
+    let keeper = &registry.keeper;
     let now = keeper.now();
     let term = ask
         .lease
         .map_or(Term::Kept, |lease| Term::Until(now.after(lease)));
-    match tenure.nest(frame.closed(), term, now) {
-        Ok(nested) => {
-            keeper.look_at(nested.hold());
-            let gate = Some(Arc::new(place));
-            Ok(Some(Guard::new(Arc::clone(registry), nested, gate)))
+    let nested = frame.tenure().nest(frame.closed(), term, now)?;
+    keeper.look_at(nested.hold());
+    let gate = Some(Arc::new(place));
+    Ok(Around::Again(Guard::new(
+        Arc::clone(registry),
+        nested,
+        gate,
+    )))
+}
+
+fn enter_beside(
+    registry: &Arc<Registry>,
+    ask: &mut Ask,
+    frame: &Frame,
+    place: OwnedSemaphorePermit,
+) -> Result<Around, Nested> {
+    let tenure = frame.tenure();
+    tenure.let_in(frame.closed(), registry.keeper.now())?;
+    ask.inside = Some(tenure.hold().owner);
+    Ok(Around::Inside(Arc::new(place)))
+}
+
+impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
+    type Output = Result<G, Error>;
+    type IntoFuture = Acquiring<G>;
+
+    fn into_future(self) -> Acquiring<G> {
+        Acquiring::new(async move { Ok(self.acquire().await?.into()) })
+    }
+}
+
+impl<G> Clone for Acquire<G> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: self.handle.clone(),
+            ..*self
         }
-        Err(Nested::Closed) => Ok(None),
-        Err(Nested::Lost(loss)) => Err(Error::lost(ask.key.text(), loss)),
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, Error>;
-    type IntoFuture = Acquiring;
-
-    fn into_future(self) -> Acquiring {
-        Acquiring::new(self.acquire())
-    }
-}
-
-impl fmt::Debug for Acquire {
+impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("key", &self.key)
+            .field("key", &self.handle.key)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()

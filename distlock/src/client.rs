@@ -12,9 +12,11 @@ use crate::backend::memory::MemoryServer;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
+use crate::handle::Handle;
 use crate::hold::Keeper;
 use crate::key::Key;
-use crate::primitives::Lock;
+use crate::kind::Kind;
+use crate::primitives::{FencedLock, Lock, NonReentrantLock, SpinLock};
 use crate::wait::Registry;
 
 /// A client of one lock server. Cheap to clone; clones are one client.
@@ -114,11 +116,60 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, key: impl Into<String>) -> Lock {
-        Lock::new(Arc::clone(&self.registry), self.key(&key.into()))
+        Lock::new(self.handle(Kind::Reentrant, key))
     }
 
-    fn key(&self, key: &str) -> Result<Key, Error> {
-        Key::new(&self.registry.keeper.config.key_prefix, key)
+    /// A [lock](NonReentrantLock) on `key` that is never entered twice.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.non_reentrant_lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn non_reentrant_lock(&self, key: impl Into<String>) -> NonReentrantLock {
+        NonReentrantLock::new(self.handle(Kind::NonReentrant, key))
+    }
+
+    /// A [lock](SpinLock) on `key` that is waited for without subscriptions.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.spin_lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn spin_lock(&self, key: impl Into<String>) -> SpinLock {
+        SpinLock::new(self.handle(Kind::Spin, key))
+    }
+
+    /// A [lock](FencedLock) on `key` whose grants have fencing tokens.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.fenced_lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fenced_lock(&self, key: impl Into<String>) -> FencedLock {
+        FencedLock::new(self.handle(Kind::Fenced, key))
+    }
+
+    fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
+        Handle {
+            registry: Arc::clone(&self.registry),
+            kind,
+            key: Key::new(&self.registry.keeper.config.key_prefix, &key.into()),
+        }
     }
 
     /// The id that all owners of this client begin with: a random UUID, never stored anywhere else.

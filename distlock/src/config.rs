@@ -1,5 +1,6 @@
 //! Every default, limit and interval, each with its unit and its reason.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -96,6 +97,19 @@ pub(crate) const PIPELINE_BUFFER: usize = 1024;
 pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
 /// What a client was built with.
+/// Keys whose highest fencing token a client remembers: enough that a hot key is never forgotten, little enough memory.
+pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+
+/// How long a waiter's place in the server outlives its last sign of life. Three signs come in that time.
+pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Signs of life of a waiter within its timeout.
+pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
+
+/// First and longest pause of a spin lock between two attempts: Redisson's.
+pub(crate) const SPIN_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(1), Duration::from_millis(128));
+
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
@@ -103,6 +117,9 @@ pub(crate) struct Config {
     pub(crate) default_wait: Option<Duration>,
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
+    pub(crate) waiter_timeout: Duration,
+    #[cfg(feature = "redis")]
+    pub(crate) fence_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
     pub(crate) nodelay: bool,
     #[cfg(feature = "test-util")]
@@ -117,6 +134,9 @@ impl Default for Config {
             default_wait: None,
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
+            waiter_timeout: WAITER_TIMEOUT,
+            #[cfg(feature = "redis")]
+            fence_ttl: None,
             #[cfg(feature = "redis")]
             nodelay: false,
             #[cfg(feature = "test-util")]

@@ -94,6 +94,16 @@ pub enum Error {
         cause: Cause,
     },
 
+    /// Waiting would never end: the scope around holds the key, in a way that keeps this acquisition out.
+    #[error("lock {key:?} cannot be acquired here: {reason}")]
+    #[non_exhaustive]
+    Nested {
+        /// The key, without the client's prefix.
+        key: String,
+        /// What stands in the way.
+        reason: &'static str,
+    },
+
     /// The key cannot name a lock.
     #[error("invalid key {key:?}: {reason}")]
     #[non_exhaustive]

@@ -11,6 +11,7 @@ use crate::clock::Tick;
 use crate::config::RETRY_PAUSE;
 use crate::error::{Error, Loss};
 use crate::hold::{Debt, Nested, Settled, Tenure};
+use crate::kind::Nesting;
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::wait::{End, Registry};
@@ -89,6 +90,11 @@ impl Guard {
         self.tenure.hold().owner
     }
 
+    /// The fencing token of the grant, where the lock is a fenced one.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.tenure.hold().token
+    }
+
     /// Is the key held, as far as this process can tell?
     ///
     /// A comparison of clocks, without I/O. `true` means that no other owner can have the key at this moment, unless
@@ -136,7 +142,7 @@ impl Guard {
     /// as this one.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the hold is gone.
+    /// [`Error::Lost`] where the hold is gone, [`Error::Nested`] where the lock is not reentrant.
     ///
     /// # Examples
     /// ```
@@ -152,6 +158,11 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
+        let kind = self.tenure.hold().kind;
+        if let Nesting::Never(reason) = kind.within(kind) {
+            let key = self.key().to_owned();
+            return Err(Error::Nested { key, reason });
+        }
         let open = AtomicBool::new(false);
         let term = self.tenure.term();
         match self.tenure.nest(&open, term, self.now()) {

@@ -9,6 +9,7 @@ mod config;
 mod error;
 mod flaw;
 mod guard;
+mod handle;
 mod hold;
 mod key;
 mod kind;
@@ -27,8 +28,9 @@ pub use crate::backend::memory::MemoryServer;
 pub use crate::client::{Builder, Client, with_client};
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::Guard;
+pub use crate::handle::Holder;
 pub use crate::owner::Owner;
-pub use crate::primitives::{Holder, Lock};
+pub use crate::primitives::{FencedGuard, FencedLock, Lock, NonReentrantLock, SpinLock};
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};
 

@@ -16,25 +16,23 @@ use crate::telemetry;
 
 /// The future of an [`Acquire`](crate::Acquire).
 #[must_use = "futures do nothing unless awaited"]
-pub struct Acquiring(Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>);
+pub struct Acquiring<G = Guard>(Pin<Box<dyn Future<Output = Result<G, Error>> + Send>>);
 
-impl Acquiring {
-    pub(crate) fn new(
-        acquire: impl Future<Output = Result<Guard, Error>> + Send + 'static,
-    ) -> Self {
+impl<G> Acquiring<G> {
+    pub(crate) fn new(acquire: impl Future<Output = Result<G, Error>> + Send + 'static) -> Self {
         Self(Box::pin(acquire))
     }
 }
 
-impl Future for Acquiring {
-    type Output = Result<Guard, Error>;
+impl<G> Future for Acquiring<G> {
+    type Output = Result<G, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(cx)
     }
 }
 
-impl fmt::Debug for Acquiring {
+impl<G> fmt::Debug for Acquiring<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquiring").finish_non_exhaustive()
     }

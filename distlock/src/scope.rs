@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::hold::{Keeper, Tenure};
 use crate::key::Key;
-use crate::kind::Kind;
+use crate::kind::{Kind, Nesting};
 
 /// One scope around running code.
 #[derive(Debug)]
@@ -75,21 +75,32 @@ fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
 }
 
 impl Frame {
-    /// The innermost open frame of this client around `frames` that holds the key.
-    pub(crate) fn find(frames: &Frames, client: Uuid, kind: Kind, key: &Key) -> Frames {
+    /// The innermost open frame of this client around `frames` that holds the key and has to do with acquiring it as
+    /// `kind`, and what.
+    pub(crate) fn find(
+        frames: &Frames,
+        client: Uuid,
+        kind: Kind,
+        key: &Key,
+    ) -> Option<(Arc<Self>, Nesting)> {
         let mut next = frames.as_ref();
         while let Some(frame) = next {
-            if frame.holds(client, kind, key) && !frame.is_closed() {
-                return Some(Arc::clone(frame));
+            let nesting = frame.nesting(client, kind, key);
+            if nesting != Nesting::Apart && !frame.is_closed() {
+                return Some((Arc::clone(frame), nesting));
             }
             next = frame.parent.as_ref();
         }
         None
     }
 
-    fn holds(&self, client: Uuid, kind: Kind, key: &Key) -> bool {
+    fn nesting(&self, client: Uuid, kind: Kind, key: &Key) -> Nesting {
         let hold = self.tenure.hold();
-        self.client == client && hold.kind == kind && hold.key == *key
+        if self.client == client && hold.key == *key {
+            kind.within(hold.kind)
+        } else {
+            Nesting::Apart
+        }
     }
 
     fn is_closed(&self) -> bool {

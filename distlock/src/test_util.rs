@@ -7,17 +7,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::backend::memory::MemoryServer;
-use crate::backend::{Attempted, Released, Renewal, Target};
+use crate::backend::{Attempt, Attempted, Released, Renewal, Target};
 use crate::client::Client;
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::key::Key;
-use crate::kind::Kind;
 use crate::owner::Owner;
 
+pub use crate::backend::Change;
 pub use crate::backend::faulty::{Fault, Faults, Op};
 pub use crate::flaw::Flaw;
+pub use crate::kind::Kind;
 
 /// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,11 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
 pub struct Verbs {
     client: Client,
     owners: Uuid,
+    kind: Kind,
+    permits: u32,
+    place: Option<Duration>,
+    inside: Option<u64>,
+    round: u64,
 }
 
 /// What a verb answered, in a form that two backends can be compared by.
@@ -82,8 +88,10 @@ pub enum Answer {
     NotOurs,
     /// Whether a force-release freed anything.
     Forced(bool),
-    /// Each holder's number and count, and what is left of the lease.
+    /// Each holder's name and count, and what is left of the lease.
     Holders(Vec<(String, u64)>, Option<Duration>),
+    /// A number of permits, or of a latch.
+    Number(i64),
 }
 
 impl Verbs {
@@ -92,17 +100,63 @@ impl Verbs {
         Self {
             client: client.clone(),
             owners,
+            kind: Kind::Reentrant,
+            permits: 1,
+            place: None,
+            inside: None,
+            round: 0,
         }
+    }
+
+    /// The verbs of another kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: Kind) -> Self {
+        let mut verbs = self.clone();
+        verbs.kind = kind;
+        verbs
+    }
+
+    /// With so many permits at once.
+    #[must_use]
+    pub fn with_permits(&self, permits: u32) -> Self {
+        let mut verbs = self.clone();
+        verbs.permits = permits;
+        verbs
+    }
+
+    /// Attempts of one that waits, and whose place in the server is kept for so long.
+    #[must_use]
+    pub fn waiting(&self, place: Duration) -> Self {
+        let mut verbs = self.clone();
+        verbs.place = Some(place);
+        verbs
+    }
+
+    /// Attempts inside the hold of this owner.
+    #[must_use]
+    pub fn inside(&self, number: u64) -> Self {
+        let mut verbs = self.clone();
+        verbs.inside = Some(number);
+        verbs
+    }
+
+    /// On keys that no other round has.
+    #[must_use]
+    pub fn in_round(&self, round: u64) -> Self {
+        let mut verbs = self.clone();
+        verbs.round = round;
+        verbs
     }
 
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
         let prefix = &self.client.registry().keeper.config.key_prefix;
-        let key = Key::new(prefix, key)?;
-        Ok(Target::of(
-            Kind::Reentrant,
-            &key,
-            Owner::new(self.owners, number),
-        ))
+        let key = match self.round {
+            0 => Key::new(prefix, key)?,
+            round => Key::new(prefix, &format!("{key}:{round}"))?,
+        };
+        let mut target = Target::of(self.kind, &key, Owner::new(self.owners, number));
+        target.permits = self.permits;
+        Ok(target)
     }
 
     async fn ask<T>(
@@ -117,14 +171,15 @@ impl Verbs {
 
     /// One attempt of owner `number`.
     pub async fn attempt(&self, key: &str, number: u64, lease: Duration) -> Result<Answer, Error> {
-        let target = self.target(key, number)?;
+        let mut attempt = Attempt::new(self.target(key, number)?, lease);
+        attempt.place = self.place;
+        attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
         let backend = &self.client.registry().keeper.backend;
-        Ok(
-            match self.ask(&target, backend.attempt(&target, lease)).await? {
-                Attempted::Granted => Answer::Granted,
-                Attempted::Held { ttl } => Answer::Held(ttl),
-            },
-        )
+        let attempted = self.ask(&attempt.target, backend.attempt(&attempt));
+        Ok(match attempted.await? {
+            Attempted::Granted { .. } => Answer::Granted,
+            Attempted::Held { ttl } => Answer::Held(ttl),
+        })
     }
 
     /// One batch of renewals: key, owner, count and lease of each.
@@ -158,6 +213,31 @@ impl Verbs {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
         })
+    }
+
+    /// Ends an owner of whom nobody knows what it has.
+    ///
+    /// # Errors
+    /// Whatever the server said.
+    pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
+        let target = self.target(key, number)?;
+        let backend = &self.client.registry().keeper.backend;
+        let released = self.ask(&target, backend.withdraw(&target)).await?;
+        Ok(match released {
+            Released::Freed { .. } => Answer::Freed,
+            Released::NotOurs => Answer::NotOurs,
+        })
+    }
+
+    /// Changes a number, once for each owner's number.
+    ///
+    /// # Errors
+    /// Whatever the server said.
+    pub async fn adjust(&self, key: &str, number: u64, change: Change) -> Result<Answer, Error> {
+        let target = self.target(key, number)?;
+        let backend = &self.client.registry().keeper.backend;
+        let adjusted = self.ask(&target, backend.adjust(&target, change)).await?;
+        Ok(Answer::Number(adjusted))
     }
 
     /// A force-release.

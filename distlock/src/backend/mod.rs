@@ -34,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) owner: Owner,
+    /// How many permits of a semaphore; 1 for all else.
+    pub(crate) permits: u32,
 }
 
 impl Target {
@@ -42,6 +44,32 @@ impl Target {
             kind,
             key: key.clone(),
             owner,
+            permits: 1,
+        }
+    }
+}
+
+/// What an acquisition asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) target: Target,
+    pub(crate) lease: Duration,
+    /// Where the server knows of waiters: refused, the owner is one of them for this long, or until it asks again.
+    pub(crate) place: Option<Duration>,
+    /// The owner of the write lock around this read, which lets it in.
+    pub(crate) inside: Option<Owner>,
+    /// The new fencing token has to be above this one.
+    pub(crate) above: u64,
+}
+
+impl Attempt {
+    pub(crate) fn new(target: Target, lease: Duration) -> Self {
+        Self {
+            target,
+            lease,
+            place: None,
+            inside: None,
+            above: 0,
         }
     }
 }
@@ -58,12 +86,22 @@ pub(crate) struct Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempted {
     /// The owner holds the key, once.
-    Granted,
-    /// Another does, for this long unless it renews or releases; `None` where no end is set.
+    Granted {
+        /// The fencing token of this grant, where the kind has one.
+        token: Option<u64>,
+    },
+    /// Others are in the way, for this long unless they renew or release; `None` where no end is known.
     Held {
         /// What is left of the other's lease.
         ttl: Option<Duration>,
     },
+}
+
+impl Attempted {
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_granted(self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
 }
 
 /// What a release came to.
@@ -76,6 +114,21 @@ pub(crate) enum Released {
     },
     /// The owner held nothing.
     NotOurs,
+}
+
+/// A change of a semaphore or a latch, or a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Sets the number where there is none: 1 if it was set, else 0.
+    TrySet(u32),
+    /// Adds to the number: what it is now.
+    Add(i32),
+    /// Takes all permits: how many they were.
+    Drain,
+    /// Counts a latch down by one: what is left.
+    CountDown,
+    /// The number, 0 where there is none.
+    Count,
 }
 
 /// Who holds a key, and for how long.
@@ -210,13 +263,19 @@ impl Subscription {
 pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes the key for the owner, once, where it is free or already this owner's. Dropped unanswered, it may still
     /// be carried out.
-    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted>;
+    fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
 
-    /// Renews holds: for each, whether it is still its owner's.
+    /// Renews holds of one family: for each, whether it is still its owner's.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
 
     /// Ends an owner's hold, whatever its count, and tells who waits.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
+
+    /// Ends an owner of whom nobody knows what it has: a place among the waiters, a hold, or nothing. An attempt of this
+    /// owner that comes later gets nothing that lasts.
+    fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        self.release(target)
+    }
 
     /// Frees a key, whoever holds it; whether anyone did.
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool>;
@@ -224,8 +283,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Who holds a key.
     fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected>;
 
-    /// Listens for releases of a key. Answers at once; the subscription stands when its signal says so.
-    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription;
+    /// Changes the number of a semaphore or a latch; under the same owner it counts once, however often it is sent.
+    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64>;
+
+    /// Listens for what a waiter of this target wants to hear of. Answers at once; the subscription stands when its
+    /// signal says so.
+    fn subscribe(&self, target: &Target) -> Subscription;
 
     /// Which connection commands travel over: those sent over the same one are carried out in order.
     fn epoch(&self) -> u64;

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 use futures_util::FutureExt;
+use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
@@ -19,9 +20,10 @@ use super::watchdog::Watchdog;
 use super::{Hold, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
-use crate::config::{Config, RETRY_PAUSE};
+use crate::config::{Config, RETRY_PAUSE, TOKENS_KEPT};
 use crate::error::Loss;
 use crate::flaw::Flaw;
+use crate::key::Key;
 use crate::owner::Owner;
 use crate::telemetry;
 
@@ -35,6 +37,8 @@ pub(crate) struct Keeper {
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
     owners: AtomicU64,
+    /// The highest fencing token seen of each key, of the keys used last.
+    tokens: Mutex<LruCache<Key, u64>>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
     /// The runtime of the newest caller: for drops on threads that have none, and for tasks whose own has gone.
@@ -54,6 +58,7 @@ impl Keeper {
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
             owners: AtomicU64::new(1),
+            tokens: Mutex::new(LruCache::new(TOKENS_KEPT)),
             watchdog_runs: AtomicBool::new(false),
             releaser_runs: AtomicBool::new(false),
             runtime: Mutex::default(),
@@ -65,6 +70,17 @@ impl Keeper {
     /// An owner that never was before.
     pub(crate) fn new_owner(&self) -> Owner {
         Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The highest fencing token that this client has seen of a key; 0 where it saw none, or long ago.
+    pub(crate) fn highest_token(&self, key: &Key) -> u64 {
+        self.tokens.lock().get(key).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn saw_token(&self, key: &Key, token: u64) {
+        let mut tokens = self.tokens.lock();
+        let highest = tokens.get_or_insert_mut(key.clone(), || token);
+        *highest = token.max(*highest);
     }
 
     pub(crate) fn now(&self) -> Tick {

@@ -82,7 +82,8 @@ pub(crate) struct Lease {
     /// No renewal before this: the last one failed just now.
     not_before: Tick,
     in_flight: bool,
-    ever_fixed: bool,
+    /// Some guard wanted a lease of its own, or let another hold in.
+    stays: bool,
 }
 
 impl Lease {
@@ -99,7 +100,7 @@ impl Lease {
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
             in_flight: false,
-            ever_fixed: false,
+            stays: false,
         };
         new.join(term);
         new
@@ -114,9 +115,14 @@ impl Lease {
             }
             Term::Until(end) => {
                 self.until = self.until.max(end);
-                self.ever_fixed = true;
+                self.stays = true;
             }
         }
+    }
+
+    /// From here on the lease passes to nobody but its guards.
+    pub(crate) fn keep_to_its_guards(&mut self) {
+        self.stays = true;
     }
 
     /// A guard has gone. What it was promised stays: a lease is never shortened.
@@ -146,9 +152,9 @@ impl Lease {
         self.latest_end
     }
 
-    /// Did each guard so far leave the lease to the watchdog, and is at least half of it left?
+    /// Did each guard so far leave the lease to the watchdog and let nothing in, and is at least half of it left?
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
-        self.is_held(now) && !self.ever_fixed && self.deadline.left(now) >= self.watchdog / 2
+        self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
     }
 
     /// What is due at `now`; `unstated` says that the server has not yet heard of the present count.

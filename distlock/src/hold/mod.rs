@@ -24,6 +24,7 @@ pub(crate) use self::keeper::Keeper;
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::releaser::{Debt, Settled};
 pub(crate) use self::tenure::Tenure;
+use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::key::Key;
@@ -36,6 +37,9 @@ pub(crate) struct Hold {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) owner: Owner,
+    pub(crate) permits: u32,
+    /// The fencing token of its grant, where the kind has one.
+    pub(crate) token: Option<u64>,
     /// The connection over which an earlier attempt of this owner went that nobody answered: it may still be carried
     /// out, after the release.
     doubt: Option<u64>,
@@ -92,21 +96,34 @@ impl State {
     fn is_unstated(&self) -> bool {
         self.count != self.stated && self.count > 0
     }
+
+    /// May something be nested beside `beside`?
+    fn check(&self, beside: &Tenure, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+        if closed.load(Ordering::Acquire) || beside.has_ended() {
+            return Err(Nested::Closed);
+        }
+        if beside.term().has_ended(now) || !self.lease.is_held(now) {
+            return Err(Nested::Lost(self.lease.loss().unwrap_or(Loss::Expired)));
+        }
+        Ok(())
+    }
 }
 
 impl Hold {
     /// A hold that was asked for at `sent` and granted, with its first guard's part.
     pub(crate) fn granted(
-        (kind, key, owner): (Kind, Key, Owner),
+        (target, token): (&Target, Option<u64>),
         (sent, lease): (Tick, Duration),
         term: Term,
         watchdog: Duration,
         doubt: Option<u64>,
     ) -> Arc<Tenure> {
         let hold = Self {
-            kind,
-            key,
-            owner,
+            kind: target.kind,
+            key: target.key.clone(),
+            owner: target.owner,
+            permits: target.permits,
+            token,
             doubt,
             over: CancellationToken::new(),
             state: Mutex::new(State {
@@ -116,6 +133,14 @@ impl Hold {
             }),
         };
         Tenure::new(Arc::new(hold), term)
+    }
+
+    /// What the server knows it by.
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            permits: self.permits,
+            ..Target::of(self.kind, &self.key, self.owner)
+        }
     }
 
     pub(crate) fn is_held(&self, now: Tick) -> bool {
@@ -173,15 +198,18 @@ impl Hold {
         now: Tick,
     ) -> Result<Arc<Tenure>, Nested> {
         let mut state = self.state.lock();
-        if closed.load(Ordering::Acquire) || beside.has_ended() {
-            return Err(Nested::Closed);
-        }
-        if beside.term().has_ended(now) || !state.lease.is_held(now) {
-            return Err(Nested::Lost(state.lease.loss().unwrap_or(Loss::Expired)));
-        }
+        state.check(beside, closed, now)?;
         state.count += 1;
         state.lease.join(term);
         Ok(Tenure::new(Arc::clone(self), term))
+    }
+
+    /// Another hold is let in by this one, and may outlive it: from here on this one passes to nobody as it is.
+    fn let_in(&self, beside: &Tenure, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+        let mut state = self.state.lock();
+        state.check(beside, closed, now)?;
+        state.lease.keep_to_its_guards();
+        Ok(())
     }
 
     /// Closes a frame: from here on nothing nests through it.

@@ -42,6 +42,8 @@ pub(crate) struct Debt {
     until: Tick,
     /// The connection over which an attempt of unknown outcome went.
     doubt: Option<u64>,
+    /// Nobody knows what the owner has.
+    withdraws: bool,
     /// It was answered, or given up. It is kept for an attempt that may come late, and nobody waits for it.
     answered: bool,
     then: Option<Then>,
@@ -51,9 +53,10 @@ impl Debt {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold) -> Self {
         Self {
-            target: Target::of(hold.kind, &hold.key, hold.owner),
+            target: hold.target(),
             until: hold.latest_end(),
             doubt: hold.doubt,
+            withdraws: false,
             answered: false,
             then: None,
         }
@@ -65,6 +68,19 @@ impl Debt {
             target,
             until,
             doubt: Some(epoch),
+            withdraws: true,
+            answered: false,
+            then: None,
+        }
+    }
+
+    /// The owner of a waiter that gives up its place in the server, which lasts until `until` at most.
+    pub(crate) fn of_place(target: Target, until: Tick) -> Self {
+        Self {
+            target,
+            until,
+            doubt: None,
+            withdraws: true,
             answered: false,
             then: None,
         }
@@ -226,9 +242,13 @@ async fn see_through(mut hand: InHand) {
     let (begun, mut pause) = (keeper.now(), RETRY_PAUSE.0.min(longest));
     loop {
         let Some(debt) = &hand.debt else { return };
-        let (target, until) = (debt.target.clone(), debt.until);
+        let (target, until, withdraws) = (debt.target.clone(), debt.until, debt.withdraws);
         let turn = keeper.releaser.turns.acquire().await;
-        let outcome = keeper.backend.release(&target).await;
+        let outcome = if withdraws {
+            keeper.backend.withdraw(&target).await
+        } else {
+            keeper.backend.release(&target).await
+        };
         drop(turn);
         // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
         let epoch = keeper.backend.epoch();

@@ -14,6 +14,9 @@ use super::{Hold, Nested};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 
+/// More than a scope has branches.
+const GATE_PLACES: u32 = 1 << 20;
+
 /// One guard's part in a [`Hold`].
 #[derive(Debug)]
 pub(crate) struct Tenure {
@@ -23,7 +26,7 @@ pub(crate) struct Tenure {
     ended: AtomicBool,
     /// Cancelled when the guard ends. The hold has a token of its own, for when it is lost or freed.
     over: CancellationToken,
-    /// Lets one nested hold of the key in at a time; made when the first one comes.
+    /// Lets one nested hold of the key in at a time, or any number of shared ones; made when the first one comes.
     gate: OnceLock<Arc<Semaphore>>,
 }
 
@@ -46,8 +49,12 @@ impl Tenure {
         self.term
     }
 
-    pub(crate) fn gate(&self) -> &Arc<Semaphore> {
-        self.gate.get_or_init(|| Arc::new(Semaphore::new(1)))
+    /// The gate, and how many of its places a nested hold takes: all, or one if it is shared.
+    pub(crate) fn gate(&self, shared: bool) -> (Arc<Semaphore>, u32) {
+        let gate = self
+            .gate
+            .get_or_init(|| Arc::new(Semaphore::new(GATE_PLACES as usize)));
+        (Arc::clone(gate), if shared { 1 } else { GATE_PLACES })
     }
 
     /// Has the guard ended? Not whether the hold is lost.
@@ -92,6 +99,11 @@ impl Tenure {
         now: Tick,
     ) -> Result<Arc<Self>, Nested> {
         self.hold.nest(self, closed, term, now)
+    }
+
+    /// Lets another hold of the key in beside this guard's, unless `closed`, this tenure or the hold is over.
+    pub(crate) fn let_in(&self, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+        self.hold.let_in(self, closed, now)
     }
 
     /// Completes when the key is no longer this guard's: released, handed on, lost, or its lease over by the clock.

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::lease::Answer;
 use super::{Hold, Keeper, Work};
-use crate::backend::{Fault, Renewal, Target};
+use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::owner::Owner;
@@ -77,6 +77,7 @@ impl Agenda {
                 due.push(Arc::clone(hold));
             }
         }
+        due.sort_by_key(|hold| hold.kind.family());
         due
     }
 }
@@ -196,9 +197,19 @@ fn take_up(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
     }
 }
 
+/// The first that wait, as long as they are of one family: each has a script of its own.
 fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) -> Vec<Planned> {
     let mut batch = Vec::new();
+    let Some(family) = waiting.front().map(|hold| hold.kind.family()) else {
+        return batch;
+    };
     while batch.len() < RENEWAL_BATCH {
+        if waiting
+            .front()
+            .is_none_or(|hold| hold.kind.family() != family)
+        {
+            break;
+        }
         let Some(hold) = waiting.pop_front() else {
             break;
         };
@@ -224,7 +235,7 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
     let batch: Vec<Renewal> = planned
         .iter()
         .map(|(hold, count, lease)| Renewal {
-            target: Target::of(hold.kind, &hold.key, hold.owner),
+            target: hold.target(),
             count: *count,
             lease: *lease,
         })

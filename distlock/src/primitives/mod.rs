@@ -1,5 +1,12 @@
 //! What users lock with. Types and docs; how they wait, renew and end is the mechanism's.
 
+mod fenced;
+mod inspect;
 mod lock;
+mod non_reentrant;
+mod spin;
 
-pub use self::lock::{Holder, Lock};
+pub use self::fenced::{FencedGuard, FencedLock};
+pub use self::lock::Lock;
+pub use self::non_reentrant::NonReentrantLock;
+pub use self::spin::SpinLock;

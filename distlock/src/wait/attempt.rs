@@ -3,21 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Attempted, Fault, Target};
+use crate::backend::{Attempt, Attempted, Fault, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
 use crate::hold::{Debt, Hold, Keeper, Tenure};
+use crate::kind::Kind;
 use crate::telemetry;
 
-/// Attempts under one owner, each sent again where nobody answered. Dropped while one of them is in doubt, it hands the
-/// owner to the releaser.
+/// Attempts under one owner, each sent again where nobody answered. Dropped while one of them is in doubt, or while the
+/// server knows the owner as a waiter, it hands the owner to the releaser.
 #[derive(Debug)]
 pub(super) struct Attempts {
     keeper: Arc<Keeper>,
-    target: Target,
-    lease: Option<Duration>,
+    attempt: Attempt,
+    /// The watchdog renews what is granted.
+    kept: bool,
     doubt: Option<Doubt>,
+    /// The server keeps a place for the owner, for this long at most.
+    placed_until: Option<Tick>,
 }
 
 /// An attempt that may have been carried out, or may still be.
@@ -40,32 +44,43 @@ pub(super) enum Outcome {
 }
 
 impl Attempts {
-    pub(super) fn new(keeper: &Arc<Keeper>, mut target: Target, lease: Option<Duration>) -> Self {
-        target.owner = keeper.new_owner();
+    pub(super) fn new(keeper: &Arc<Keeper>, attempt: Attempt, kept: bool) -> Self {
         Self {
             keeper: Arc::clone(keeper),
-            target,
-            lease,
+            attempt,
+            kept,
             doubt: None,
+            placed_until: None,
         }
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.attempt.target
     }
 
     /// Asks once. `latest`: a grant after this time is given back.
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
-        let lease = self.lease.unwrap_or(self.keeper.config.watchdog_timeout);
         let sent = self.keeper.now();
         let before = self.doubt;
         self.doubt = Some(Doubt {
             epoch: before.map_or_else(|| self.keeper.backend.epoch(), |doubt| doubt.epoch),
-            until: sent.after(lease),
+            until: sent.after(self.attempt.lease),
         });
-        let answer = self.keeper.backend.attempt(&self.target, lease).await;
+        if self.attempt.target.kind == Kind::Fenced {
+            self.attempt.above = self.keeper.highest_token(&self.attempt.target.key);
+        }
+        let answer = self.keeper.backend.attempt(&self.attempt).await;
         match answer {
-            Ok(Attempted::Granted) => {
-                self.granted((self.keeper.counted_from(sent), lease), latest, before)
+            Ok(Attempted::Granted { token }) => {
+                self.placed_until = None;
+                self.granted(self.keeper.counted_from(sent), token, latest, before)
             }
             Ok(Attempted::Held { ttl }) => {
                 self.doubt = before;
+                self.placed_until = self.attempt.place.map(|place| {
+                    let longest = self.keeper.now().after(ttl.unwrap_or_default());
+                    longest.after(place)
+                });
                 Outcome::Held { ttl }
             }
             Err(fault) => {
@@ -80,32 +95,48 @@ impl Attempts {
     /// A guard is never handed out with less than the part of its lease in which it would be renewed.
     fn granted(
         &mut self,
-        (sent, lease): (Tick, Duration),
+        sent: Tick,
+        token: Option<u64>,
         latest: Tick,
         before: Option<Doubt>,
     ) -> Outcome {
+        let Attempt { target, lease, .. } = &self.attempt;
         let now = self.keeper.now();
-        let left = sent.after(lease).left(now);
-        if now > latest || left < lease / RENEWALS_PER_LEASE {
-            telemetry::late_grant(&self.target.key, self.target.owner);
+        let left = sent.after(*lease).left(now);
+        if now > latest || left < *lease / RENEWALS_PER_LEASE {
+            telemetry::late_grant(&target.key, target.owner);
             return Outcome::TooLate;
         }
         self.doubt = None;
-        let term = self
-            .lease
-            .map_or(Term::Kept, |lease| Term::Until(sent.after(lease)));
-        let who = (self.target.kind, self.target.key.clone(), self.target.owner);
+        if let Some(token) = token {
+            self.keeper.saw_token(&target.key, token);
+        }
+        let term = if self.kept {
+            Term::Kept
+        } else {
+            Term::Until(sent.after(*lease))
+        };
         let watchdog = self.keeper.config.watchdog_timeout;
         let doubt = before.map(|doubt| doubt.epoch);
-        Outcome::Granted(Hold::granted(who, (sent, lease), term, watchdog, doubt))
+        let granted = (target, token);
+        Outcome::Granted(Hold::granted(
+            granted,
+            (sent, *lease),
+            term,
+            watchdog,
+            doubt,
+        ))
     }
 }
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        if let Some(doubt) = self.doubt.take() {
-            let debt = Debt::of_attempt(self.target.clone(), doubt.until, doubt.epoch);
-            self.keeper.release_later(debt);
-        }
+        let target = || self.attempt.target.clone();
+        let debt = match (self.doubt.take(), self.placed_until) {
+            (Some(doubt), _) => Debt::of_attempt(target(), doubt.until, doubt.epoch),
+            (None, Some(until)) => Debt::of_place(target(), until),
+            (None, None) => return,
+        };
+        self.keeper.release_later(debt);
     }
 }

@@ -14,9 +14,12 @@ use std::time::Duration;
 use self::attempt::{Attempts, Outcome};
 pub(crate) use self::registry::{End, Registry};
 use self::registry::{Place, Turn};
-use crate::backend::{Fault, Subscription, Target, cause};
+use crate::backend::{Attempt, Fault, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE};
+use crate::config::{
+    MAX_LEASE, MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE,
+    SIGNS_PER_WAITER_TIMEOUT,
+};
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, Keeper, Tenure};
 use crate::key::Key;
@@ -29,12 +32,18 @@ use crate::telemetry;
 pub(crate) struct Ask {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
+    /// How many permits of a semaphore; 1 of all else.
+    pub(crate) permits: u32,
     /// When the caller began to wait.
     pub(crate) since: Tick,
     /// How long it waits; without limit where there is none.
     pub(crate) wait: Option<Duration>,
     /// A fixed lease; the watchdog's where there is none.
     pub(crate) lease: Option<Duration>,
+    /// First and longest pause between two attempts, where nobody listens for messages.
+    pub(crate) pause: (Duration, Duration),
+    /// The owner of the hold around, which lets this one in beside itself.
+    pub(crate) inside: Option<Owner>,
 }
 
 impl Ask {
@@ -50,10 +59,24 @@ impl Ask {
         }
     }
 
-    fn attempts(&self, keeper: &Arc<Keeper>) -> Attempts {
-        // The owner is replaced by a fresh one.
-        let nobody = Owner::new(keeper.id, 0);
-        Attempts::new(keeper, Target::of(self.kind, &self.key, nobody), self.lease)
+    /// Attempts under a new owner, one of those that `waits` or one that asks once.
+    fn attempts(&self, keeper: &Arc<Keeper>, waits: bool) -> Attempts {
+        let mut target = Target::of(self.kind, &self.key, keeper.new_owner());
+        target.permits = self.permits;
+        let watchdog = keeper.config.watchdog_timeout;
+        let mut attempt = Attempt::new(target, self.lease.unwrap_or(watchdog));
+        attempt.inside = self.inside;
+        if waits && self.kind.has_places() {
+            attempt.place = Some(keeper.config.waiter_timeout);
+        }
+        if !self.kind.has_lease() {
+            attempt.lease = MAX_LEASE;
+        }
+        Attempts::new(
+            keeper,
+            attempt,
+            self.lease.is_none() && self.kind.has_lease(),
+        )
     }
 }
 
@@ -62,7 +85,7 @@ pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Trie
     let keeper = &registry.keeper;
     keeper.start_tasks();
     let failed = |fault: Fault| fault.into_error(&ask.key, keeper.now().since(ask.since));
-    let outcome = ask.attempts(keeper).once(Tick::NEVER).await;
+    let outcome = ask.attempts(keeper, false).once(Tick::NEVER).await;
     match outcome {
         Outcome::Granted(tenure) => {
             registry.granted(tenure.hold());
@@ -111,6 +134,8 @@ struct Waiter<'a> {
     place: Place,
     ahead: Ahead,
     failing: Option<Failing>,
+    /// The next pause, where nobody listens for messages.
+    pause: Duration,
 }
 
 /// Who stands in the way, by what was heard last.
@@ -151,11 +176,12 @@ impl<'a> Waiter<'a> {
             keeper,
             ask,
             deadline: ask.deadline(),
-            attempts: ask.attempts(keeper),
+            attempts: ask.attempts(keeper, true),
             subscription: None,
             place: registry.join(ask),
             ahead: Ahead::Nobody,
             failing: None,
+            pause: ask.pause.0,
         }
     }
 
@@ -220,6 +246,9 @@ impl<'a> Waiter<'a> {
     async fn let_others_go_first(&mut self) {
         let until = self.keeper.now().after(OTHERS_TURN).min(self.deadline);
         let (keeper, ask, was_live) = (self.keeper, self.ask, self.is_live());
+        if !ask.kind.listens() {
+            return keeper.clock.sleep_until(until).await;
+        }
         let subscription = self.subscribed();
         let hop = async {
             subscription.told(was_live).await;
@@ -261,11 +290,15 @@ impl<'a> Waiter<'a> {
             Outcome::Held { ttl } => {
                 self.failing = None;
                 self.ahead = Ahead::owner(ttl, self.keeper.now());
-                Box::pin(self.sleep(ttl, was_live)).await;
+                if self.place.stand_in_line() {
+                    Box::pin(self.sleep(ttl, was_live)).await;
+                }
             }
             Outcome::TooLate if self.keeper.now() >= self.deadline => return Err(self.timed_out()),
             Outcome::TooLate => {
-                self.attempts = self.ask.attempts(self.keeper);
+                self.attempts = self.ask.attempts(self.keeper, true);
+                // A waiter that the server knows listens to a channel of its owner's.
+                self.subscription = None;
                 let late = cause("the grant arrived when it was of no use any more");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
@@ -288,6 +321,9 @@ impl<'a> Waiter<'a> {
 
     /// Sleeps until it makes sense to ask again; before the first sleep, only until the subscription stands.
     async fn sleep(&mut self, ttl: Option<Duration>, was_live: bool) {
+        if !self.ask.kind.listens() {
+            return self.back_off().await;
+        }
         let now = self.keeper.now();
         let untold = now.after(MAX_SLEEP_UNTOLD);
         let until = match ttl {
@@ -295,17 +331,39 @@ impl<'a> Waiter<'a> {
             Some(ttl) => now.after(ttl + Duration::from_millis(1)),
             None => untold,
         };
-        let until = if was_live { until } else { until.min(untold) }.min(self.deadline);
+        let until = if was_live { until } else { until.min(untold) };
+        let until = until.min(self.next_sign(now)).min(self.deadline);
         let clock = &self.keeper.clock;
-        let place = &self.place;
+        let (place, target) = (&self.place, self.attempts.target());
         let subscription = self
             .subscription
-            .get_or_insert_with(|| self.keeper.backend.subscribe(self.ask.kind, &self.ask.key));
+            .get_or_insert_with(|| self.keeper.backend.subscribe(target));
         tokio::select! {
             biased;
             () = place.woken() => {}
             () = subscription.told(was_live) => {}
             () = clock.sleep_until(until) => {}
+        }
+    }
+
+    /// Pauses twice as long each time, up to the longest, and at random between half of that and all of it: waiters that
+    /// came together do not ask together for ever.
+    async fn back_off(&mut self) {
+        let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
+        self.pause = (self.pause * 2).min(self.ask.pause.1);
+        let until = self.keeper.now().after(pause).min(self.deadline);
+        tokio::select! {
+            () = self.place.woken() => {}
+            () = self.keeper.clock.sleep_until(until) => {}
+        }
+    }
+
+    /// When the server has to hear of this waiter again, if it knows of it.
+    fn next_sign(&self, now: Tick) -> Tick {
+        if self.ask.kind.has_places() {
+            now.after(self.keeper.config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
+        } else {
+            Tick::NEVER
         }
     }
 
@@ -316,9 +374,9 @@ impl<'a> Waiter<'a> {
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
-        let (keeper, ask) = (self.keeper, self.ask);
+        let (backend, target) = (&self.keeper.backend, self.attempts.target());
         self.subscription
-            .get_or_insert_with(|| keeper.backend.subscribe(ask.kind, &ask.key))
+            .get_or_insert_with(|| backend.subscribe(target))
     }
 
     /// Nobody answered what was `sent` then: pauses, or gives up when that went on for too long.

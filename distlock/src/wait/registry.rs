@@ -22,7 +22,7 @@ use crate::error::Loss;
 use crate::flaw::Flaw;
 use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
 use crate::key::Key;
-use crate::kind::Kind;
+use crate::kind::{Kind, Line};
 
 /// What one client waits for and holds. The last handle to it ends the client's tasks.
 #[derive(Debug)]
@@ -94,23 +94,33 @@ impl Registry {
         })
     }
 
-    /// Takes the last place in the queue of a key. A waiter with a lease of its own is handed no hold of the watchdog's.
+    /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
+    /// hold of the watchdog's.
     pub(super) fn join(self: &Arc<Self>, ask: &Ask) -> Place {
-        let place = (ask.kind, ask.key.clone());
-        let wake = Arc::new(Notify::new());
-        let others_turn = self.turns.lock().take(&place, ask.since);
-        let mut entries = self.entries.lock();
-        let entry = entries.entry(place.clone()).or_insert_with(Entry::new);
-        entry.others_turn |= others_turn;
-        let ticket = entry.queue.join(Arc::clone(&wake), ask.lease.is_none());
-        drop(entries);
-        Place {
+        let mut place = Place {
             registry: Arc::clone(self),
-            entry: place,
-            ticket,
-            wake,
-            left: false,
+            entry: (ask.kind, ask.key.clone()),
+            ticket: None,
+            wake: Arc::new(Notify::new()),
+            takes_over: ask.lease.is_none(),
+            // What the scope around lets in must not wait behind those whom it keeps out.
+            lines_up: ask.kind.line() != Line::Server && ask.inside.is_none(),
+        };
+        let in_line =
+            place.lines_up && (ask.kind.line() == Line::Local || self.has_line(&place.entry));
+        if in_line {
+            let others_turn = self.turns.lock().take(&place.entry, ask.since);
+            place.join_queue(others_turn);
         }
+        place
+    }
+
+    /// Does anyone stand in line for a key?
+    fn has_line(&self, entry: &(Kind, Key)) -> bool {
+        let entries = self.entries.lock();
+        entries
+            .get(entry)
+            .is_some_and(|entry| !entry.queue.is_empty())
     }
 
     /// Does the running task hold the key already?
@@ -125,6 +135,9 @@ impl Registry {
     /// A hold that was granted to one that did not queue.
     pub(super) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.keeper.watch(hold);
+        if hold.kind.line() == Line::Shared {
+            return;
+        }
         let now = self.keeper.now();
         let left_over = {
             let mut entries = self.entries.lock();
@@ -229,6 +242,14 @@ impl Registry {
         hold.announce_over();
     }
 
+    /// Whoever leaves a queue last takes the entry along, where nobody holds the key.
+    fn forget_if_idle(&self, place: &(Kind, Key)) {
+        let mut entries = self.entries.lock();
+        if entries.get(place).is_some_and(Entry::is_idle) {
+            entries.remove(place);
+        }
+    }
+
     /// Does what a change in a queue asks for.
     fn follow(self: &Arc<Self>, then: Then<Arc<Hold>, Arc<Notify>>) {
         let (release, wake) = match then {
@@ -274,9 +295,12 @@ impl Drop for Registry {
 pub(super) struct Place {
     registry: Arc<Registry>,
     entry: (Kind, Key),
-    ticket: Ticket,
+    /// Where it stands in the queue, if it does.
+    ticket: Option<Ticket>,
     wake: Arc<Notify>,
-    left: bool,
+    takes_over: bool,
+    /// It is to stand in the queue once it was refused.
+    lines_up: bool,
 }
 
 /// What a waiter is to do next.
@@ -298,7 +322,29 @@ impl Place {
         self.wake.notified().await;
     }
 
+    /// Takes the last place in the queue.
+    fn join_queue(&mut self, others_turn: bool) {
+        let mut entries = self.registry.entries.lock();
+        let entry = entries.entry(self.entry.clone()).or_insert_with(Entry::new);
+        entry.others_turn |= others_turn;
+        self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
+    }
+
+    /// It was refused. Is it first in line now, or does it stand in none?
+    pub(super) fn stand_in_line(&mut self) -> bool {
+        if self.lines_up && self.ticket.is_none() {
+            self.join_queue(false);
+        }
+        self.ticket.is_none()
+            || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
+    }
+
     pub(super) fn turn(&mut self) -> Turn {
+        if self.ticket.is_none() {
+            return Turn::Ask {
+                others_first: false,
+            };
+        }
         let turn = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 return (Turn::NotYet, None);
@@ -338,18 +384,24 @@ impl Place {
 
     /// The server granted a hold to this waiter.
     pub(super) fn granted(&mut self, hold: &Arc<Hold>) {
+        if self.ticket.is_none() {
+            return self.registry.granted(hold);
+        }
         self.registry.keeper.watch(hold);
         self.leave_with(hold, Some(self.registry.keeper.now()));
     }
 
     /// Leaves the queue as the holder; `began` where the server granted the hold then.
     fn leave_with(&mut self, hold: &Arc<Hold>, began: Option<Tick>) {
-        self.left = true;
         let then = self.look(|entry, ticket| {
             let left_over = began.and_then(|now| entry.queue.began(now));
-            entry.set_holder(hold);
+            if hold.kind.line() != Line::Shared {
+                entry.set_holder(hold);
+            }
             (left_over, entry.queue.granted(ticket))
         });
+        self.ticket = None;
+        self.registry.forget_if_idle(&self.entry);
         let Some((left_over, then)) = then else {
             return;
         };
@@ -362,15 +414,15 @@ impl Place {
     fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
         let entry = entries.get_mut(&self.entry)?;
-        Some(look(entry, self.ticket))
+        Some(look(entry, self.ticket?))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.left {
+        let Some(ticket) = self.ticket else {
             return;
-        }
+        };
         let now = self.registry.keeper.now();
         let then = {
             let mut entries = self.registry.entries.lock();
@@ -380,7 +432,7 @@ impl Drop for Place {
             let whatever = self.registry.hands_over_whatever();
             let then = entry
                 .queue
-                .leave(self.ticket, |hold| whatever || hold.may_pass_on(now));
+                .leave(ticket, |hold| whatever || hold.may_pass_on(now));
             if entry.is_idle() {
                 entries.remove(&self.entry);
             }

@@ -13,7 +13,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::ears::Ears;
-use super::{Attempted, Backend, Inspected, Released, Renewal, Reply, Subscription, Target, cause};
+use super::{
+    Attempt, Attempted, Backend, Change, Inspected, Released, Renewal, Reply, Subscription, Target,
+    cause,
+};
 use crate::clock::Clock;
 use crate::key::Key;
 use crate::kind::Kind;
@@ -25,12 +28,14 @@ pub enum Op {
     Attempt,
     /// Batches of renewals.
     Renew,
-    /// Releases, in the foreground and in the background.
+    /// Releases, in the foreground and in the background, and the clean-up of attempts in doubt.
     Release,
     /// Force-releases.
     ForceRelease,
     /// Looks at a key.
     Inspect,
+    /// Changes of a semaphore or a latch.
+    Adjust,
     /// Subscriptions. Nothing is planned for these: see [`Faults::deafen`] and [`Faults::subscribe_after`].
     Subscribe,
 }
@@ -266,11 +271,11 @@ impl Faulty {
 }
 
 impl Backend for Faulty {
-    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
-        let target = target.clone();
+    fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
+        let attempt = attempt.clone();
         Box::pin(self.through(Op::Attempt, move |inner| {
-            let target = target.clone();
-            Box::pin(async move { inner.attempt(&target, lease).await })
+            let attempt = attempt.clone();
+            Box::pin(async move { inner.attempt(&attempt).await })
         }))
     }
 
@@ -290,6 +295,14 @@ impl Backend for Faulty {
         }))
     }
 
+    fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        let target = target.clone();
+        Box::pin(self.through(Op::Release, move |inner| {
+            let target = target.clone();
+            Box::pin(async move { inner.withdraw(&target).await })
+        }))
+    }
+
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         let key = key.clone();
         Box::pin(self.through(Op::ForceRelease, move |inner| {
@@ -306,7 +319,15 @@ impl Backend for Faulty {
         }))
     }
 
-    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
+    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+        let target = target.clone();
+        Box::pin(self.through(Op::Adjust, move |inner| {
+            let target = target.clone();
+            Box::pin(async move { inner.adjust(&target, change).await })
+        }))
+    }
+
+    fn subscribe(&self, target: &Target) -> Subscription {
         let faults = &self.faults;
         faults.rules.lock().entry(Op::Subscribe).or_default().calls += 1;
         let delay = faults.ears.delay();
@@ -315,7 +336,7 @@ impl Backend for Faulty {
         } else if !delay.is_zero() {
             faults.hit(Op::Subscribe, Fault::Delay(delay));
         }
-        let inner = self.inner.subscribe(kind, key);
+        let inner = self.inner.subscribe(target);
         faults.ears.around(inner, self.clock.clone())
     }
 

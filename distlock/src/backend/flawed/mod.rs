@@ -9,15 +9,15 @@ mod reentry;
 mod scripts;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::ears::Shares;
 use self::outcome::Owners;
 use self::reentry::Inside;
 use self::scripts::Stated;
-use super::{Attempted, Backend, Inspected, Released, Renewal, Reply, Subscription, Target};
+use super::{
+    Attempt, Attempted, Backend, Change, Inspected, Released, Renewal, Reply, Subscription, Target,
+};
 use crate::clock::Clock;
-use crate::config::MAX_LEASE;
 use crate::flaw::Flaw;
 use crate::key::Key;
 use crate::kind::Kind;
@@ -49,14 +49,14 @@ impl Flawed {
 }
 
 impl Backend for Flawed {
-    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
+    fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.attempt(inner, target, lease)),
-            Flaw::TtlForgotten => inner.attempt(target, MAX_LEASE),
-            Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, target, lease)),
-            Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, target, lease)),
-            _ => inner.attempt(target, lease),
+            Flaw::DeltaInsteadOfCount => Box::pin(self.stated.attempt(inner, attempt)),
+            Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
+            Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
+            Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
+            _ => inner.attempt(attempt),
         }
     }
 
@@ -82,6 +82,16 @@ impl Backend for Flawed {
         }
     }
 
+    fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        match self.flaw {
+            Flaw::ReleaseWithoutOwnerTest
+            | Flaw::DeltaInsteadOfCount
+            | Flaw::NoCleanUp
+            | Flaw::ReentryByKey => self.release(target),
+            _ => self.inner.withdraw(target),
+        }
+    }
+
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         self.inner.force_release(kind, key)
     }
@@ -90,12 +100,16 @@ impl Backend for Flawed {
         self.inner.inspect(kind, key)
     }
 
-    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
-        let subscribe = || self.inner.subscribe(kind, key);
+    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+        self.inner.adjust(target, change)
+    }
+
+    fn subscribe(&self, target: &Target) -> Subscription {
+        let subscribe = || self.inner.subscribe(target);
         match self.flaw {
             Flaw::NoTryAfterSubscribe => ears::standing_at_once(subscribe(), self.clock.clone()),
             Flaw::NoTryAfterReconnect => ears::untold_of_falls(subscribe()),
-            Flaw::UnsubscribeRace => self.shares.join(key, self.clock.clone(), subscribe),
+            Flaw::UnsubscribeRace => self.shares.join(&target.key, self.clock.clone(), subscribe),
             _ => subscribe(),
         }
     }

@@ -1,11 +1,10 @@
 //! Mistakes with commands that nobody answered: owners that are never ended, and holds that are given up.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::backend::{Attempted, Backend, Fault, Released, Renewal, Target, cause};
+use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, cause};
 use crate::owner::Owner;
 
 /// The owners of which an attempt, or a renewal, was not answered.
@@ -17,13 +16,13 @@ impl Owners {
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
-        target: &Target,
-        lease: Duration,
+        attempt: &Attempt,
     ) -> Result<Attempted, Fault> {
-        self.0.lock().insert(target.owner);
-        let attempted = inner.attempt(target, lease).await;
+        let owner = attempt.target.owner;
+        self.0.lock().insert(owner);
+        let attempted = inner.attempt(attempt).await;
         if attempted.is_ok() {
-            self.0.lock().remove(&target.owner);
+            self.0.lock().remove(&owner);
         }
         attempted
     }

@@ -1,11 +1,10 @@
 //! Re-entry by key: whoever in this client acquires a key that the client holds is let in.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::backend::{Attempted, Backend, Fault, Released, Renewal, Target};
+use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
@@ -35,21 +34,23 @@ impl Inside {
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
-        target: &Target,
-        lease: Duration,
+        attempt: &Attempt,
     ) -> Result<Attempted, Fault> {
-        let hold = self.hold(target, true).unwrap_or_else(|| target.clone());
-        let mut attempted = inner.attempt(&hold, lease).await?;
-        let mut granted_to = hold;
-        if attempted != Attempted::Granted && granted_to.owner != target.owner {
-            self.0.lock().remove(&place(target));
-            attempted = inner.attempt(target, lease).await?;
-            granted_to = target.clone();
+        let target = &attempt.target;
+        let mut entering = attempt.clone();
+        if let Some(hold) = self.hold(target, true) {
+            entering.target = hold;
         }
-        if attempted == Attempted::Granted {
+        let mut attempted = inner.attempt(&entering).await?;
+        if !attempted.is_granted() && entering.target.owner != target.owner {
+            self.0.lock().remove(&place(target));
+            attempted = inner.attempt(attempt).await?;
+            entering.target = target.clone();
+        }
+        if attempted.is_granted() {
             let mut inside = self.0.lock();
             let entered = inside.entry(place(target)).or_insert_with(|| Entered {
-                hold: granted_to,
+                hold: entering.target,
                 owners: HashSet::new(),
             });
             entered.owners.insert(target.owner);

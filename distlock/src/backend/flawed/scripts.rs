@@ -1,14 +1,13 @@
 //! Mistakes of the scripts: no test of the owner, and counts that are added to.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::count_of;
-use crate::backend::{Attempted, Backend, Fault, Released, Renewal, Target};
-use crate::config::MIN_LEASE;
+use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target};
+use crate::config::{MAX_LEASE, MIN_LEASE};
 use crate::owner::Owner;
 
 pub(super) async fn release_whosever(
@@ -21,6 +20,15 @@ pub(super) async fn release_whosever(
     } else {
         Released::NotOurs
     })
+}
+
+pub(super) async fn attempt_without_end(
+    inner: &dyn Backend,
+    attempt: &Attempt,
+) -> Result<Attempted, Fault> {
+    let mut endless = attempt.clone();
+    endless.lease = MAX_LEASE;
+    inner.attempt(&endless).await
 }
 
 pub(super) async fn renew_whosever(
@@ -41,7 +49,8 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
     let Target { kind, key, .. } = &renewal.target;
     let holders = inner.inspect(*kind, key).await?.holders;
     if holders.is_empty() {
-        inner.attempt(&renewal.target, renewal.lease).await?;
+        let anew = Attempt::new(renewal.target.clone(), renewal.lease);
+        inner.attempt(&anew).await?;
     }
     for (owner, count) in holders {
         let Some(owner) = parsed(&owner) else {
@@ -81,20 +90,19 @@ impl Stated {
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
-        target: &Target,
-        lease: Duration,
+        attempt: &Attempt,
     ) -> Result<Attempted, Fault> {
-        let Some(count) = count_of(inner, target).await? else {
-            return inner.attempt(target, lease).await;
+        let Some(count) = count_of(inner, &attempt.target).await? else {
+            return inner.attempt(attempt).await;
         };
         let one_more = Renewal {
-            target: target.clone(),
+            target: attempt.target.clone(),
             count: at_least_one(count + 1),
-            lease,
+            lease: attempt.lease,
         };
         match inner.renew(&[one_more]).await?.first() {
-            Some(true) => Ok(Attempted::Granted),
-            _ => inner.attempt(target, lease).await,
+            Some(true) => Ok(Attempted::Granted { token: None }),
+            _ => inner.attempt(attempt).await,
         }
     }
 

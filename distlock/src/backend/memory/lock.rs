@@ -1,34 +1,67 @@
-//! The reentrant lock in memory: Redisson's `RLock`, whose count is stated and not added to.
+//! The locks whose data is a hash of owners, in memory: Redisson's `RLock` and its kin, whose count is stated and not
+//! added to.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::State;
-use crate::backend::{Attempted, Inspected, Renewal, Target};
+use super::{State, Topic, Value};
+use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
 use crate::key::Key;
+use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
-pub(super) fn attempt(state: &mut State, target: &Target, lease: Duration, now: Tick) -> Attempted {
-    let name = target.key.name();
-    let Some(entry) = state.locks.get_mut(name) else {
-        state.insert(name, target.owner, now.after(lease));
-        return Attempted::Granted;
-    };
-    match entry.holders.get_mut(&target.owner) {
-        Some(count) => *count = 1,
+/// Who holds a lock, and how often each has entered.
+pub(super) type Holders = BTreeMap<Owner, u32>;
+
+fn holders<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut Holders> {
+    match &mut state.values.get_mut(key.name())?.value {
+        Value::Lock(holders) => Some(holders),
+    }
+}
+
+fn topic(key: &Key) -> Topic {
+    (Family::Lock, Arc::clone(key.name()), None)
+}
+
+pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
+    let Target { key, owner, .. } = &attempt.target;
+    let expires = now.after(attempt.lease);
+    match holders(state, key) {
+        Some(holders) => match holders.get_mut(owner) {
+            Some(count) => *count = 1,
+            None => {
+                let ttl = state.ttl(key.name(), now);
+                return Ok(Attempted::Held { ttl });
+            }
+        },
         None => {
-            let ttl = Some(entry.expires.left(now));
-            return Attempted::Held { ttl };
+            let holders = Value::Lock(BTreeMap::from([(*owner, 1)]));
+            state.insert(key.name(), holders, expires);
+            next_token(state, attempt);
         }
     }
-    state.expire_at_least(name, now.after(lease));
-    Attempted::Granted
+    state.expire_at_least(key.name(), expires);
+    let token = match attempt.target.kind {
+        Kind::Fenced => state.tokens.get(key.name()).copied(),
+        _ => None,
+    };
+    Ok(Attempted::Granted { token })
+}
+
+fn next_token(state: &mut State, attempt: &Attempt) {
+    if attempt.target.kind == Kind::Fenced {
+        let last = state
+            .tokens
+            .entry(Arc::clone(attempt.target.key.name()))
+            .or_default();
+        *last = attempt.above.max(*last) + 1;
+    }
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let Target { key, owner, .. } = &renewal.target;
-    let entry = state.locks.get_mut(key.name());
-    let Some(count) = entry.and_then(|entry| entry.holders.get_mut(owner)) else {
+    let Some(count) = holders(state, key).and_then(|holders| holders.get_mut(owner)) else {
         return false;
     };
     *count = renewal.count;
@@ -36,22 +69,32 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     true
 }
 
-pub(super) fn release(state: &mut State, target: &Target) -> bool {
-    let name = target.key.name();
-    let ours = state
-        .locks
-        .get(name)
-        .is_some_and(|entry| entry.holders.contains_key(&target.owner));
-    ours && state.remove(name)
+pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result<Released, Fault> {
+    let ours =
+        holders(state, &target.key).is_some_and(|holders| holders.contains_key(&target.owner));
+    if !ours {
+        return Ok(Released::NotOurs);
+    }
+    state.remove(target.key.name());
+    let others_wait = state.publish(client, &topic(&target.key));
+    Ok(Released::Freed { others_wait })
 }
 
-pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Inspected {
-    let Some(entry) = state.locks.get(key.name()) else {
-        return Inspected::default();
+pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
+    let freed = holders(state, key).is_some() && state.remove(key.name());
+    if freed {
+        state.publish(client, &topic(key));
+    }
+    Ok(freed)
+}
+
+pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
+    let Some(holders) = holders(state, key) else {
+        return Ok(Inspected::default());
     };
     let holder = |(owner, count): (&Owner, &u32)| (owner.text().into_bytes(), u64::from(*count));
-    Inspected {
-        holders: entry.holders.iter().map(holder).collect(),
-        ttl: Some(entry.expires.left(now)),
-    }
+    Ok(Inspected {
+        holders: holders.iter().map(holder).collect(),
+        ttl: state.ttl(key.name(), now),
+    })
 }

@@ -5,7 +5,7 @@
 
 mod lock;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    Attempted, Backend, Inspected, Released, Renewal, Reply, Signal, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
+    Subscription, Target,
 };
 use crate::clock::{Clock, Tick};
 use crate::key::Key;
-use crate::kind::Kind;
+use crate::kind::{Family, Kind, Line};
 use crate::owner::Owner;
 
 /// A lock server in this process, for several clients to share.
@@ -67,7 +68,7 @@ impl MemoryServer {
         let now = self.store.clock.now();
         let mut state = self.store.state.lock();
         state.sweep(now);
-        (state.locks.len(), state.channels.len())
+        (state.values.len(), state.channels.len())
     }
 
     /// A connection for one client.
@@ -87,7 +88,7 @@ impl Default for MemoryServer {
 
 impl fmt::Debug for MemoryServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.store.state.lock().locks.len();
+        let keys = self.store.state.lock().values.len();
         f.debug_struct("MemoryServer")
             .field("keys", &keys)
             .finish_non_exhaustive()
@@ -105,19 +106,31 @@ struct Store {
 
 #[derive(Debug, Default)]
 struct State {
-    locks: HashMap<Name, Entry>,
+    values: HashMap<Name, Entry>,
     expiries: BTreeSet<(Tick, Name)>,
-    channels: HashMap<Name, Channel>,
+    channels: HashMap<Topic, Channel>,
+    /// The last fencing token of each key that ever had one.
+    tokens: HashMap<Name, u64>,
+    /// Listeners to be woken once the mutex is let go.
+    news: Vec<watch::Sender<Signal>>,
 }
 
-/// One locked key: what Redis has as a hash with a TTL.
+/// What one key holds, and until when.
 #[derive(Debug)]
 struct Entry {
-    holders: BTreeMap<Owner, u32>,
+    value: Value,
     expires: Tick,
 }
 
-/// The subscribers of one key, and how many shares each client has.
+#[derive(Debug)]
+enum Value {
+    Lock(lock::Holders),
+}
+
+/// What is listened to: what happens to a key, or to one waiter of it.
+type Topic = (Family, Name, Option<Owner>);
+
+/// The subscribers of one topic, and how many shares each client has.
 #[derive(Debug)]
 struct Channel {
     signal: watch::Sender<Signal>,
@@ -132,36 +145,59 @@ impl State {
             .is_some_and(|(expires, _)| *expires <= now)
         {
             if let Some((_, name)) = self.expiries.pop_first() {
-                self.locks.remove(&name);
+                self.values.remove(&name);
             }
         }
     }
 
-    fn insert(&mut self, name: &Name, owner: Owner, expires: Tick) {
-        let holders = BTreeMap::from([(owner, 1)]);
-        self.locks
-            .insert(Arc::clone(name), Entry { holders, expires });
+    fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
+        self.remove(name);
+        self.values
+            .insert(Arc::clone(name), Entry { value, expires });
         self.expiries.insert((expires, Arc::clone(name)));
     }
 
     fn remove(&mut self, name: &Name) -> bool {
-        let Some(entry) = self.locks.remove(name) else {
+        let Some(entry) = self.values.remove(name) else {
             return false;
         };
         self.expiries.remove(&(entry.expires, Arc::clone(name)));
         true
     }
 
-    /// Moves an expiry away from the present; never towards it.
-    fn expire_at_least(&mut self, name: &Name, expires: Tick) {
-        let Some(entry) = self.locks.get_mut(name) else {
+    /// What is left until a key expires; `None` where it has no end or does not exist.
+    fn ttl(&self, name: &Name, now: Tick) -> Option<Duration> {
+        let expires = self.values.get(name)?.expires;
+        (expires != Tick::NEVER).then(|| expires.left(now))
+    }
+
+    fn expire_at(&mut self, name: &Name, expires: Tick) {
+        let Some(entry) = self.values.get_mut(name) else {
             return;
         };
-        if expires > entry.expires {
-            self.expiries.remove(&(entry.expires, Arc::clone(name)));
-            entry.expires = expires;
-            self.expiries.insert((expires, Arc::clone(name)));
+        self.expiries.remove(&(entry.expires, Arc::clone(name)));
+        entry.expires = expires;
+        self.expiries.insert((expires, Arc::clone(name)));
+    }
+
+    /// Moves an expiry away from the present; never towards it.
+    fn expire_at_least(&mut self, name: &Name, expires: Tick) {
+        if self
+            .values
+            .get(name)
+            .is_some_and(|entry| entry.expires < expires)
+        {
+            self.expire_at(name, expires);
         }
+    }
+
+    /// Tells the subscribers of a topic, and answers whether there are any but this client.
+    fn publish(&mut self, client: u64, topic: &Topic) -> bool {
+        let Some(channel) = self.channels.get(topic) else {
+            return false;
+        };
+        self.news.push(channel.signal.clone());
+        channel.shares.keys().any(|other| *other != client)
     }
 }
 
@@ -173,80 +209,75 @@ pub(crate) struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// Runs a verb on the swept state.
-    fn at_now<T>(&self, verb: impl FnOnce(&mut State, Tick) -> T) -> T {
+    /// Runs a verb on the swept state, and then wakes whom it told.
+    fn at_now<'a, T: Send + 'a>(
+        &self,
+        verb: impl FnOnce(&mut State, Tick) -> Result<T, Fault>,
+    ) -> Reply<'a, T> {
         let now = self.store.clock.now();
-        let mut state = self.store.state.lock();
-        state.sweep(now);
-        verb(&mut state, now)
-    }
-
-    /// Tells the subscribers of a key, and answers whether there are any but this client.
-    fn publish(&self, name: &Name) -> bool {
-        let (signal, others) = {
-            let state = self.store.state.lock();
-            let Some(channel) = state.channels.get(name) else {
-                return false;
-            };
-            let others = channel.shares.keys().any(|client| *client != self.client);
-            (channel.signal.clone(), others)
+        let (answer, news) = {
+            let mut state = self.store.state.lock();
+            state.sweep(now);
+            let answer = verb(&mut state, now);
+            (answer, std::mem::take(&mut state.news))
         };
-        signal.send_modify(|signal| signal.news += 1);
-        others
+        for listeners in news {
+            listeners.send_modify(|signal| signal.news += 1);
+        }
+        Box::pin(ready(answer))
     }
 }
 
 impl Backend for MemoryBackend {
-    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
-        let attempted = self.at_now(|state, now| match target.kind {
-            Kind::Reentrant => lock::attempt(state, target, lease, now),
-        });
-        Box::pin(ready(Ok(attempted)))
+    fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
+        self.at_now(|state, now| match attempt.target.kind.family() {
+            Family::Lock => lock::attempt(state, attempt, now),
+            _ => Err(not_built()),
+        })
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        let ours = self.at_now(|state, now| {
-            let one = |renewal: &Renewal| match renewal.target.kind {
-                Kind::Reentrant => lock::renew(state, renewal, now),
+        self.at_now(|state, now| {
+            let one = |renewal: &Renewal| match renewal.target.kind.family() {
+                Family::Lock => Ok(lock::renew(state, renewal, now)),
+                _ => Err(not_built()),
             };
             batch.iter().map(one).collect()
-        });
-        Box::pin(ready(Ok(ours)))
+        })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        let freed = self.at_now(|state, _| match target.kind {
-            Kind::Reentrant => lock::release(state, target),
-        });
-        let released = if freed {
-            let others_wait = self.publish(target.key.name());
-            Released::Freed { others_wait }
-        } else {
-            Released::NotOurs
-        };
-        Box::pin(ready(Ok(released)))
+        self.at_now(|state, _now| match target.kind.family() {
+            Family::Lock => lock::release(state, target, self.client),
+            _ => Err(not_built()),
+        })
     }
 
-    fn force_release<'a>(&'a self, _kind: Kind, key: &'a Key) -> Reply<'a, bool> {
-        let freed = self.at_now(|state, _| state.remove(key.name()));
-        if freed {
-            self.publish(key.name());
-        }
-        Box::pin(ready(Ok(freed)))
+    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
+        self.at_now(|state, _now| match kind.family() {
+            Family::Lock => lock::force_release(state, key, self.client),
+            _ => Err(not_built()),
+        })
     }
 
     fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
-        let inspected = self.at_now(|state, now| match kind {
-            Kind::Reentrant => lock::inspect(state, key, now),
-        });
-        Box::pin(ready(Ok(inspected)))
+        self.at_now(|state, now| match kind.family() {
+            Family::Lock => lock::inspect(state, key, now),
+            _ => Err(not_built()),
+        })
     }
 
-    fn subscribe(&self, _kind: Kind, key: &Key) -> Subscription {
+    fn adjust<'a>(&'a self, _target: &'a Target, _change: Change) -> Reply<'a, i64> {
+        self.at_now(|_state, _now| Err(not_built()))
+    }
+
+    fn subscribe(&self, target: &Target) -> Subscription {
+        let own = (target.kind.line() == Line::Server).then_some(target.owner);
+        let topic = (target.kind.family(), Arc::clone(target.key.name()), own);
         let mut state = self.store.state.lock();
         let channel = state
             .channels
-            .entry(Arc::clone(key.name()))
+            .entry(topic.clone())
             .or_insert_with(|| Channel {
                 signal: watch::Sender::new(Signal {
                     live: true,
@@ -259,7 +290,7 @@ impl Backend for MemoryBackend {
         let share = Share {
             store: Arc::clone(&self.store),
             client: self.client,
-            name: Arc::clone(key.name()),
+            topic,
         };
         Subscription::new(signal, share)
     }
@@ -269,17 +300,21 @@ impl Backend for MemoryBackend {
     }
 }
 
+fn not_built() -> Fault {
+    Fault::Protocol(super::cause("not built"))
+}
+
 /// One share in a channel; the last one to go takes the channel along.
 struct Share {
     store: Arc<Store>,
     client: u64,
-    name: Name,
+    topic: Topic,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         let mut state = self.store.state.lock();
-        let Some(channel) = state.channels.get_mut(&self.name) else {
+        let Some(channel) = state.channels.get_mut(&self.topic) else {
             return;
         };
         if let Some(shares) = channel.shares.get_mut(&self.client) {
@@ -289,7 +324,7 @@ impl Drop for Share {
             }
         }
         if channel.shares.is_empty() {
-            state.channels.remove(&self.name);
+            state.channels.remove(&self.topic);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod channels;
 mod link;
+mod lock;
 mod names;
 mod reply;
 mod script;
@@ -23,19 +24,22 @@ use self::link::Link;
 use self::script::{Call, Script};
 use self::subscriber::Subscriber;
 use super::{
-    Attempted, Backend, Fault, Inspected, Released, Renewal, Reply, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
+    Target, cause,
 };
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
 use crate::error::Error;
 use crate::key::Key;
-use crate::kind::Kind;
+use crate::kind::{Family, Kind};
 
 /// One client's way to a Redis server.
 pub(crate) struct RedisBackend {
     link: Arc<Link>,
     subscriber: Subscriber,
     response_timeout: Duration,
+    /// How long an unused fencing token is kept; for ever where there is none.
+    fence_ttl: Option<Duration>,
     /// Places for attempts in the connection. Renewals and releases need none, so they never stand behind a crowd.
     attempts: Semaphore,
 }
@@ -52,6 +56,7 @@ impl RedisBackend {
             link: Link::new("commands", commands, longest_pause, Arc::new(|_| {})),
             subscriber: Subscriber::new(messages, clock, config.response_timeout),
             response_timeout: config.response_timeout,
+            fence_ttl: config.fence_ttl,
             attempts: Semaphore::new(ATTEMPTS_AT_ONCE),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
@@ -111,7 +116,7 @@ enum Failed {
 }
 
 impl Backend for RedisBackend {
-    fn attempt<'a>(&'a self, target: &'a Target, lease: Duration) -> Reply<'a, Attempted> {
+    fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
             self.subscriber.revive();
             let _place = match self.attempts.try_acquire() {
@@ -122,72 +127,58 @@ impl Backend for RedisBackend {
                     .and_then(Result::ok)
                     .ok_or_else(|| Fault::NotNow(cause("too many attempts wait for an answer")))?,
             };
-            let script = match target.kind {
-                Kind::Reentrant => &script::LOCK_ACQUIRE,
-            };
-            let (owner, lease) = (target.owner.text(), reply::millis(lease));
-            let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(lease);
-            self.run(script, with).await.and_then(reply::attempted)
+            match attempt.target.kind {
+                Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
+                Kind::Fenced => self.lock_fenced(attempt).await,
+                _ => Err(not_built()),
+            }
         })
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
+        let family = batch.first().map(|renewal| renewal.target.kind.family());
         Box::pin(async move {
-            let with = |call: Call| {
-                let keys = batch.iter().map(|renewal| &**renewal.target.key.name());
-                batch.iter().fold(call.keys(keys), |call, renewal| {
-                    let owner = renewal.target.owner.text();
-                    call.arg(owner)
-                        .arg(renewal.count)
-                        .arg(reply::millis(renewal.lease))
-                })
-            };
-            let replies = self.run(&script::LOCK_RENEW, with).await?;
-            reply::renewed(replies, batch.len())
+            match family {
+                None => Ok(Vec::new()),
+                Some(Family::Lock) => self.renew_locks(batch).await,
+                Some(_) => Err(not_built()),
+            }
         })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         Box::pin(async move {
-            let (script, channel) = match target.kind {
-                Kind::Reentrant => (
-                    &script::LOCK_RELEASE,
-                    names::lock_channel(target.key.name()),
-                ),
-            };
-            let owner = target.owner.text();
-            let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
-            let value = self.run(script, with).await?;
-            reply::released(value, || self.subscriber.listens(&channel))
+            match target.kind.family() {
+                Family::Lock => self.unlock(target).await,
+                _ => Err(not_built()),
+            }
         })
     }
 
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         Box::pin(async move {
-            let (script, channel) = match kind {
-                Kind::Reentrant => (&script::LOCK_FORCE_RELEASE, names::lock_channel(key.name())),
-            };
-            let value = self
-                .run(script, |call| call.key(key.name()).arg(&channel))
-                .await?;
-            reply::forced(value)
+            match kind.family() {
+                Family::Lock => self.force_unlock(key).await,
+                _ => Err(not_built()),
+            }
         })
     }
 
     fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
         Box::pin(async move {
-            let script = match kind {
-                Kind::Reentrant => &script::LOCK_INSPECT,
-            };
-            let value = self.run(script, |call| call.key(key.name())).await?;
-            reply::inspected(value)
+            match kind.family() {
+                Family::Lock => self.inspect_lock(key).await,
+                _ => Err(not_built()),
+            }
         })
     }
 
-    fn subscribe(&self, kind: Kind, key: &Key) -> Subscription {
-        self.subscriber.subscribe(match kind {
-            Kind::Reentrant => names::lock_channel(key.name()),
-        })
+    fn adjust<'a>(&'a self, _target: &'a Target, _change: Change) -> Reply<'a, i64> {
+        Box::pin(async move { Err(not_built()) })
+    }
+
+    fn subscribe(&self, target: &Target) -> Subscription {
+        self.subscriber.subscribe(names::channel(target))
     }
 
     fn epoch(&self) -> u64 {
@@ -198,6 +189,10 @@ impl Backend for RedisBackend {
     fn channels(&self) -> usize {
         self.subscriber.channels()
     }
+}
+
+fn not_built() -> Fault {
+    Fault::Protocol(cause("not built"))
 }
 
 impl fmt::Debug for RedisBackend {

@@ -18,11 +18,20 @@ fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
+/// A fencing token comes as text: a number would lose its last digits in Lua.
 pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
-    match value {
-        Value::Nil => Ok(Attempted::Granted),
-        Value::Int(left) => Ok(Attempted::Held { ttl: ttl(left) }),
-        other => Err(unexpected(&other)),
+    match &value {
+        Value::Nil => Ok(Attempted::Granted { token: None }),
+        Value::Int(left) => Ok(Attempted::Held { ttl: ttl(*left) }),
+        Value::BulkString(text) => {
+            let token = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            token
+                .map(|token| Attempted::Granted { token: Some(token) })
+                .ok_or_else(|| unexpected(&value))
+        }
+        other => Err(unexpected(other)),
     }
 }
 
@@ -166,7 +175,10 @@ mod tests {
 
     #[test]
     fn replies_are_read_and_odd_ones_are_faults() {
-        assert_eq!(attempted(Value::Nil).unwrap(), Attempted::Granted);
+        assert_eq!(
+            attempted(Value::Nil).unwrap(),
+            Attempted::Granted { token: None }
+        );
         assert_eq!(
             attempted(Value::Int(-1)).unwrap(),
             Attempted::Held { ttl: None }

@@ -28,6 +28,7 @@ scripts! {
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_FORCE_RELEASE = "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/lock_inspect.lua";
+    FENCED_ACQUIRE = "scripts/fenced_acquire.lua";
 }
 
 impl Script {

@@ -1,0 +1,40 @@
+-- Takes a lock for an owner, once, with a fencing token above every earlier one of this lock.
+-- The token is the last one plus one, or the server's time in microseconds where that is more: so it grows also when the
+-- last one was lost. Sent twice it answers the same token.
+-- KEYS  1 lock (hash: owner -> count)   2 token (integer)
+-- ARGV  1 owner   2 lease in ms   3 a token that was seen   4 how long the token is kept in ms, zero: for ever
+-- Reply text: granted, with this token   n >= 0 held by another for n ms   -1 held by another with no end set
+local lock, fence = KEYS[1], KEYS[2]
+local owner, lease, seen, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- Decimal texts without leading zeros: as numbers they would lose their last digits.
+local function is_above(one, other)
+  if #one ~= #other then return #one > #other end
+  return one > other
+end
+
+local function issue()
+  local time = redis.call('TIME')
+  local last = redis.call('GET', fence) or '0'
+  local base = string.format('%.0f', time[1] * 1000000 + time[2] - 1)
+  if is_above(seen, base) then base = seen end
+  if is_above(last, base) then base = last end
+  if base ~= last then redis.call('SET', fence, base) end
+  redis.call('INCR', fence)
+  if keep ~= '0' then redis.call('PEXPIRE', fence, keep) end
+end
+
+if redis.call('EXISTS', lock) == 0 then
+  -- Before the first write: it parses the lease also where the key is missing, so a bad one fails before anything is
+  -- stored, and after it the others pass also when memory is out.
+  redis.call('PEXPIRE', lock, lease)
+  issue()
+  redis.call('HSET', lock, owner, '1')
+  redis.call('PEXPIRE', lock, lease)
+  return redis.call('GET', fence)
+end
+if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
+redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
+redis.call('HSET', lock, owner, '1')
+if redis.call('EXISTS', fence) == 0 then issue() end
+return redis.call('GET', fence)

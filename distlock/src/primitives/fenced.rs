@@ -1,0 +1,152 @@
+//! The fenced lock: Redisson's `RFencedLock`.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::acquire::Acquire;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::handle::Handle;
+use crate::primitives::inspect::inspection;
+
+/// A lock that numbers its grants; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
+///
+/// Each grant has a **fencing token** that is higher than every earlier one of the same key. Send it along with each
+/// write, and have the store refuse a token below the highest it has seen: that stops also the write of a holder that
+/// stood still past its lease, which no lock can do by itself.
+///
+/// Tokens grow across release, expiry, force-release and restarts of clients. They go on to grow where the server lost
+/// its data or an old replica took over: a new token is at least the server's time in microseconds. They are not
+/// without gaps. Entering the lock again is the same grant and has the same token.
+///
+/// All else is as with [`Lock`](crate::Lock), except that no grant is handed on inside a client.
+///
+/// The last token of a key stays in the server for ever, in a key of its own, unless
+/// [`fence_ttl`](crate::Builder::fence_ttl) is set.
+///
+/// After Redisson's `RedissonFencedLock`, on the same keys; on fencing, Martin Kleppmann, "How to do distributed
+/// locking".
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let client = distlock::Client::in_memory();
+/// let lock = client.fenced_lock("order:42");
+/// let first = lock.acquire().await?;
+/// let token = first.token();
+/// first.release().await?;
+/// assert!(lock.acquire().await?.token() > token);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FencedLock {
+    handle: Handle,
+}
+
+impl FencedLock {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { handle }
+    }
+
+    /// Acquires the lock; await what it gives, or run something under it.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.fenced_lock("order:42").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire(&self) -> Acquire<FencedGuard> {
+        Acquire::new(self.handle.clone())
+    }
+
+    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    ///
+    /// # Errors
+    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.fenced_lock("order:42");
+    /// let first = lock.try_acquire().await?;
+    /// assert!(first.is_some());
+    /// assert!(lock.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<FencedGuard>, Error> {
+        self.acquire().try_now().await
+    }
+}
+
+inspection!(FencedLock, "client.fenced_lock(\"order:42\")");
+
+/// A [`Guard`] with the fencing token of its grant.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let client = distlock::Client::in_memory();
+/// let guard = client.fenced_lock("order:42").acquire().await?;
+/// let _written = guard.scope(async { format!("update .. where token < {}", guard.token()) }).await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
+pub struct FencedGuard(Guard);
+
+impl FencedGuard {
+    /// The fencing token: higher than that of every earlier grant of this key.
+    /// # Examples
+    /// See [`FencedGuard`].
+    pub fn token(&self) -> u64 {
+        self.0.token().unwrap_or_default()
+    }
+
+    /// Enters the lock once more, as [`Guard::reenter`]: the same grant, with the same token.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where the hold is gone.
+    pub fn reenter(&self) -> Result<Self, Error> {
+        self.0.reenter().map(Self)
+    }
+
+    /// Ends this guard's part, and confirms it, as [`Guard::release`].
+    ///
+    /// # Errors
+    /// Those of [`Guard::release`].
+    ///
+    /// # Cancel safety
+    /// That of [`Guard::release`].
+    pub async fn release(self) -> Result<(), Error> {
+        self.0.release().await
+    }
+}
+
+impl From<Guard> for FencedGuard {
+    fn from(guard: Guard) -> Self {
+        Self(guard)
+    }
+}
+
+impl Deref for FencedGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+impl fmt::Debug for FencedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FencedGuard")
+            .field("token", &self.token())
+            .field("guard", &self.0)
+            .finish()
+    }
+}

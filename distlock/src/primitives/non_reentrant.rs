@@ -1,0 +1,74 @@
+//! The non-reentrant lock: Redisson's `RLock` of `getNonReentrantLock`.
+
+use crate::acquire::Acquire;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::handle::Handle;
+use crate::primitives::inspect::inspection;
+
+/// A lock that is never entered twice; made by [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
+///
+/// As [`Lock`](crate::Lock) in all but one: acquiring it again inside its own scope, or by
+/// [`Guard::reenter`], is [`Error::Nested`] at once, and neither a second entry nor a wait for itself. Take it where
+/// entering twice is a mistake that should show.
+///
+/// In the server it is the same lock, so both kinds exclude each other on one key.
+///
+/// After Redisson's `RedissonNonReentrantLock`, on the same keys, fields and channels.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let client = distlock::Client::in_memory();
+/// let lock = client.non_reentrant_lock("order:42");
+/// let again = lock.acquire().run(async { lock.try_acquire().await }).await?;
+/// assert!(again.unwrap_err().is_misuse());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct NonReentrantLock {
+    handle: Handle,
+}
+
+impl NonReentrantLock {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { handle }
+    }
+
+    /// Acquires the lock; await what it gives, or run something under it.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.non_reentrant_lock("order:42").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(self.handle.clone())
+    }
+
+    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    ///
+    /// # Errors
+    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.non_reentrant_lock("order:42");
+    /// let first = lock.try_acquire().await?;
+    /// assert!(first.is_some());
+    /// assert!(lock.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.acquire().try_now().await
+    }
+}
+
+inspection!(NonReentrantLock, "client.non_reentrant_lock(\"order:42\")");
