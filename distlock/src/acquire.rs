@@ -5,18 +5,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use smallvec::smallvec;
 
 use crate::config::{SPIN_PAUSE, check_lease, check_wait};
-use crate::error::{Blocker, Error};
+use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
-use crate::hold::Nested;
-use crate::hold::lease::Term;
-use crate::kind::Nesting;
+use crate::reentry::{Around, check_open, look_around};
 use crate::run::{Acquiring, Run, TryRun};
-use crate::scope::{Frame, Frames, frames};
-use crate::wait::{self, Ask, Registry, Tried};
+use crate::together;
+use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
 
 /// An acquisition to be awaited; made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -51,7 +49,7 @@ use crate::wait::{self, Ask, Registry, Tried};
 /// ```
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
-    handle: Handle,
+    what: What,
     permits: u32,
     pause: (Duration, Duration),
     wait: Option<Duration>,
@@ -59,10 +57,20 @@ pub struct Acquire<G = Guard> {
     guard: PhantomData<fn() -> G>,
 }
 
+/// What is to be acquired.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    One(Handle),
+    /// All of these, or none.
+    All(Arc<[Handle]>),
+    /// A majority of these, each on a server of its own.
+    Quorum(Arc<[Handle]>),
+}
+
 impl<G: From<Guard> + 'static> Acquire<G> {
-    pub(crate) fn new(handle: Handle) -> Self {
+    pub(crate) fn new(what: What) -> Self {
         Self {
-            handle,
+            what,
             permits: 1,
             pause: SPIN_PAUSE,
             wait: None,
@@ -175,57 +183,82 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         TryRun::new(self.acquiring(), body)
     }
 
-    /// Refuses bad input, before anything is sent.
-    fn checked(self) -> Result<(Arc<Registry>, Ask), Error> {
-        let registry = self.handle.registry;
-        let key = self.handle.key?;
+    /// Refuses bad input, before anything is sent. Of several keys each has an ask of its own.
+    fn checked(&self, handle: &Handle) -> Result<(Arc<Registry>, Ask), Error> {
+        let key = handle.key()?.clone();
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }
-        let keeper = &registry.keeper;
+        let keeper = handle.keeper();
         let wait = self.wait.or(keeper.config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
         }
-        let ask = Ask {
-            kind: self.handle.kind,
+        let wanted = Wanted {
+            kind: handle.kind,
             key,
             permits: self.permits,
+            inside: None,
+        };
+        let ask = Ask {
+            wanted: smallvec![wanted],
             since: keeper.now(),
             wait,
             lease: self.lease,
             pause: self.pause,
-            inside: None,
         };
-        Ok((registry, ask))
+        Ok((Arc::clone(&handle.registry), ask))
     }
 
     async fn acquire(self) -> Result<Guard, Error> {
-        let (registry, mut ask) = self.checked()?;
-        let gate = match look_around(&registry, &mut ask).await? {
-            Around::Again(guard) => return Ok(guard),
+        match &self.what {
+            What::One(handle) => self.acquire_one(handle).await,
+            What::All(handles) => Box::pin(self.acquire_all(handles)).await,
+            What::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await,
+        }
+    }
+
+    async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
+        let (registry, mut ask) = self.checked(handle)?;
+        let gate = match look_around(&registry, &mut ask, 0).await? {
+            Around::Again(part) => return Ok(Guard::new(part)),
             Around::Inside(place) => Some(place),
             Around::Nothing => None,
         };
-        check_open(&registry, &ask)?;
-        let tenure = wait::acquire(&registry, &ask).await?;
-        Ok(Guard::new(registry, tenure, gate))
+        check_open(&registry, &ask.wanted[0].key)?;
+        let mut tenures = wait::acquire(&registry, &ask).await?;
+        Ok(Guard::new(Part::new(registry, tenures.remove(0), gate)))
+    }
+
+    async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
+        check_any(handles)?;
+        let asks = handles.iter().map(|handle| self.checked(handle));
+        let parts = together::acquire(asks.collect::<Result<_, _>>()?).await?;
+        let needs = parts.len();
+        Ok(Guard::of(parts, needs))
+    }
+
+    async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
+        check_any(handles)?;
+        let asks = handles.iter().map(|handle| self.checked(handle));
+        let mut asks = asks.collect::<Result<Vec<_>, _>>()?;
+        let needs = quorum::of(asks.len());
+        let again = together::enter_again(&mut asks).await?;
+        if again.len() >= needs {
+            return Ok(Guard::of(again, needs));
+        }
+        for (registry, ask) in &asks {
+            check_open(registry, &ask.wanted[0].key)?;
+        }
+        Ok(Guard::of(quorum::acquire(asks).await?, needs))
     }
 
     /// One try: `None` where another holds the lock.
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
-        let (registry, mut ask) = self.wait(Duration::ZERO).checked()?;
-        let gate = match look_around(&registry, &mut ask).await {
-            Ok(Around::Again(guard)) => return Ok(Some(guard.into())),
-            Ok(Around::Inside(place)) => Some(place),
-            Ok(Around::Nothing) => None,
-            Err(busy) if busy.is_busy() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        check_open(&registry, &ask)?;
-        match wait::try_once(&registry, &ask).await? {
-            Tried::Granted(tenure) => Ok(Some(Guard::new(registry, tenure, gate).into())),
-            Tried::Held { .. } => Ok(None),
+        match self.wait(Duration::ZERO).acquire().await {
+            Ok(guard) => Ok(Some(guard.into())),
+            Err(busy) if busy.is_busy() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -234,112 +267,15 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 }
 
-/// Refuses a closed client what it does not hold already: a scope that runs on may enter its own hold again.
-fn check_open(registry: &Registry, ask: &Ask) -> Result<(), Error> {
-    if registry.keeper.is_closed() {
-        return Err(Error::Closed {
-            key: ask.key.text().to_owned(),
-        });
+/// Refuses a lock of nothing, which anybody could have at any time.
+fn check_any(handles: &[Handle]) -> Result<(), Error> {
+    if handles.is_empty() {
+        return Err(Error::invalid_key(
+            "",
+            "a lock of several needs at least one",
+        ));
     }
     Ok(())
-}
-
-/// What the scopes around an acquisition mean for it.
-enum Around {
-    /// Nothing: it is an ordinary one.
-    Nothing,
-    /// It entered the hold of one of them again.
-    Again(Guard),
-    /// One of them lets it in beside its own hold, through this place at its gate.
-    Inside(Arc<OwnedSemaphorePermit>),
-}
-
-/// Enters the hold of an enclosing scope, if one has the key. The frames are those of the first poll.
-async fn look_around(registry: &Arc<Registry>, ask: &mut Ask) -> Result<Around, Error> {
-    match frames() {
-        None => Ok(Around::Nothing),
-        // Boxed, for most acquisitions have nothing around them.
-        around => Box::pin(look_through(around, registry, ask)).await,
-    }
-}
-
-async fn look_through(
-    around: Frames,
-    registry: &Arc<Registry>,
-    ask: &mut Ask,
-) -> Result<Around, Error> {
-    let client = registry.keeper.id;
-    while let Some((frame, nesting)) = Frame::find(&around, client, ask.kind, &ask.key) {
-        if let Nesting::Never(reason) = nesting {
-            return Err(Error::Nested {
-                key: ask.key.text().to_owned(),
-                reason,
-            });
-        }
-        // A frame that closed meanwhile: one further out may hold the key, or an ordinary acquisition is right.
-        let Some(place) = pass_gate(registry, ask, &frame).await? else {
-            continue;
-        };
-        let entered = match nesting {
-            Nesting::Inside => enter_beside(registry, ask, &frame, place),
-            _ => enter_again(registry, ask, &frame, place),
-        };
-        match entered {
-            Ok(around) => return Ok(around),
-            Err(Nested::Closed) => {}
-            Err(Nested::Lost(loss)) => return Err(Error::lost(ask.key.text(), loss)),
-        }
-    }
-    Ok(Around::Nothing)
-}
-
-/// Waits for its turn among the branches of one scope. `None` where the scope ends before.
-async fn pass_gate(
-    registry: &Arc<Registry>,
-    ask: &Ask,
-    frame: &Frame,
-) -> Result<Option<OwnedSemaphorePermit>, Error> {
-    let keeper = &registry.keeper;
-    let (gate, places) = frame.tenure().gate(ask.kind.is_shared());
-    tokio::select! {
-        biased;
-        place = gate.acquire_many_owned(places) => Ok(place.ok()),
-        () = frame.closing() => Ok(None),
-        () = keeper.clock.sleep_until(ask.deadline()) => Err(ask.timed_out(keeper.now(), Blocker::Sibling)),
-    }
-}
-
-fn enter_again(
-    registry: &Arc<Registry>,
-    ask: &Ask,
-    frame: &Frame,
-    place: OwnedSemaphorePermit,
-) -> Result<Around, Nested> {
-    let keeper = &registry.keeper;
-    let now = keeper.now();
-    let term = ask
-        .lease
-        .map_or(Term::Kept, |lease| Term::Until(now.after(lease)));
-    let nested = frame.tenure().nest(frame.closed(), term, now)?;
-    keeper.look_at(nested.hold());
-    let gate = Some(Arc::new(place));
-    Ok(Around::Again(Guard::new(
-        Arc::clone(registry),
-        nested,
-        gate,
-    )))
-}
-
-fn enter_beside(
-    registry: &Arc<Registry>,
-    ask: &mut Ask,
-    frame: &Frame,
-    place: OwnedSemaphorePermit,
-) -> Result<Around, Nested> {
-    let tenure = frame.tenure();
-    tenure.let_in(frame.closed(), registry.keeper.now())?;
-    ask.inside = Some(tenure.hold().owner);
-    Ok(Around::Inside(Arc::new(place)))
 }
 
 impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
@@ -354,7 +290,7 @@ impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
 impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
-            handle: self.handle.clone(),
+            what: self.what.clone(),
             ..*self
         }
     }
@@ -363,7 +299,7 @@ impl<G> Clone for Acquire<G> {
 impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("key", &self.handle.key)
+            .field("what", &self.what)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()

@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::primitives::{FencedLock, Lock, NonReentrantLock, SpinLock};
+use crate::primitives::{FencedLock, Lock, MultiLock, NonReentrantLock, SpinLock};
 use crate::wait::Registry;
 
 /// A client of one lock server. Cheap to clone; clones are one client.
@@ -164,7 +164,23 @@ impl Client {
         FencedLock::new(self.handle(Kind::Fenced, key))
     }
 
-    fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
+    /// A [multi-lock](MultiLock) on `keys`: all of them, or none.
+    ///
+    /// Keys may come in any order, and more than once. No key at all, and a bad one, show when the lock is used, as
+    /// [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.multi_lock(["order:42", "stock:7", "item:9"]).acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn multi_lock<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
+        let keys = keys.into_iter();
+        MultiLock::new(keys.map(|key| self.handle(Kind::Reentrant, key)))
+    }
+
+    pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
         Handle {
             registry: Arc::clone(&self.registry),
             kind,
@@ -370,6 +386,20 @@ impl Builder {
     /// ```
     pub fn unavailable_after(mut self, limit: Duration) -> Self {
         self.config.unavailable_after = limit;
+        self
+    }
+
+    /// How long the last token of a [fenced lock](FencedLock) that is not used stays in the server: for ever by default.
+    ///
+    /// Set it where keys are many and used once, and where no Redisson client uses them: its tokens would begin anew
+    /// at 1, below those that a store has seen. Ours go on from the server's clock.
+    ///
+    /// # Errors
+    /// Out of 1 ms to ten years: [`Error::InvalidConfig`] when the client is made.
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub fn fence_ttl(mut self, ttl: Duration) -> Self {
+        self.config.fence_ttl = Some(ttl);
         self
     }
 

@@ -97,6 +97,12 @@ pub(crate) const PIPELINE_BUFFER: usize = 1024;
 pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
 /// What a client was built with.
+/// How long at least the other servers of a Redlock may answer later than the quorum, and be held as well.
+pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
+
+/// The longest random pause of a Redlock between two rounds: a few round trips, so that the next ones do not meet.
+pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
+
 /// Keys whose highest fencing token a client remembers: enough that a hot key is never forgotten, little enough memory.
 pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
@@ -159,6 +165,12 @@ impl Config {
             if value.is_zero() || value > MAX_WAIT {
                 return Err(Error::invalid_config(what, value));
             }
+        }
+        #[cfg(feature = "redis")]
+        if let Some(ttl) = self.fence_ttl
+            && check_lease(ttl).is_err()
+        {
+            return Err(Error::invalid_config("fence_ttl", ttl));
         }
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
         let most = most.max(MIN_LEASE).min(self.unavailable_after);

@@ -1,20 +1,17 @@
 //! The guard: the value that ends a hold.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use tokio::sync::OwnedSemaphorePermit;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use smallvec::{SmallVec, smallvec};
 
-use crate::backend::{Fault, Released, cause};
+#[cfg(feature = "test-util")]
 use crate::clock::Tick;
-use crate::config::RETRY_PAUSE;
 use crate::error::{Error, Loss};
-use crate::hold::{Debt, Nested, Settled, Tenure};
-use crate::kind::Nesting;
+use crate::hold::{Release, Stake, confirm_all};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
-use crate::wait::{End, Registry};
+use crate::wait::{Left, Part};
 
 /// A hold on a lock, for as long as it lives.
 ///
@@ -42,28 +39,37 @@ use crate::wait::{End, Registry};
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard {
-    registry: Arc<Registry>,
-    tenure: Arc<Tenure>,
-    ended: bool,
-    /// The place at the gate of the guard around this one, shared by those that entered again by hand.
-    gate: Option<Arc<OwnedSemaphorePermit>>,
+    parts: SmallVec<[Part; 1]>,
+    /// How many of the parts have to be held.
+    needs: usize,
 }
 
 impl Guard {
-    pub(crate) fn new(
-        registry: Arc<Registry>,
-        tenure: Arc<Tenure>,
-        gate: Option<Arc<OwnedSemaphorePermit>>,
-    ) -> Self {
+    pub(crate) fn new(part: Part) -> Self {
         Self {
-            registry,
-            tenure,
-            ended: false,
-            gate,
+            parts: smallvec![part],
+            needs: 1,
         }
     }
 
-    /// The key that is held, without the client's prefix.
+    /// A guard of several parts, of which `needs` have to be held.
+    pub(crate) fn of(parts: SmallVec<[Part; 1]>, needs: usize) -> Self {
+        Self { parts, needs }
+    }
+
+    /// The one part of a guard that needs but one, the first of all others.
+    fn first(&self) -> &Part {
+        &self.parts[0]
+    }
+
+    fn stake(&self) -> Stake {
+        match self.parts.as_slice() {
+            [one] => Stake::one(one.member()),
+            all => Stake::of(all.iter().map(Part::member), self.needs),
+        }
+    }
+
+    /// The key that is held, without the client's prefix; of a multi-lock the first.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -73,10 +79,26 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn key(&self) -> &str {
-        self.tenure.hold().key.text()
+        self.first().key()
     }
 
-    /// The identity under which the hold stands in the server.
+    /// The keys that are held, without the client's prefix: one, or those of a multi-lock, each once and in order.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.multi_lock(["stock:7", "order:42"]).acquire().await?;
+    /// assert_eq!(guard.keys().collect::<Vec<_>>(), ["order:42", "stock:7"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let mut keys: SmallVec<[&str; 1]> = self.parts.iter().map(Part::key).collect();
+        // A Redlock has one key on several servers.
+        keys.dedup();
+        keys.into_iter()
+    }
+
+    /// The identity under which the hold stands in the server; of several the first.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -87,12 +109,12 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn owner(&self) -> Owner {
-        self.tenure.hold().owner
+        self.first().tenure().hold().owner
     }
 
     /// The fencing token of the grant, where the lock is a fenced one.
     pub(crate) fn token(&self) -> Option<u64> {
-        self.tenure.hold().token
+        self.first().tenure().hold().token
     }
 
     /// Is the key held, as far as this process can tell?
@@ -109,7 +131,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn is_held(&self) -> bool {
-        self.tenure.is_held(self.now())
+        let held = self.parts.iter().filter(|part| part.is_held());
+        held.count() >= self.needs
     }
 
     /// Completes when the hold is known to be lost, or must be assumed so.
@@ -132,7 +155,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.tenure).over(self.registry.keeper.clock.clone())
+        self.stake().over()
     }
 
     /// Enters the lock once more: Redisson's second `lock()` in one thread.
@@ -158,22 +181,16 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
-        let kind = self.tenure.hold().kind;
-        if let Nesting::Never(reason) = kind.within(kind) {
-            let key = self.key().to_owned();
-            return Err(Error::Nested { key, reason });
+        let again: Result<SmallVec<_>, _> = match self.needs {
+            needs if needs == self.parts.len() => self.parts.iter().map(Part::reenter).collect(),
+            // Of a quorum, those that are still held.
+            _ => Ok(self.parts.iter().flat_map(Part::reenter).collect()),
+        };
+        let again = again?;
+        if again.len() < self.needs {
+            return Err(self.stake().lost(Loss::Expired));
         }
-        let open = AtomicBool::new(false);
-        let term = self.tenure.term();
-        match self.tenure.nest(&open, term, self.now()) {
-            Ok(tenure) => {
-                self.registry.keeper.look_at(tenure.hold());
-                let gate = self.gate.clone();
-                Ok(Self::new(Arc::clone(&self.registry), tenure, gate))
-            }
-            Err(Nested::Lost(loss)) => Err(Error::lost(self.key(), loss)),
-            Err(Nested::Closed) => Err(Error::lost(self.key(), Loss::Expired)),
-        }
+        Ok(Self::of(again, self.needs))
     }
 
     /// Runs a future inside the critical section.
@@ -214,7 +231,7 @@ impl Guard {
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
-        Section::new(&self.registry.keeper, Arc::clone(&self.tenure))
+        Section::new(self.stake())
     }
 
     /// Ends this guard's part, and confirms it.
@@ -241,97 +258,59 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<(), Error> {
-        let late = self.tenure.term().has_ended(self.now());
-        let released = match self.end() {
-            End::Done => Ok(()),
-            End::Lost(loss) => Err(Error::lost(self.key(), loss)),
-            End::Release(debt) => self.confirm(debt).await,
-        };
-        match released {
-            Ok(()) if late => Err(Error::lost(self.key(), Loss::Expired)),
-            other => other,
-        }
-    }
-
-    fn end(&mut self) -> End {
-        self.ended = true;
-        self.registry.end(&self.tenure)
-    }
-
-    /// Sends the release until it is answered, for as long as a caller can be made to wait for it.
-    async fn confirm(&self, debt: Debt) -> Result<(), Error> {
-        let keeper = &self.registry.keeper;
-        let target = debt.target().clone();
-        let owed = keeper.owe(debt);
-        let (since, deadline) = (self.now(), self.tenure.hold().deadline());
-        let give_up = since.after(keeper.config.unavailable_after).min(deadline);
-        let (mut first_try, mut doubtful, mut last) = (true, false, None);
-        let longest = keeper.config.longest_pause();
-        let mut pause = RETRY_PAUSE.0.min(longest);
-        loop {
-            // The first try is bounded by the backend; of later ones the caller has less time left.
-            let latest = if first_try { Tick::NEVER } else { give_up };
-            let answer = tokio::select! {
-                biased;
-                answer = keeper.backend.release(&target) => answer,
-                // What was answered before says more than that this one was not.
-                () = keeper.clock.sleep_until(latest) => {
-                    Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
-                }
-            };
-            let fault = match answer {
-                Ok(released) => {
-                    owed.settle(Settled::Answered(released), keeper.backend.epoch());
-                    return self.judge(released, doubtful, deadline);
-                }
-                Err(fault) => fault,
-            };
-            let now = self.now();
-            if fault.is_final() || now >= give_up {
-                // Dropping `owed` leaves the rest to the releaser.
-                return Err(fault.into_error(&target.key, now.since(since)));
+        let needs = self.needs;
+        match self.parts.pop() {
+            Some(one) if self.parts.is_empty() => match one.end() {
+                Left::Nothing(result) => result,
+                Left::Release(release) => release.confirm().await,
+            },
+            last => {
+                self.parts.extend(last);
+                let lost = self.stake().loss();
+                let left = self.parts.drain(..).map(Part::end).collect();
+                let released = Box::pin(release_several(left, needs)).await;
+                lost.map_or(released, Err)
             }
-            first_try = false;
-            doubtful |= matches!(fault, Fault::Unknown(_));
-            last = Some(fault);
-            keeper
-                .clock
-                .sleep_until(now.after(pause).min(give_up))
-                .await;
-            pause = (pause * 2).min(longest);
-        }
-    }
-
-    /// 'Not ours' is a loss, unless an earlier try of this very release may have done its work unanswered.
-    fn judge(&self, released: Released, doubtful: bool, deadline: Tick) -> Result<(), Error> {
-        match released {
-            Released::Freed { .. } => Ok(()),
-            Released::NotOurs if doubtful && self.now() < deadline => Ok(()),
-            Released::NotOurs => Err(Error::lost(self.key(), Loss::Gone)),
         }
     }
 
     /// Now, and when the key is no longer this guard's unless it is renewed before.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        let end = self.tenure.term().end();
-        (self.now(), self.tenure.hold().deadline().min(end))
-    }
-
-    fn now(&self) -> Tick {
-        self.registry.keeper.now()
+        (self.first().now(), self.stake().deadline())
     }
 }
 
-impl Drop for Guard {
-    /// Takes the count down at once and leaves what has to be sent to the background.
-    fn drop(&mut self) {
-        if !self.ended
-            && let End::Release(debt) = self.end()
-        {
-            self.registry.keeper.release_later(debt);
+/// Ends several parts at once, those of one client that can travel together in one command. As soon as enough of a
+/// quorum are confirmed, the rest goes to the background.
+async fn release_several(left: Vec<Left>, needs: usize) -> Result<(), Error> {
+    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(left.len());
+    let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (left.len(), Vec::new());
+    for left in left {
+        match left {
+            Left::Nothing(result) => results.push(result),
+            Left::Release(release) => {
+                match groups.iter_mut().find(|group| group[0].goes_with(&release)) {
+                    Some(group) => group.push(release),
+                    None => groups.push(smallvec![release]),
+                }
+            }
         }
     }
+    let enough = |results: &[Result<(), Error>]| {
+        let confirmed = results.iter().filter(|result| result.is_ok());
+        needs < all && confirmed.count() >= needs
+    };
+    let mut answers: FuturesUnordered<_> = groups.into_iter().map(confirm_all).collect();
+    while !enough(&results)
+        && let Some(more) = answers.next().await
+    {
+        results.extend(more);
+    }
+    if enough(&results) {
+        return Ok(());
+    }
+    results.into_iter().collect()
 }
 
 impl fmt::Debug for Guard {

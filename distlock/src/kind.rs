@@ -103,6 +103,11 @@ impl Kind {
         )
     }
 
+    /// Is it a hash of owners and nothing else, so that several go in one command?
+    pub(crate) fn is_plain_lock(self) -> bool {
+        matches!(self, Self::Reentrant | Self::NonReentrant | Self::Spin)
+    }
+
     /// Does a hold of it end by itself? Permits of a plain semaphore have no lease.
     pub(crate) fn has_lease(self) -> bool {
         self != Self::Semaphore

@@ -15,9 +15,11 @@ mod key;
 mod kind;
 mod owner;
 mod primitives;
+mod reentry;
 mod run;
 mod scope;
 mod telemetry;
+mod together;
 mod wait;
 
 #[cfg(feature = "macros")]
@@ -30,7 +32,10 @@ pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::Guard;
 pub use crate::handle::Holder;
 pub use crate::owner::Owner;
-pub use crate::primitives::{FencedGuard, FencedLock, Lock, NonReentrantLock, SpinLock};
+pub use crate::primitives::{
+    FencedGuard, FencedLock, Lock, Member, MultiLock, NonReentrantLock, QuorumLock, RedLock,
+    SpinLock,
+};
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};
 

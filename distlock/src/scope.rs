@@ -20,9 +20,8 @@ use pin_project_lite::pin_project;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::clock::Clock;
 use crate::error::Error;
-use crate::hold::{Keeper, Tenure};
+use crate::hold::{Member, Stake, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Nesting};
 
@@ -75,6 +74,16 @@ fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
 }
 
 impl Frame {
+    fn new(parent: Frames, member: &Member) -> Self {
+        Self {
+            parent,
+            client: member.client,
+            tenure: Arc::clone(&member.tenure),
+            closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+        }
+    }
+
     /// The innermost open frame of this client around `frames` that holds the key and has to do with acquiring it as
     /// `kind`, and what.
     pub(crate) fn find(
@@ -151,20 +160,16 @@ impl Frame {
 /// # Ok(()) }
 /// ```
 pub struct Section {
-    client: Uuid,
-    clock: Clock,
-    tenure: Arc<Tenure>,
-    /// Made when the section is first entered, inside the frames that stand then.
+    stake: Stake,
+    /// One frame for each tenure of the stake; made when the section is first entered, inside the frames that stand then.
     frame: Frames,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl Section {
-    pub(crate) fn new(keeper: &Keeper, tenure: Arc<Tenure>) -> Self {
+    pub(crate) fn new(stake: Stake) -> Self {
         Self {
-            client: keeper.id,
-            clock: keeper.clock.clone(),
-            tenure,
+            stake,
             frame: None,
             over: None,
         }
@@ -172,20 +177,17 @@ impl Section {
 
     fn frame(&mut self) -> &Frames {
         if self.frame.is_none() {
-            self.frame = Some(Arc::new(Frame {
-                parent: frames(),
-                client: self.client,
-                tenure: Arc::clone(&self.tenure),
-                closed: AtomicBool::new(false),
-                closing: CancellationToken::new(),
-            }));
+            let members = self.stake.members().iter();
+            self.frame = members.fold(frames(), |parent, member| {
+                Some(Arc::new(Frame::new(parent, member)))
+            });
         }
         &self.frame
     }
 
     /// Is the key held by the section's guard? As [`Guard::is_held`](crate::Guard::is_held), wherever the guard is by now.
     pub fn is_held(&self) -> bool {
-        self.tenure.is_held(self.clock.now())
+        self.stake.is_held()
     }
 
     /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`](crate::Guard::lost), wherever the guard is by now.
@@ -193,7 +195,7 @@ impl Section {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.tenure).over(self.clock.clone())
+        self.stake.clone().over()
     }
 
     /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
@@ -219,13 +221,13 @@ impl Section {
         if let Poll::Ready(output) = within(self.frame(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
-        if self.tenure.has_ended() {
+        if self.stake.has_ended() {
             return Poll::Pending;
         }
-        let (tenure, clock) = (&self.tenure, &self.clock);
+        let stake = &self.stake;
         let over = self
             .over
-            .get_or_insert_with(|| Box::pin(Arc::clone(tenure).over(clock.clone())));
+            .get_or_insert_with(|| Box::pin(stake.clone().over()));
         ready!(over.as_mut().poll(cx));
         self.over = None;
         match self.loss() {
@@ -235,18 +237,21 @@ impl Section {
     }
 
     fn loss(&self) -> Option<Error> {
-        if self.tenure.has_ended() {
+        if self.stake.has_ended() {
             None
         } else {
-            self.tenure.lost_error(self.clock.now())
+            self.stake.loss()
         }
     }
 }
 
 impl Drop for Section {
     fn drop(&mut self) {
-        if let Some(frame) = &self.frame {
-            frame.close();
+        let mut frame = self.frame.as_ref();
+        for _ in self.stake.members() {
+            let Some(own) = frame else { return };
+            own.close();
+            frame = own.parent.as_ref();
         }
     }
 }
@@ -254,7 +259,7 @@ impl Drop for Section {
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Section")
-            .field("key", &self.tenure.hold().key)
+            .field("stake", &self.stake)
             .finish_non_exhaustive()
     }
 }

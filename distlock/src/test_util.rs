@@ -61,6 +61,11 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
     server.stored()
 }
 
+/// Takes all data of a server in this process away.
+pub fn wipe(server: &MemoryServer) {
+    server.wipe();
+}
+
 /// The bare verbs of a client's backend, with owners of the caller's making: for differential tests.
 #[derive(Clone, Debug)]
 pub struct Verbs {

@@ -1,6 +1,6 @@
 //! Real servers, real faults and the checks that hold `distlock` to its promises.
 //!
-//! But for [`chaos`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
+//! But for [`chaos`] and [`any_lock`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
 //! its work panics, for a panic is how a test says so; none of them skips in silence.
 //!
 //! | module | what it gives |
@@ -10,6 +10,7 @@
 //! | [`history`] | what every task saw and when, and whether a lock may have let it happen |
 //! | [`resource`] | what the lock guards: it sees who is inside |
 //! | [`chaos`] | random operations under random faults, replayed by their seed |
+//! | [`any_lock`] | every exclusive lock behind one face |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
@@ -21,6 +22,7 @@
     reason = "a broken harness must fail the test at once"
 )]
 
+pub mod any_lock;
 pub mod chaos;
 pub mod drop_after;
 pub mod eventually;
@@ -32,6 +34,7 @@ pub mod proxy;
 pub mod resource;
 pub mod server;
 
+pub use any_lock::{AnyLock, Of};
 pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;

@@ -265,11 +265,18 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// be carried out.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
 
+    /// Takes several keys of locks together, or none: the place of the first that is another's, or of any where all were
+    /// granted. In one round trip where the server can.
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)>;
+
     /// Renews holds of one family: for each, whether it is still its owner's.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
 
     /// Ends an owner's hold, whatever its count, and tells who waits.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
+
+    /// Ends several owners' holds on locks, each as [`release`](Backend::release) does.
+    fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>>;
 
     /// Ends an owner of whom nobody knows what it has: a place among the waiters, a hold, or nothing. An attempt of this
     /// owner that comes later gets nothing that lasts.

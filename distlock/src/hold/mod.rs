@@ -9,7 +9,9 @@
 
 mod keeper;
 pub(crate) mod lease;
+mod release;
 mod releaser;
+mod stake;
 mod tenure;
 mod watchdog;
 
@@ -22,7 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::keeper::Keeper;
 use self::lease::{Answer, Due, Lease, Term};
+pub(crate) use self::release::{Release, confirm_all};
 pub(crate) use self::releaser::{Debt, Settled};
+pub(crate) use self::stake::{Member, Stake};
 pub(crate) use self::tenure::Tenure;
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -173,6 +177,11 @@ impl Hold {
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         let state = self.state.lock();
         state.count == 0 && state.lease.may_pass_on(now)
+    }
+
+    /// It is one of several that were granted together: it passes to nobody but its guards.
+    pub(crate) fn stay(&self) {
+        self.state.lock().lease.keep_to_its_guards();
     }
 
     /// Completes when the hold is lost, or freed and confirmed so.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -58,7 +58,7 @@ impl FencedLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire<FencedGuard> {
-        Acquire::new(self.handle.clone())
+        Acquire::new(What::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
@@ -131,6 +131,13 @@ impl FencedGuard {
 impl From<Guard> for FencedGuard {
     fn from(guard: Guard) -> Self {
         Self(guard)
+    }
+}
+
+impl From<FencedGuard> for Guard {
+    /// The same guard, which says nothing of its token any more.
+    fn from(guard: FencedGuard) -> Self {
+        guard.0
     }
 }
 

@@ -3,6 +3,12 @@
 /// Gives a handle type the questions that all locks answer. `$make` is how the examples come by one.
 macro_rules! inspection {
     ($lock:ident, $make:literal) => {
+        impl From<$lock> for $crate::Member {
+            fn from(lock: $lock) -> Self {
+                Self::new(lock.handle)
+            }
+        }
+
         impl $lock {
             /// Does anyone hold the lock? The answer is old when it arrives.
             ///

@@ -1,6 +1,6 @@
 //! The reentrant lock: Redisson's `RLock`.
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -53,7 +53,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.handle.clone())
+        Acquire::new(What::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

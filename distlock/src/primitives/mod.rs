@@ -3,10 +3,14 @@
 mod fenced;
 mod inspect;
 mod lock;
+mod multi;
 mod non_reentrant;
+mod red_lock;
 mod spin;
 
 pub use self::fenced::{FencedGuard, FencedLock};
 pub use self::lock::Lock;
+pub use self::multi::{Member, MultiLock};
 pub use self::non_reentrant::NonReentrantLock;
+pub use self::red_lock::{QuorumLock, RedLock};
 pub use self::spin::SpinLock;

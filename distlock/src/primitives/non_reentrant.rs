@@ -1,6 +1,6 @@
 //! The non-reentrant lock: Redisson's `RLock` of `getNonReentrantLock`.
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -45,7 +45,7 @@ impl NonReentrantLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.handle.clone())
+        Acquire::new(What::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, What};
 use crate::config::SPIN_PAUSE;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -72,7 +72,7 @@ impl SpinLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.handle.clone()).pause(self.pause)
+        Acquire::new(What::One(self.handle.clone())).pause(self.pause)
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

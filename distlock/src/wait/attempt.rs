@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
+use super::Tenures;
 use crate::backend::{Attempt, Attempted, Fault, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
@@ -11,13 +14,13 @@ use crate::hold::{Debt, Hold, Keeper, Tenure};
 use crate::kind::Kind;
 use crate::telemetry;
 
-/// Attempts under one owner, each sent again where nobody answered. Dropped while one of them is in doubt, or while the
-/// server knows the owner as a waiter, it hands the owner to the releaser.
+/// Attempts on keys that are granted together, each key under one owner, sent again where nobody answered. Dropped while
+/// one of them is in doubt, or while the server knows an owner as a waiter, it hands the owners to the releaser.
 #[derive(Debug)]
 pub(super) struct Attempts {
     keeper: Arc<Keeper>,
-    attempt: Attempt,
-    /// The watchdog renews what is granted.
+    attempts: SmallVec<[Attempt; 1]>,
+    /// The watchdog renews what is granted, where that has a lease.
     kept: bool,
     doubt: Option<Doubt>,
     /// The server keeps a place for the owner, for this long at most.
@@ -34,8 +37,10 @@ struct Doubt {
 /// What one attempt came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Granted(Arc<Tenure>),
+    Granted(Tenures),
+    /// The key at this place is another's, for so long.
     Held {
+        at: usize,
         ttl: Option<Duration>,
     },
     /// It was granted too late to be of use, and given back: this owner is spent.
@@ -44,44 +49,50 @@ pub(super) enum Outcome {
 }
 
 impl Attempts {
-    pub(super) fn new(keeper: &Arc<Keeper>, attempt: Attempt, kept: bool) -> Self {
+    pub(super) fn new(keeper: &Arc<Keeper>, attempts: SmallVec<[Attempt; 1]>, kept: bool) -> Self {
         Self {
             keeper: Arc::clone(keeper),
-            attempt,
+            attempts,
             kept,
             doubt: None,
             placed_until: None,
         }
     }
 
-    pub(super) fn target(&self) -> &Target {
-        &self.attempt.target
+    pub(super) fn target(&self, at: usize) -> &Target {
+        &self.attempts[at].target
     }
 
     /// Asks once. `latest`: a grant after this time is given back.
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
         let sent = self.keeper.now();
         let before = self.doubt;
+        let longest = self.attempts.iter().map(|attempt| attempt.lease).max();
         self.doubt = Some(Doubt {
             epoch: before.map_or_else(|| self.keeper.backend.epoch(), |doubt| doubt.epoch),
-            until: sent.after(self.attempt.lease),
+            until: sent.after(longest.unwrap_or_default()),
         });
-        if self.attempt.target.kind == Kind::Fenced {
-            self.attempt.above = self.keeper.highest_token(&self.attempt.target.key);
+        for attempt in &mut self.attempts {
+            if attempt.target.kind == Kind::Fenced {
+                attempt.above = self.keeper.highest_token(&attempt.target.key);
+            }
         }
-        let answer = self.keeper.backend.attempt(&self.attempt).await;
+        let answer = match self.attempts.as_slice() {
+            [one] => self.keeper.backend.attempt(one).await.map(|one| (0, one)),
+            all => self.keeper.backend.attempt_all(all).await,
+        };
         match answer {
-            Ok(Attempted::Granted { token }) => {
+            Ok((_, Attempted::Granted { token })) => {
                 self.placed_until = None;
                 self.granted(self.keeper.counted_from(sent), token, latest, before)
             }
-            Ok(Attempted::Held { ttl }) => {
+            Ok((at, Attempted::Held { ttl })) => {
                 self.doubt = before;
-                self.placed_until = self.attempt.place.map(|place| {
+                self.placed_until = self.attempts[at].place.map(|place| {
                     let longest = self.keeper.now().after(ttl.unwrap_or_default());
                     longest.after(place)
                 });
-                Outcome::Held { ttl }
+                Outcome::Held { at, ttl }
             }
             Err(fault) => {
                 if fault.was_refused() {
@@ -100,43 +111,56 @@ impl Attempts {
         latest: Tick,
         before: Option<Doubt>,
     ) -> Outcome {
-        let Attempt { target, lease, .. } = &self.attempt;
         let now = self.keeper.now();
-        let left = sent.after(*lease).left(now);
-        if now > latest || left < *lease / RENEWALS_PER_LEASE {
-            telemetry::late_grant(&target.key, target.owner);
+        let of_use = |attempt: &Attempt| {
+            let left = sent.after(attempt.lease).left(now);
+            now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
+        };
+        if let Some(late) = self.attempts.iter().find(|attempt| !of_use(attempt)) {
+            telemetry::late_grant(&late.target.key, late.target.owner);
             return Outcome::TooLate;
         }
         self.doubt = None;
+        let doubt = before.map(|doubt| doubt.epoch);
+        let hold = |attempt: &Attempt| self.hold(attempt, sent, token, doubt);
+        Outcome::Granted(self.attempts.iter().map(hold).collect())
+    }
+
+    fn hold(
+        &self,
+        attempt: &Attempt,
+        sent: Tick,
+        token: Option<u64>,
+        doubt: Option<u64>,
+    ) -> Arc<Tenure> {
+        let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {
             self.keeper.saw_token(&target.key, token);
         }
-        let term = if self.kept {
+        let term = if self.kept && target.kind.has_lease() {
             Term::Kept
         } else {
             Term::Until(sent.after(*lease))
         };
         let watchdog = self.keeper.config.watchdog_timeout;
-        let doubt = before.map(|doubt| doubt.epoch);
-        let granted = (target, token);
-        Outcome::Granted(Hold::granted(
-            granted,
-            (sent, *lease),
-            term,
-            watchdog,
-            doubt,
-        ))
+        let tenure = Hold::granted((target, token), (sent, *lease), term, watchdog, doubt);
+        if self.attempts.len() > 1 {
+            tenure.hold().stay();
+        }
+        tenure
     }
 }
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        let target = || self.attempt.target.clone();
-        let debt = match (self.doubt.take(), self.placed_until) {
-            (Some(doubt), _) => Debt::of_attempt(target(), doubt.until, doubt.epoch),
-            (None, Some(until)) => Debt::of_place(target(), until),
-            (None, None) => return,
-        };
-        self.keeper.release_later(debt);
+        let (doubt, placed_until) = (self.doubt.take(), self.placed_until);
+        for attempt in self.attempts.drain(..) {
+            let debt = match (doubt, placed_until) {
+                (Some(doubt), _) => Debt::of_attempt(attempt.target, doubt.until, doubt.epoch),
+                (None, Some(until)) => Debt::of_place(attempt.target, until),
+                (None, None) => return,
+            };
+            self.keeper.release_later(debt);
+        }
     }
 }

@@ -4,7 +4,9 @@
 //! client the head first trusts that neighbour to hand over or to free, without asking the server.
 
 mod attempt;
+mod part;
 mod queue;
+pub(crate) mod quorum;
 mod registry;
 mod turns;
 
@@ -12,8 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempt::{Attempts, Outcome};
+pub(crate) use self::part::{Left, Part};
 pub(crate) use self::registry::{End, Registry};
 use self::registry::{Place, Turn};
+use smallvec::{SmallVec, smallvec};
+
 use crate::backend::{Attempt, Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{
@@ -27,13 +32,21 @@ use crate::kind::Kind;
 use crate::owner::Owner;
 use crate::telemetry;
 
-/// What is asked for.
+/// One key that is asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Wanted {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     /// How many permits of a semaphore; 1 of all else.
     pub(crate) permits: u32,
+    /// The owner of the hold around, which lets this one in beside itself.
+    pub(crate) inside: Option<Owner>,
+}
+
+/// What is asked for: one key, or several of one client that are granted together or not at all.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) wanted: SmallVec<[Wanted; 1]>,
     /// When the caller began to wait.
     pub(crate) since: Tick,
     /// How long it waits; without limit where there is none.
@@ -42,56 +55,73 @@ pub(crate) struct Ask {
     pub(crate) lease: Option<Duration>,
     /// First and longest pause between two attempts, where nobody listens for messages.
     pub(crate) pause: (Duration, Duration),
-    /// The owner of the hold around, which lets this one in beside itself.
-    pub(crate) inside: Option<Owner>,
 }
+
+/// What was granted, in the order in which it was asked for.
+pub(crate) type Tenures = SmallVec<[Arc<Tenure>; 1]>;
 
 impl Ask {
     pub(crate) fn deadline(&self) -> Tick {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
     }
 
-    pub(crate) fn timed_out(&self, now: Tick, blocker: Blocker) -> Error {
+    /// The wait is over, and this key was not to be had.
+    pub(crate) fn timed_out(&self, key: &Key, now: Tick, blocker: Blocker) -> Error {
         Error::Timeout {
-            key: self.key.text().to_owned(),
+            key: key.text().to_owned(),
             waited: now.since(self.since),
             blocker,
         }
     }
 
-    /// Attempts under a new owner, one of those that `waits` or one that asks once.
+    /// Attempts under new owners, of one that `waits` or one that asks once.
     fn attempts(&self, keeper: &Arc<Keeper>, waits: bool) -> Attempts {
-        let mut target = Target::of(self.kind, &self.key, keeper.new_owner());
-        target.permits = self.permits;
-        let watchdog = keeper.config.watchdog_timeout;
-        let mut attempt = Attempt::new(target, self.lease.unwrap_or(watchdog));
-        attempt.inside = self.inside;
-        if waits && self.kind.has_places() {
-            attempt.place = Some(keeper.config.waiter_timeout);
-        }
-        if !self.kind.has_lease() {
-            attempt.lease = MAX_LEASE;
-        }
-        Attempts::new(
-            keeper,
-            attempt,
-            self.lease.is_none() && self.kind.has_lease(),
-        )
+        let attempt = |wanted: &Wanted| {
+            let mut target = Target::of(wanted.kind, &wanted.key, keeper.new_owner());
+            target.permits = wanted.permits;
+            let lease = match wanted.kind.has_lease() {
+                true => self.lease.unwrap_or(keeper.config.watchdog_timeout),
+                false => MAX_LEASE,
+            };
+            let mut attempt = Attempt::new(target, lease);
+            attempt.inside = wanted.inside;
+            if waits && wanted.kind.has_places() {
+                attempt.place = Some(keeper.config.waiter_timeout);
+            }
+            attempt
+        };
+        let attempts = self.wanted.iter().map(attempt).collect();
+        Attempts::new(keeper, attempts, self.lease.is_none())
     }
 }
 
-/// Asks the server once, past the local queue. `None` where another holds the key.
+/// What a round of asking came to.
+pub(crate) enum Tried {
+    Granted(Tenures),
+    /// The key at this place is not to be had, for so long.
+    Held {
+        at: usize,
+        ttl: Option<Duration>,
+    },
+}
+
+/// Asks the server once, past the local queues.
 pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Tried, Error> {
     let keeper = &registry.keeper;
     keeper.start_tasks();
-    let failed = |fault: Fault| fault.into_error(&ask.key, keeper.now().since(ask.since));
+    let failed = |fault: Fault| {
+        let key = &ask.wanted[0].key;
+        fault.into_error(key, keeper.now().since(ask.since))
+    };
     let outcome = ask.attempts(keeper, false).once(Tick::NEVER).await;
     match outcome {
-        Outcome::Granted(tenure) => {
-            registry.granted(tenure.hold());
-            Ok(Tried::Granted(tenure))
+        Outcome::Granted(tenures) => {
+            for tenure in &tenures {
+                registry.granted(tenure.hold());
+            }
+            Ok(Tried::Granted(tenures))
         }
-        Outcome::Held { ttl } => Ok(Tried::Held { ttl }),
+        Outcome::Held { at, ttl } => Ok(Tried::Held { at, ttl }),
         Outcome::TooLate => Err(failed(Fault::NotNow(cause(
             "the grant arrived when its lease was nearly over",
         )))),
@@ -99,25 +129,38 @@ pub(crate) async fn try_once(registry: &Arc<Registry>, ask: &Ask) -> Result<Trie
     }
 }
 
-/// What [`try_once`] came to.
-pub(crate) enum Tried {
-    Granted(Arc<Tenure>),
-    Held { ttl: Option<Duration> },
-}
-
-/// Waits for the key: the path of every acquisition that is not a re-entry.
-pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Arc<Tenure>, Error> {
+/// Waits until all that is asked for is granted: the path of every acquisition that is not a re-entry.
+pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Tenures, Error> {
     if ask.wait.is_some_and(|wait| wait.is_zero()) {
         return match try_once(registry, ask).await? {
-            Tried::Granted(tenure) => Ok(tenure),
-            Tried::Held { ttl } => Err(ask.timed_out(registry.keeper.now(), Blocker::Owner(ttl))),
+            Tried::Granted(tenures) => Ok(tenures),
+            Tried::Held { at, ttl } => {
+                let (now, blocker) = (registry.keeper.now(), Blocker::Owner(ttl));
+                Err(ask.timed_out(&ask.wanted[at].key, now, blocker))
+            }
         };
     }
     registry.keeper.start_tasks();
-    if ask.wait.is_none() && registry.is_held_by_this_task(ask.kind, &ask.key) {
-        telemetry::waits_for_itself(&ask.key);
+    let own = |wanted: &&Wanted| registry.is_held_by_this_task(wanted.kind, &wanted.key);
+    if ask.wait.is_none()
+        && let Some(wanted) = ask.wanted.iter().find(own)
+    {
+        telemetry::waits_for_itself(&wanted.key);
     }
-    Waiter::join(registry, ask).win().await
+    let mut at = 0;
+    loop {
+        match Waiter::join(registry, ask, at).win().await? {
+            Won::All(tenures) => return Ok(tenures),
+            Won::Elsewhere(refused) => at = refused,
+        }
+    }
+}
+
+/// What a waiter's turn came to.
+enum Won {
+    All(Tenures),
+    /// The key at this place was refused: that is the queue to stand in.
+    Elsewhere(usize),
 }
 
 /// One acquisition that waits, with all that it must give back when it is dropped.
@@ -125,8 +168,11 @@ pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Arc<T
 /// What an uncontended acquisition does not come to is boxed: its future is allocated each time, and a small one is
 /// cheap.
 struct Waiter<'a> {
+    registry: &'a Arc<Registry>,
     keeper: &'a Arc<Keeper>,
     ask: &'a Ask,
+    /// The key in whose queue it stands.
+    at: usize,
     deadline: Tick,
     // Dropped in this order: the owner is ended before the place is passed on.
     attempts: Attempts,
@@ -170,29 +216,35 @@ struct Failing {
 }
 
 impl<'a> Waiter<'a> {
-    fn join(registry: &'a Arc<Registry>, ask: &'a Ask) -> Self {
+    fn join(registry: &'a Arc<Registry>, ask: &'a Ask, at: usize) -> Self {
         let keeper = &registry.keeper;
         Self {
+            registry,
             keeper,
             ask,
+            at,
             deadline: ask.deadline(),
             attempts: ask.attempts(keeper, true),
             subscription: None,
-            place: registry.join(ask),
+            place: registry.join(ask, at, ask.wanted.len() == 1),
             ahead: Ahead::Nobody,
             failing: None,
             pause: ask.pause.0,
         }
     }
 
-    /// Waits for its turn, and then until the key is ours.
-    async fn win(mut self) -> Result<Arc<Tenure>, Error> {
+    fn wanted(&self) -> &'a Wanted {
+        &self.ask.wanted[self.at]
+    }
+
+    /// Waits for its turn, and then until everything is ours or another key is in the way.
+    async fn win(mut self) -> Result<Won, Error> {
         let mut trust_until = None;
         loop {
             let turn = self.place.turn();
             // What was handed over counts, also when it came with the deadline.
             if let Turn::Handed(tenure) = turn {
-                return Ok(tenure);
+                return Ok(Won::All(smallvec![tenure]));
             }
             let now = self.keeper.now();
             if now >= self.deadline {
@@ -217,8 +269,8 @@ impl<'a> Waiter<'a> {
             if others_first {
                 Box::pin(self.let_others_go_first()).await;
             }
-            if let Some(tenure) = self.ask_server().await? {
-                return Ok(tenure);
+            if let Some(won) = self.ask_server().await? {
+                return Ok(won);
             }
         }
     }
@@ -245,14 +297,15 @@ impl<'a> Waiter<'a> {
     /// released wins nearly always.
     async fn let_others_go_first(&mut self) {
         let until = self.keeper.now().after(OTHERS_TURN).min(self.deadline);
-        let (keeper, ask, was_live) = (self.keeper, self.ask, self.is_live());
-        if !ask.kind.listens() {
+        let (keeper, was_live) = (self.keeper, self.is_live());
+        let Wanted { kind, key, .. } = self.wanted();
+        if !kind.listens() {
             return keeper.clock.sleep_until(until).await;
         }
         let subscription = self.subscribed();
         let hop = async {
             subscription.told(was_live).await;
-            drop(keeper.backend.inspect(ask.kind, &ask.key).await);
+            drop(keeper.backend.inspect(*kind, key).await);
             // In memory nothing of this takes time: let those run who were woken.
             tokio::task::yield_now().await;
         };
@@ -263,7 +316,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// One attempt, and the sleep that follows where it was not granted.
-    async fn ask_server(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
+    async fn ask_server(&mut self) -> Result<Option<Won>, Error> {
         if let Some(subscription) = &mut self.subscription {
             subscription.mark_seen();
         }
@@ -283,11 +336,15 @@ impl<'a> Waiter<'a> {
             },
         };
         match outcome {
-            Outcome::Granted(tenure) => {
-                self.place.granted(tenure.hold());
-                return Ok(Some(tenure));
+            Outcome::Granted(tenures) => {
+                self.place.granted(tenures[self.at].hold());
+                for (_, other) in tenures.iter().enumerate().filter(|(at, _)| *at != self.at) {
+                    self.registry.granted(other.hold());
+                }
+                return Ok(Some(Won::All(tenures)));
             }
-            Outcome::Held { ttl } => {
+            Outcome::Held { at, .. } if at != self.at => return Ok(Some(Won::Elsewhere(at))),
+            Outcome::Held { ttl, .. } => {
                 self.failing = None;
                 self.ahead = Ahead::owner(ttl, self.keeper.now());
                 if self.place.stand_in_line() {
@@ -308,12 +365,12 @@ impl<'a> Waiter<'a> {
     }
 
     /// The deadline came while an attempt was under way; its owner is ended when this waiter is dropped.
-    fn last_chance(&mut self) -> Result<Option<Arc<Tenure>>, Error> {
+    fn last_chance(&mut self) -> Result<Option<Won>, Error> {
         match self.place.turn() {
-            Turn::Handed(tenure) => Ok(Some(tenure)),
+            Turn::Handed(tenure) => Ok(Some(Won::All(smallvec![tenure]))),
             _ if self.failing.is_none() && matches!(self.ahead, Ahead::Nobody) => {
                 let none = cause("no answer within the wait");
-                Err(Fault::Unknown(none).into_error(&self.ask.key, self.waited()))
+                Err(Fault::Unknown(none).into_error(&self.wanted().key, self.waited()))
             }
             _ => Err(self.timed_out()),
         }
@@ -321,8 +378,8 @@ impl<'a> Waiter<'a> {
 
     /// Sleeps until it makes sense to ask again; before the first sleep, only until the subscription stands.
     async fn sleep(&mut self, ttl: Option<Duration>, was_live: bool) {
-        if !self.ask.kind.listens() {
-            return self.back_off().await;
+        if !self.wanted().kind.listens() {
+            return self.back_off(ttl).await;
         }
         let now = self.keeper.now();
         let untold = now.after(MAX_SLEEP_UNTOLD);
@@ -334,7 +391,7 @@ impl<'a> Waiter<'a> {
         let until = if was_live { until } else { until.min(untold) };
         let until = until.min(self.next_sign(now)).min(self.deadline);
         let clock = &self.keeper.clock;
-        let (place, target) = (&self.place, self.attempts.target());
+        let (place, target) = (&self.place, self.attempts.target(self.at));
         let subscription = self
             .subscription
             .get_or_insert_with(|| self.keeper.backend.subscribe(target));
@@ -347,9 +404,10 @@ impl<'a> Waiter<'a> {
     }
 
     /// Pauses twice as long each time, up to the longest, and at random between half of that and all of it: waiters that
-    /// came together do not ask together for ever.
-    async fn back_off(&mut self) {
+    /// came together do not ask together for ever. Not beyond the end of the lease in the way.
+    async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
+        let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
         self.pause = (self.pause * 2).min(self.ask.pause.1);
         let until = self.keeper.now().after(pause).min(self.deadline);
         tokio::select! {
@@ -360,7 +418,7 @@ impl<'a> Waiter<'a> {
 
     /// When the server has to hear of this waiter again, if it knows of it.
     fn next_sign(&self, now: Tick) -> Tick {
-        if self.ask.kind.has_places() {
+        if self.wanted().kind.has_places() {
             now.after(self.keeper.config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
         } else {
             Tick::NEVER
@@ -374,7 +432,7 @@ impl<'a> Waiter<'a> {
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
-        let (backend, target) = (&self.keeper.backend, self.attempts.target());
+        let (backend, target) = (&self.keeper.backend, self.attempts.target(self.at));
         self.subscription
             .get_or_insert_with(|| backend.subscribe(target))
     }
@@ -382,7 +440,7 @@ impl<'a> Waiter<'a> {
     /// Nobody answered what was `sent` then: pauses, or gives up when that went on for too long.
     async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
         if fault.is_final() {
-            return Err(fault.into_error(&self.ask.key, self.waited()));
+            return Err(fault.into_error(&self.wanted().key, self.waited()));
         }
         let now = self.keeper.now();
         let longest = self.keeper.config.longest_pause();
@@ -397,7 +455,7 @@ impl<'a> Waiter<'a> {
         let (last, since) = (failing.last.clone(), failing.since);
         let give_up = self.give_up_at();
         if now >= give_up {
-            return Err(last.into_error(&self.ask.key, now.since(since)));
+            return Err(last.into_error(&self.wanted().key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.deadline);
         tokio::select! {
@@ -424,10 +482,11 @@ impl<'a> Waiter<'a> {
             Some(failing) => failing
                 .last
                 .clone()
-                .into_error(&self.ask.key, self.waited()),
+                .into_error(&self.wanted().key, self.waited()),
             None => {
                 let now = self.keeper.now();
-                self.ask.timed_out(now, self.ahead.blocker(now))
+                let blocker = self.ahead.blocker(now);
+                self.ask.timed_out(&self.wanted().key, now, blocker)
             }
         }
     }

@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
-use super::Ask;
 use super::queue::{Queue, Then, Ticket};
 use super::turns::Turns;
+use super::{Ask, Wanted};
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -95,19 +95,22 @@ impl Registry {
     }
 
     /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
-    /// hold of the watchdog's.
-    pub(super) fn join(self: &Arc<Self>, ask: &Ask) -> Place {
+    /// hold of the watchdog's, nor is one that wants more than that hold.
+    pub(super) fn join(self: &Arc<Self>, ask: &Ask, at: usize, takes_over: bool) -> Place {
+        let Wanted {
+            kind, key, inside, ..
+        } = &ask.wanted[at];
+        let line = kind.line();
         let mut place = Place {
             registry: Arc::clone(self),
-            entry: (ask.kind, ask.key.clone()),
+            entry: (*kind, key.clone()),
             ticket: None,
             wake: Arc::new(Notify::new()),
-            takes_over: ask.lease.is_none(),
+            takes_over: takes_over && ask.lease.is_none(),
             // What the scope around lets in must not wait behind those whom it keeps out.
-            lines_up: ask.kind.line() != Line::Server && ask.inside.is_none(),
+            lines_up: line != Line::Server && inside.is_none(),
         };
-        let in_line =
-            place.lines_up && (ask.kind.line() == Line::Local || self.has_line(&place.entry));
+        let in_line = place.lines_up && (line == Line::Local || self.has_line(&place.entry));
         if in_line {
             let others_turn = self.turns.lock().take(&place.entry, ask.since);
             place.join_queue(others_turn);

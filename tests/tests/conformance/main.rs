@@ -1,6 +1,6 @@
-//! What a reentrant lock promises, as tests that every backend passes.
+//! What each primitive promises, as tests that every backend passes.
 //!
-//! One file per subject, one `async fn(&Stage)` per promise. A test is listed once, at the end of its file, and runs on
+//! One file per subject, one `async fn(&Stage)` per promise. What all exclusive locks promise is asked of each in `every_lock`. A test is listed once, at the end of its file, and runs on
 //! every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too: when
 //! its body is done, the stage waits until no client keeps anything and the server is empty.
 
@@ -9,6 +9,8 @@
 #[macro_use]
 mod stage;
 
+mod every_lock;
+mod fenced;
 mod lock_acquire;
 mod lock_cancel;
 mod lock_close;
@@ -22,3 +24,7 @@ mod lock_runtime;
 mod lock_siblings;
 mod lock_storm;
 mod lock_waiting;
+mod multi_lock;
+mod non_reentrant;
+mod red_lock;
+mod spin;

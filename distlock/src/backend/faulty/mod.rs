@@ -279,6 +279,14 @@ impl Backend for Faulty {
         }))
     }
 
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+        let attempts = attempts.to_vec();
+        Box::pin(self.through(Op::Attempt, move |inner| {
+            let attempts = attempts.clone();
+            Box::pin(async move { inner.attempt_all(&attempts).await })
+        }))
+    }
+
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
         let batch = batch.to_vec();
         Box::pin(self.through(Op::Renew, move |inner| {
@@ -292,6 +300,14 @@ impl Backend for Faulty {
         Box::pin(self.through(Op::Release, move |inner| {
             let target = target.clone();
             Box::pin(async move { inner.release(&target).await })
+        }))
+    }
+
+    fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
+        let targets = targets.to_vec();
+        Box::pin(self.through(Op::Release, move |inner| {
+            let targets = targets.clone();
+            Box::pin(async move { inner.release_all(&targets).await })
         }))
     }
 

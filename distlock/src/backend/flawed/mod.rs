@@ -60,6 +60,10 @@ impl Backend for Flawed {
         }
     }
 
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+        self.inner.attempt_all(attempts)
+    }
+
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
         let inner = &*self.inner;
         match self.flaw {
@@ -80,6 +84,10 @@ impl Backend for Flawed {
             Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
             _ => inner.release(target),
         }
+    }
+
+    fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
+        self.inner.release_all(targets)
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {

@@ -49,6 +49,24 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     Ok(Attempted::Granted { token })
 }
 
+/// Takes all or none, and tells of the first that is another's.
+pub(super) fn attempt_all(
+    state: &mut State,
+    attempts: &[Attempt],
+    now: Tick,
+) -> Result<(usize, Attempted), Fault> {
+    for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
+        if holders(state, &target.key).is_some_and(|holders| !holders.contains_key(&target.owner)) {
+            let ttl = state.ttl(target.key.name(), now);
+            return Ok((at, Attempted::Held { ttl }));
+        }
+    }
+    for one in attempts {
+        attempt(state, one, now)?;
+    }
+    Ok((0, Attempted::Granted { token: None }))
+}
+
 fn next_token(state: &mut State, attempt: &Attempt) {
     if attempt.target.kind == Kind::Fenced {
         let last = state

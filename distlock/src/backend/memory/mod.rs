@@ -71,6 +71,16 @@ impl MemoryServer {
         (state.values.len(), state.channels.len())
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn wipe(&self) {
+        let mut state = self.store.state.lock();
+        let channels = std::mem::take(&mut state.channels);
+        *state = State {
+            channels,
+            ..State::default()
+        };
+    }
+
     /// A connection for one client.
     pub(crate) fn connect(&self) -> MemoryBackend {
         MemoryBackend {
@@ -236,6 +246,10 @@ impl Backend for MemoryBackend {
         })
     }
 
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+        self.at_now(|state, now| lock::attempt_all(state, attempts, now))
+    }
+
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
         self.at_now(|state, now| {
             let one = |renewal: &Renewal| match renewal.target.kind.family() {
@@ -250,6 +264,15 @@ impl Backend for MemoryBackend {
         self.at_now(|state, _now| match target.kind.family() {
             Family::Lock => lock::release(state, target, self.client),
             _ => Err(not_built()),
+        })
+    }
+
+    fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
+        self.at_now(|state, _now| {
+            let targets = targets.iter();
+            targets
+                .map(|target| lock::release(state, target, self.client))
+                .collect()
         })
     }
 

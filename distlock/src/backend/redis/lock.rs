@@ -30,6 +30,40 @@ impl RedisBackend {
             .and_then(reply::attempted)
     }
 
+    pub(super) async fn lock_all(&self, attempts: &[Attempt]) -> Result<(usize, Attempted), Fault> {
+        let with = |call: Call| {
+            let keys = attempts.iter().map(|attempt| &**attempt.target.key.name());
+            attempts.iter().fold(call.keys(keys), |call, attempt| {
+                let owner = attempt.target.owner.text();
+                call.arg(owner).arg(reply::millis(attempt.lease))
+            })
+        };
+        let reply = self.run(&script::LOCK_ACQUIRE_ALL, with).await?;
+        reply::attempted_all(reply, attempts.len())
+    }
+
+    pub(super) async fn unlock_all(&self, targets: &[Target]) -> Result<Vec<Released>, Fault> {
+        let channel = |target: &Target| names::lock_channel(target.key.name());
+        let channels: Vec<String> = targets.iter().map(channel).collect();
+        let with = |call: Call| {
+            let keys = targets.iter().map(|target| &**target.key.name());
+            let call = call.keys(keys);
+            targets
+                .iter()
+                .zip(&channels)
+                .fold(call, |call, (target, channel)| {
+                    call.arg(target.owner.text()).arg(channel)
+                })
+        };
+        let reply = self.run(&script::LOCK_RELEASE_ALL, with).await?;
+        let released = reply::each(reply, targets.len())?
+            .into_iter()
+            .zip(&channels);
+        released
+            .map(|(one, channel)| reply::released(one, || self.subscriber.listens(channel)))
+            .collect()
+    }
+
     pub(super) async fn renew_locks(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
         let with = |call: Call| {
             let keys = batch.iter().map(|renewal| &**renewal.target.key.name());

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use self::link::Link;
@@ -62,6 +62,19 @@ impl RedisBackend {
         match backend.link.connected(CONNECT_TIMEOUT).await {
             Ok(_) => Ok(backend),
             Err(fault) => Err(server.unreachable(fault, CONNECT_TIMEOUT)),
+        }
+    }
+
+    /// A place for an attempt in the connection.
+    async fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.subscriber.revive();
+        match self.attempts.try_acquire() {
+            Ok(place) => Ok(place),
+            Err(_) => timeout(self.response_timeout, self.attempts.acquire())
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .ok_or_else(|| Fault::NotNow(cause("too many attempts wait for an answer"))),
         }
     }
 
@@ -118,20 +131,19 @@ enum Failed {
 impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
-            self.subscriber.revive();
-            let _place = match self.attempts.try_acquire() {
-                Ok(place) => place,
-                Err(_) => timeout(self.response_timeout, self.attempts.acquire())
-                    .await
-                    .ok()
-                    .and_then(Result::ok)
-                    .ok_or_else(|| Fault::NotNow(cause("too many attempts wait for an answer")))?,
-            };
+            let _place = self.place().await?;
             match attempt.target.kind {
                 Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
                 Kind::Fenced => self.lock_fenced(attempt).await,
                 _ => Err(not_built()),
             }
+        })
+    }
+
+    fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+        Box::pin(async move {
+            let _place = self.place().await?;
+            self.lock_all(attempts).await
         })
     }
 
@@ -153,6 +165,10 @@ impl Backend for RedisBackend {
                 _ => Err(not_built()),
             }
         })
+    }
+
+    fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
+        Box::pin(self.unlock_all(targets))
     }
 
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {

@@ -35,6 +35,30 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
+/// Nil, or which of `wanted` keys is another's and for how long.
+pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
+    match &value {
+        Value::Nil => Ok((0, Attempted::Granted { token: None })),
+        Value::Array(values) => match values.as_slice() {
+            [Value::Int(at), Value::Int(left)] => usize::try_from(at - 1)
+                .ok()
+                .filter(|at| *at < wanted)
+                .map(|at| (at, Attempted::Held { ttl: ttl(*left) }))
+                .ok_or_else(|| unexpected(&value)),
+            _ => Err(unexpected(&value)),
+        },
+        other => Err(unexpected(other)),
+    }
+}
+
+/// One value for each of `wanted` keys.
+pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
+    match value {
+        Value::Array(values) if values.len() == wanted => Ok(values),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// `own` tells how many of the listeners were this client's; it is asked only where there were any.
 pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
     match value {

@@ -28,6 +28,8 @@ scripts! {
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_FORCE_RELEASE = "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/lock_inspect.lua";
+    LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
+    LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/fenced_acquire.lua";
 }
 

@@ -1,0 +1,21 @@
+-- Ends several owners' holds, each on its own lock, frees those and wakes who waits for them.
+-- Each as lock_release does it: sent twice it does no harm, and never touches another owner's hold.
+-- KEYS  1.. locks (hash: owner -> count), any number
+-- ARGV  two for each lock: owner, channel
+-- Reply one integer for each lock: n >= 0 freed, and n listeners heard of it   -1 this owner holds nothing
+local replies = {}
+for i, lock in ipairs(KEYS) do
+  local owner, channel = ARGV[i * 2 - 1], ARGV[i * 2]
+  local ours = redis.pcall('HEXISTS', lock, owner)
+  if type(ours) == 'table' then
+    -- A value of another type is nobody's lock, and no reason to keep the others.
+    if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
+    ours = 0
+  end
+  replies[i] = -1
+  if ours == 1 then
+    redis.call('DEL', lock)
+    replies[i] = redis.call('PUBLISH', channel, '0')
+  end
+end
+return replies

@@ -1,0 +1,137 @@
+//! Sends releases until they are answered, for as long as a caller can be made to wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::keeper::{Keeper, Owed};
+use super::{Debt, Settled};
+use crate::backend::{Fault, Released, Target, cause};
+use crate::clock::Tick;
+use crate::config::RETRY_PAUSE;
+use crate::error::{Error, Loss};
+
+/// A release that is to be sent and confirmed. Dropped before, it goes to the background.
+pub(crate) struct Release {
+    keeper: Arc<Keeper>,
+    target: Target,
+    owed: Owed,
+    deadline: Tick,
+    /// The guard's own lease was over.
+    late: bool,
+}
+
+impl Release {
+    pub(crate) fn new(keeper: &Arc<Keeper>, debt: Debt, deadline: Tick, late: bool) -> Self {
+        Self {
+            keeper: Arc::clone(keeper),
+            target: debt.target().clone(),
+            owed: keeper.owe(debt),
+            deadline,
+            late,
+        }
+    }
+
+    /// Can both travel in one command?
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        let plain = |one: &Self| one.target.kind.is_plain_lock();
+        Arc::ptr_eq(&self.keeper, &other.keeper) && plain(self) && plain(other)
+    }
+
+    pub(crate) async fn confirm(self) -> Result<(), Error> {
+        let mut results = confirm_all(smallvec![self]).await;
+        results.pop().unwrap_or(Ok(()))
+    }
+
+    /// What the answer means; 'not ours' is a loss, unless an earlier try of this very release may have done its work
+    /// unanswered.
+    fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
+        let (key, now) = (self.target.key.text(), self.keeper.now());
+        let ended = match released {
+            Released::NotOurs if !doubtful || now >= self.deadline => {
+                Err(Error::lost(key, Loss::Gone))
+            }
+            Released::Freed { .. } | Released::NotOurs if self.late => {
+                Err(Error::lost(key, Loss::Expired))
+            }
+            Released::Freed { .. } | Released::NotOurs => Ok(()),
+        };
+        let epoch = self.keeper.backend.epoch();
+        self.owed.settle(Settled::Answered(released), epoch);
+        ended
+    }
+}
+
+/// Several releases of one client, in one command; what came of each.
+pub(crate) async fn confirm_all(
+    releases: SmallVec<[Release; 1]>,
+) -> SmallVec<[Result<(), Error>; 1]> {
+    let Some(first) = releases.first() else {
+        return SmallVec::new();
+    };
+    let keeper = Arc::clone(&first.keeper);
+    let targets: SmallVec<[Target; 1]> = releases.iter().map(|one| one.target.clone()).collect();
+    let deadlines = releases.iter().map(|one| one.deadline);
+    let latest = deadlines.max().unwrap_or_default();
+    match send(&keeper, &targets, latest).await {
+        Ok((released, doubtful)) => releases
+            .into_iter()
+            .zip(released)
+            .map(|(release, released)| release.settle(released, doubtful))
+            .collect(),
+        // Dropping what is owed leaves the rest to the background.
+        Err((fault, after)) => releases
+            .iter()
+            .map(|one| Err(fault.clone().into_error(&one.target.key, after)))
+            .collect(),
+    }
+}
+
+type Answers = SmallVec<[Released; 1]>;
+
+/// What was answered, and whether an earlier try may have been carried out before it.
+async fn send(
+    keeper: &Arc<Keeper>,
+    targets: &[Target],
+    deadline: Tick,
+) -> Result<(Answers, bool), (Fault, Duration)> {
+    let since = keeper.now();
+    let give_up = since.after(keeper.config.unavailable_after).min(deadline);
+    let (mut first_try, mut doubtful, mut last) = (true, false, None);
+    let longest = keeper.config.longest_pause();
+    let mut pause = RETRY_PAUSE.0.min(longest);
+    loop {
+        // The first try is bounded by the backend; of later ones the caller has less time left.
+        let latest = if first_try { Tick::NEVER } else { give_up };
+        let answer = tokio::select! {
+            biased;
+            answer = send_once(keeper, targets) => answer,
+            // What was answered before says more than that this one was not.
+            () = keeper.clock.sleep_until(latest) => {
+                Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
+            }
+        };
+        let fault = match answer {
+            Ok(released) => return Ok((released, doubtful)),
+            Err(fault) => fault,
+        };
+        let now = keeper.now();
+        if fault.is_final() || now >= give_up {
+            return Err((fault, now.since(since)));
+        }
+        first_try = false;
+        doubtful |= matches!(fault, Fault::Unknown(_));
+        last = Some(fault);
+        let until = now.after(pause).min(give_up);
+        keeper.clock.sleep_until(until).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+async fn send_once(keeper: &Keeper, targets: &[Target]) -> Result<Answers, Fault> {
+    match targets {
+        [one] => Ok(smallvec![keeper.backend.release(one).await?]),
+        all => Ok(keeper.backend.release_all(all).await?.into()),
+    }
+}

@@ -1,0 +1,129 @@
+//! What a guard stands on: the tenures that it has, on one key or on several, and how many of them it needs.
+//!
+//! A lock has one. A multi-lock has one for each key and needs them all; of a Redlock's, one for each server, it needs a
+//! quorum. Views (`lost()`, `is_held()`, sections) look at a stake, which keeps nothing held by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use smallvec::{SmallVec, smallvec};
+use uuid::Uuid;
+
+use super::Tenure;
+use crate::clock::{Clock, Tick};
+use crate::error::{Error, Loss};
+
+/// A tenure, and the client that it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) client: Uuid,
+    pub(crate) clock: Clock,
+    pub(crate) tenure: Arc<Tenure>,
+    /// So long before its deadline it no longer counts: the clocks of several servers may drift.
+    pub(crate) margin: Duration,
+}
+
+/// The tenures of a guard.
+#[derive(Clone, Debug)]
+pub(crate) struct Stake {
+    members: SmallVec<[Member; 1]>,
+    needs: usize,
+}
+
+impl Member {
+    fn is_held(&self) -> bool {
+        self.tenure.is_held(self.clock.now().after(self.margin))
+    }
+
+    /// When, as things stand, it no longer counts.
+    fn end(&self) -> Tick {
+        let end = self.tenure.term().end();
+        let end = self.tenure.hold().deadline().min(end);
+        if end == Tick::NEVER {
+            end
+        } else {
+            end.before(self.margin)
+        }
+    }
+}
+
+impl Stake {
+    pub(crate) fn one(member: Member) -> Self {
+        Self {
+            members: smallvec![member],
+            needs: 1,
+        }
+    }
+
+    /// `needs` of these have to be held.
+    pub(crate) fn of(members: impl IntoIterator<Item = Member>, needs: usize) -> Self {
+        Self {
+            members: members.into_iter().collect(),
+            needs,
+        }
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        let held = self.members.iter().filter(|member| member.is_held());
+        held.count() >= self.needs
+    }
+
+    /// Has the guard ended? Not whether the hold is lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.members.iter().any(|member| member.tenure.has_ended())
+    }
+
+    /// The first loss because of which too few are held, if that is so.
+    pub(crate) fn loss(&self) -> Option<Error> {
+        if self.is_held() {
+            return None;
+        }
+        let lost = |member: &Member| {
+            let now = member.clock.now().after(member.margin);
+            member.tenure.lost_error(now)
+        };
+        let first = self.members.iter().find_map(lost);
+        // Held again by the clock between two looks: nothing is lost then.
+        first.filter(|_| !self.is_held())
+    }
+
+    /// Completes when too few are held: released, handed on, lost, or their leases over by the clock.
+    pub(crate) async fn over(self) {
+        if let [Member { tenure, clock, .. }] = self.members.as_slice() {
+            return Arc::clone(tenure).over(clock.clone()).await;
+        }
+        let over = |member: &Member| Arc::clone(&member.tenure).over(member.clock.clone());
+        let mut ends: FuturesUnordered<_> = self.members.iter().map(over).collect();
+        let clock = self.members.first().map(|member| member.clock.clone());
+        while let Some(clock) = clock.as_ref().filter(|_| self.is_held()) {
+            tokio::select! {
+                _ = ends.next(), if !ends.is_empty() => {}
+                () = clock.sleep_until(self.deadline()) => {}
+            }
+        }
+    }
+
+    /// When, as things stand, too few will be held.
+    pub(crate) fn deadline(&self) -> Tick {
+        let mut ends: SmallVec<[Tick; 1]> = self.members.iter().map(Member::end).collect();
+        ends.sort_unstable();
+        let last_needed = ends.len().saturating_sub(self.needs);
+        ends.get(last_needed).copied().unwrap_or_default()
+    }
+
+    /// An error that says for which key the guard is no good any more.
+    pub(crate) fn lost(&self, loss: Loss) -> Error {
+        self.loss().unwrap_or_else(|| {
+            let key = self
+                .members
+                .first()
+                .map(|member| member.tenure.hold().key.text());
+            Error::lost(key.unwrap_or_default(), loss)
+        })
+    }
+}

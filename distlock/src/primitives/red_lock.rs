@@ -1,0 +1,222 @@
+//! Redlock: one key on several independent servers, held by whoever has a majority of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::acquire::{Acquire, What};
+use crate::client::Client;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::handle::{Handle, Holder};
+use crate::kind::Kind;
+use crate::wait::quorum;
+
+/// Clients of several independent servers, whose locks are held by a majority.
+///
+/// For those who cannot rely on one server and its replicas. All servers are asked at once; with a minority of them dead,
+/// hung or slow everything goes on, at the pace of the majority. Three or five servers are usual; an even number is no
+/// better than one less.
+///
+/// It needs servers that do not forget: one that restarts without its data within a lease may let a second owner have a
+/// majority. Where a late write must be stopped for certain, a [`FencedLock`](crate::FencedLock) and a store that
+/// compares its token do that, and this does not.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{Client, RedLock};
+///
+/// let red_lock = RedLock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+/// let sold = red_lock.lock("order:42").acquire().run(async { "sold" }).await?;
+/// assert_eq!(sold, "sold");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedLock {
+    clients: Arc<[Client]>,
+}
+
+impl RedLock {
+    /// The servers of these clients. Each should have one to itself: two clients of one server count twice, which is a
+    /// majority of nothing.
+    pub fn new(clients: impl IntoIterator<Item = Client>) -> Self {
+        Self {
+            clients: clients.into_iter().collect(),
+        }
+    }
+
+    /// A lock on `key`, held by whoever has it on a majority of the servers.
+    ///
+    /// A key that is empty or too long, and no server at all, show when the lock is used.
+    /// # Examples
+    /// See [`RedLock`].
+    pub fn lock(&self, key: impl Into<String>) -> QuorumLock {
+        let key = key.into();
+        let clients = self.clients.iter();
+        QuorumLock {
+            handles: clients
+                .map(|client| client.handle(Kind::Reentrant, key.as_str()))
+                .collect(),
+        }
+    }
+}
+
+/// A lock on one key of several servers; made by [`RedLock::lock`].
+///
+/// * It is granted by a majority, with enough of its lease left: time counts from before the servers were asked, and a
+///   hundredth of the lease is set aside for clocks that drift.
+/// * On each server it is an ordinary [`Lock`](crate::Lock), renewed by that server's client, reentrant inside its own
+///   scope. The hold is lost when less than a majority of the servers still have it.
+/// * A release is sent to all, also to those that did not answer, and confirmed by a majority.
+///
+/// After the Redlock algorithm; Redisson's `RedissonRedLock` keeps the same data.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{Client, RedLock};
+///
+/// let red_lock = RedLock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+/// let guard = red_lock.lock("order:42").acquire().await?;
+/// assert!(red_lock.lock("order:42").is_locked().await?);
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuorumLock {
+    handles: Arc<[Handle]>,
+}
+
+impl QuorumLock {
+    /// Acquires the lock on a majority of the servers; await what it gives, or run something under it.
+    /// # Examples
+    /// See [`QuorumLock`].
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(What::Quorum(Arc::clone(&self.handles)))
+    }
+
+    /// Acquires the lock if it is free: one round, no waiting. `None` where others hold it.
+    ///
+    /// # Errors
+    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, RedLock};
+    ///
+    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let first = lock.try_acquire().await?;
+    /// assert!(first.is_some() && lock.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.acquire().try_now().await
+    }
+
+    /// Does anyone hold the lock on a majority of the servers? The answer is old when it arrives.
+    ///
+    /// # Errors
+    /// As [`holders`](QuorumLock::holders).
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    ///
+    /// # Examples
+    /// See [`QuorumLock`].
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        let answers = self.ask(Handle::inspect).await?;
+        let held = answers.iter().filter(|one| !one.holders.is_empty());
+        Ok(held.count() >= quorum::of(self.handles.len()))
+    }
+
+    /// Who holds the lock, on each server: an owner has a name of its own on each.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] and the others of [`Lock::is_locked`](crate::Lock::is_locked), where less than a majority
+    /// of the servers answered.
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, RedLock};
+    ///
+    /// let lock = RedLock::new([Client::in_memory(), Client::in_memory()]).lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// assert_eq!(lock.holders().await?.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
+        let answers = self.ask(Handle::holders).await?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// How long a majority of the servers keeps the lock, unless it is renewed or released; `None` where it is free.
+    ///
+    /// # Errors
+    /// As [`holders`](QuorumLock::holders).
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, RedLock};
+    ///
+    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// assert!(lock.remaining_lease().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        let answers = self.ask(Handle::inspect).await?;
+        let mut leases: Vec<Duration> = answers.into_iter().filter_map(|one| one.ttl).collect();
+        leases.sort_unstable();
+        let last_needed = leases.len().checked_sub(quorum::of(self.handles.len()));
+        Ok(last_needed.map(|at| leases[at]))
+    }
+
+    /// Frees the lock on every server, whoever holds it; whether anyone did. For people who repair things.
+    ///
+    /// # Errors
+    /// As [`holders`](QuorumLock::holders).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open where the lock was freed.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, RedLock};
+    ///
+    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// assert!(lock.force_release().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release(&self) -> Result<bool, Error> {
+        let answers = self.ask(Handle::force_release).await?;
+        Ok(answers.contains(&true))
+    }
+
+    /// The answers of all servers, if those are a majority.
+    async fn ask<'a, T, F>(&'a self, question: impl Fn(&'a Handle) -> F) -> Result<Vec<T>, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (answers, mut failed): (Vec<_>, Vec<_>) = join_all(self.handles.iter().map(question))
+            .await
+            .into_iter()
+            .partition(Result::is_ok);
+        match failed.pop() {
+            Some(Err(error)) if answers.len() < quorum::of(self.handles.len()) => Err(error),
+            _ => Ok(answers.into_iter().flatten().collect()),
+        }
+    }
+}

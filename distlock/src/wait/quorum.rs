@@ -1,0 +1,287 @@
+//! One key on several independent servers: held by whoever has a majority of them.
+//!
+//! All servers are asked at once, each under an owner of its own, and the time of a round is that of the quorum: those
+//! that answer much later than it, or not at all, are let go, and what they may have granted is released in the background.
+//! Without a quorum everything goes back, and the next round comes after news from a server that refused, when its lease is
+//! over, or in the end by the clock; after a pause at random, so that several who share the servers between them do not
+//! meet again.
+//!
+//! Each part is a hold like any other, renewed by its client. It counts until somewhat before its deadline, for the
+//! clocks of independent servers drift.
+//!
+//! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use smallvec::SmallVec;
+
+use super::registry::{Place, Turn};
+use super::{Ask, Part, Registry, Tenures, Tried, try_once};
+use crate::backend::{Subscription, Target, cause};
+use crate::clock::Tick;
+use crate::config::{
+    MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, QUORUM_GRACE, QUORUM_JITTER, RENEWALS_PER_LEASE,
+};
+use crate::error::{Blocker, Error};
+use crate::hold::Stake;
+use crate::owner::Owner;
+
+type Parts = SmallVec<[Part; 1]>;
+
+/// How many of so many servers are a majority.
+pub(crate) fn of(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+/// Acquires a majority; each ask is for the one key, on a server of its own.
+pub(crate) async fn acquire(asks: Vec<(Arc<Registry>, Ask)>) -> Result<Parts, Error> {
+    Rounds::new(asks).win().await
+}
+
+/// The part of a lease by which clocks may drift apart while it lasts: a hundredth of it, and what they are read by.
+pub(crate) fn margin(registry: &Registry, ask: &Ask) -> Duration {
+    lease(registry, ask) / 100 + Duration::from_millis(2)
+}
+
+fn lease(registry: &Registry, ask: &Ask) -> Duration {
+    ask.lease.unwrap_or(registry.keeper.config.watchdog_timeout)
+}
+
+/// An acquisition by rounds of asking everybody.
+struct Rounds {
+    asks: Vec<(Arc<Registry>, Ask)>,
+    quorum: usize,
+    /// To each server that refused, and whether it stood when that was last asked.
+    subscriptions: Vec<Option<(Subscription, bool)>>,
+    /// Since when too many servers did not answer.
+    failing_since: Option<Tick>,
+}
+
+/// What a round came to.
+struct Round {
+    parts: Parts,
+    /// Who refused, and what is left of the lease in its way.
+    refused: Vec<(usize, Option<Duration>)>,
+    /// Why less than a quorum answered, if that is so.
+    unanswered: Option<Error>,
+}
+
+impl Rounds {
+    fn new(asks: Vec<(Arc<Registry>, Ask)>) -> Self {
+        Self {
+            quorum: of(asks.len()),
+            subscriptions: asks.iter().map(|_| None).collect(),
+            asks,
+            failing_since: None,
+        }
+    }
+
+    /// The ask that stands for all: they differ only in their servers.
+    fn ask(&self) -> &Ask {
+        &self.asks[0].1
+    }
+
+    fn now(&self) -> Tick {
+        self.asks[0].0.keeper.now()
+    }
+
+    async fn sleep_until(&self, until: Tick) {
+        self.asks[0].0.keeper.clock.sleep_until(until).await;
+    }
+
+    async fn win(mut self) -> Result<Parts, Error> {
+        let deadline = self.ask().deadline();
+        let single = self.ask().wait.is_some_and(|wait| wait.is_zero());
+        // Of one program one at a time, or they would take the servers from each other.
+        let (registry, ask) = &self.asks[0];
+        let mut place = (!single).then(|| registry.join(ask, 0, false));
+        loop {
+            if let Some(place) = &mut place {
+                self.wait_in_line(place, deadline).await?;
+            }
+            let began = self.now();
+            for (subscription, was_live) in self.subscriptions.iter_mut().flatten() {
+                subscription.mark_seen();
+                *was_live = subscription.is_live();
+            }
+            let round = self.play(deadline).await;
+            if round.parts.len() >= self.quorum && self.is_valid(&round.parts) {
+                return Ok(round.parts);
+            }
+            let Round {
+                parts,
+                refused,
+                unanswered,
+            } = round;
+            // What was had goes back, in the background.
+            drop(parts);
+            let now = self.now();
+            match unanswered {
+                None => {
+                    self.failing_since = None;
+                    if now >= deadline {
+                        return Err(self.timed_out(&refused));
+                    }
+                }
+                Some(error) => {
+                    let since = *self.failing_since.get_or_insert(began);
+                    let limit = self.asks[0].0.keeper.config.unavailable_after;
+                    if now >= since.after(limit).min(deadline) {
+                        return Err(error);
+                    }
+                }
+            }
+            self.pause(&refused, deadline).await;
+        }
+    }
+
+    /// Waits until it is first in line, and the one before it has ended or was trusted long enough.
+    async fn wait_in_line(&self, place: &mut Place, deadline: Tick) -> Result<(), Error> {
+        let mut trust_until = None;
+        loop {
+            let now = self.now();
+            if now >= deadline {
+                return Err(self.timed_out(&[]));
+            }
+            let (before, until) = match place.turn() {
+                Turn::Handed(_) | Turn::Ask { .. } => return Ok(()),
+                Turn::NotYet => (None, deadline),
+                Turn::Behind(hold) => {
+                    let trusted = *trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
+                    if now >= trusted {
+                        return Ok(());
+                    }
+                    (Some(hold), trusted.min(deadline))
+                }
+            };
+            let ended = async {
+                match before {
+                    Some(hold) => hold.over().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = place.woken() => {}
+                () = ended => {}
+                () = self.sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Asks everybody, until a quorum has granted and a grace for the others is over, or there can be none.
+    async fn play(&self, deadline: Tick) -> Round {
+        let began = self.now();
+        let (mut parts, mut refused, mut failed) = (Parts::new(), Vec::new(), None);
+        let mut failures = 0;
+        let ask = |(at, (registry, ask))| async move { (at, try_once(registry, ask).await) };
+        let asked = self.asks.iter().map(|(registry, ask)| (registry, ask));
+        let mut tries: FuturesUnordered<_> = asked.enumerate().map(ask).collect();
+        // A single try is bounded by the backend.
+        let single = self.ask().wait.is_some_and(|wait| wait.is_zero());
+        let mut until = if single { Tick::NEVER } else { deadline };
+        loop {
+            let answer = tokio::select! {
+                biased;
+                answer = tries.next() => answer,
+                () = self.sleep_until(until) => None,
+            };
+            let Some((at, tried)) = answer else { break };
+            match tried {
+                Ok(Tried::Granted(tenures)) => parts.extend(self.parts_of(at, tenures)),
+                Ok(Tried::Held { ttl, .. }) => refused.push((at, ttl)),
+                Err(error) => {
+                    failures += 1;
+                    failed = failed.or(Some(error));
+                }
+            }
+            // A quorum has spoken: of use are only those that do so soon. What was granted in vain keeps others out.
+            if parts.len() + refused.len() == self.quorum {
+                let took = self.now().since(began);
+                until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
+            }
+            if refused.len() + failures > self.asks.len() - self.quorum {
+                break;
+            }
+        }
+        let answered = parts.len() + refused.len() >= self.quorum;
+        Round {
+            unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
+            parts,
+            refused,
+        }
+    }
+
+    fn parts_of(&self, at: usize, tenures: Tenures) -> impl Iterator<Item = Part> {
+        let (registry, ask) = &self.asks[at];
+        let margin = margin(registry, ask);
+        tenures.into_iter().map(move |tenure| {
+            tenure.hold().stay();
+            Part::new(Arc::clone(registry), tenure, None).with_margin(margin)
+        })
+    }
+
+    /// Is a quorum left for at least the part of the lease in which it would be renewed?
+    fn is_valid(&self, parts: &Parts) -> bool {
+        let (registry, ask) = &self.asks[0];
+        let stake = Stake::of(parts.iter().map(Part::member), self.quorum);
+        stake.deadline().left(self.now()) >= lease(registry, ask) / (RENEWALS_PER_LEASE + 1)
+    }
+
+    /// Until there may be a quorum: at news from who refused, when enough of their leases are over, or by the clock.
+    async fn pause(&mut self, refused: &[(usize, Option<Duration>)], deadline: Tick) {
+        let now = self.now();
+        let shortest = refused.iter().filter_map(|(_, ttl)| *ttl).min();
+        let pause = shortest.map_or(MAX_SLEEP_UNTOLD, |ttl| ttl.min(MAX_SLEEP_UNTOLD));
+        let pause = if refused.is_empty() {
+            QUORUM_JITTER
+        } else {
+            pause
+        };
+        for (at, _) in refused {
+            let (registry, ask) = &self.asks[*at];
+            let wanted = &ask.wanted[0];
+            let nobody = Owner::new(registry.keeper.id, 0);
+            let target = Target::of(wanted.kind, &wanted.key, nobody);
+            self.subscriptions[*at]
+                .get_or_insert_with(|| (registry.keeper.backend.subscribe(&target), false));
+        }
+        let clock = self.asks[0].0.keeper.clock.clone();
+        let news = async {
+            let told = self.subscriptions.iter_mut().flatten();
+            let told = told.map(|(subscription, was_live)| subscription.told(*was_live));
+            let mut told: FuturesUnordered<_> = told.collect();
+            match told.next().await {
+                Some(()) => {}
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = news => {}
+            () = clock.sleep_until(now.after(pause).min(deadline)) => {}
+        }
+        let jitter = QUORUM_JITTER.mul_f64(rand::random());
+        clock
+            .sleep_until(clock.now().after(jitter).min(deadline))
+            .await;
+    }
+
+    fn timed_out(&self, refused: &[(usize, Option<Duration>)]) -> Error {
+        let key = &self.ask().wanted[0].key;
+        let ttl = refused.iter().filter_map(|(_, ttl)| *ttl).min();
+        let blocker = match refused {
+            [] => Blocker::Queue,
+            _ => Blocker::Owner(ttl),
+        };
+        self.ask().timed_out(key, self.now(), blocker)
+    }
+
+    fn no_answer(&self, since: Tick) -> Error {
+        Error::Unavailable {
+            key: self.ask().wanted[0].key.text().to_owned(),
+            after: self.now().since(since),
+            cause: cause("too few of the servers answered"),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Redlock on servers in this process: a majority is enough, and no less. What real servers do to it is a suite of its own.
+
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Faults, Op, sizes, stored};
+use distlock::{Client, Error, MemoryServer, QuorumLock, RedLock};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const KEY: &str = "order:42";
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Five servers, and one program with a client of each.
+struct Servers {
+    servers: Vec<MemoryServer>,
+}
+
+/// A program's clients, and what befalls each of them.
+struct Program {
+    clients: Vec<Client>,
+    faults: Vec<Faults>,
+}
+
+impl Servers {
+    fn new(count: usize) -> Self {
+        Self {
+            servers: (0..count).map(|_| MemoryServer::new()).collect(),
+        }
+    }
+
+    fn program(&self) -> Program {
+        let faults: Vec<Faults> = self.servers.iter().map(|_| Faults::new()).collect();
+        let clients = self.servers.iter().zip(&faults).map(|(server, faults)| {
+            let builder = Client::builder().watchdog_timeout(LEASE).faults(faults);
+            builder.in_memory(server).unwrap()
+        });
+        Program {
+            clients: clients.collect(),
+            faults,
+        }
+    }
+
+    async fn are_empty(&self) {
+        let start = Instant::now();
+        while !self.servers.iter().all(|server| stored(server).0 == 0) {
+            assert!(start.elapsed() < LEASE, "a key is left");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Program {
+    fn lock(&self) -> QuorumLock {
+        RedLock::new(self.clients.clone()).lock(KEY)
+    }
+
+    /// These servers neither do anything nor answer.
+    fn hang(&self, servers: impl IntoIterator<Item = usize>) {
+        for server in servers {
+            for op in [Op::Attempt, Op::Renew, Op::Release, Op::Inspect] {
+                self.faults[server].always(op, Fault::Never);
+            }
+        }
+    }
+
+    fn heal(&self) {
+        for faults in &self.faults {
+            for op in [Op::Attempt, Op::Renew, Op::Release, Op::Inspect] {
+                faults.clear(op);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_one_program_at_a_time() {
+    let servers = Servers::new(5);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    assert!(guard.is_held() && two.lock().is_locked().await.unwrap());
+    assert_eq!(guard.keys().collect::<Vec<_>>(), [KEY]);
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    let error = two
+        .lock()
+        .acquire()
+        .wait(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    guard.release().await.unwrap();
+    two.lock().acquire().await.unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_minority_costs_neither_the_lock_nor_time() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    program.hang([0, 3]);
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_majority_is_unavailable_and_leaves_nothing() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    program.hang([0, 1, 2]);
+    let start = Instant::now();
+    let error = program.lock().acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        start.elapsed()
+    );
+    let wait = Duration::from_secs(1);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_gets_in_after_the_release() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let releasing = async {
+        sleep(Duration::from_secs(3)).await;
+        guard.release().await.unwrap();
+        Instant::now()
+    };
+    let waiting = async {
+        let guard = two.lock().acquire().await.unwrap();
+        let at = Instant::now();
+        guard.release().await.unwrap();
+        at
+    };
+    let (released, granted) = tokio::join!(releasing, waiting);
+    assert!(granted.duration_since(released) < Duration::from_millis(100));
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchdog_keeps_it_with_a_minority_gone_and_it_is_lost_with_a_majority() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([1, 2]);
+    sleep(LEASE * 3).await;
+    assert!(guard.is_held());
+    program.hang([3]);
+    let start = Instant::now();
+    timeout(LEASE, guard.lost())
+        .await
+        .expect("lost with the majority");
+    assert!(start.elapsed() <= LEASE && !guard.is_held());
+    program.heal();
+    assert!(guard.release().await.unwrap_err().is_lost());
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_somewhat_before_its_lease_ends_for_clocks_drift() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let start = Instant::now();
+    let guard = program.lock().acquire().lease(LEASE).await.unwrap();
+    guard.lost().await;
+    let margin = LEASE / 100 + Duration::from_millis(2);
+    let expected = LEASE - margin;
+    let early = expected.abs_diff(start.elapsed());
+    assert!(early < Duration::from_millis(5), "{:?}", start.elapsed());
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_that_nobody_heard_of_is_released_too() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    one.faults[2].next(Op::Attempt, Fault::FailAfter);
+    let guard = one.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(one.faults[2].hits(Op::Attempt), 1);
+    servers.are_empty().await;
+    two.lock()
+        .try_acquire()
+        .await
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.clients[0].lock(KEY).force_release().await.unwrap();
+    sleep(LEASE).await;
+    assert!(guard.is_held());
+    program.clients[1].lock(KEY).force_release().await.unwrap();
+    timeout(LEASE / 2, guard.lost())
+        .await
+        .expect("a majority is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entered_again_inside_its_own_scope() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let nested = lock.acquire().run(async {
+        let attempts = program.faults[0].calls(Op::Attempt);
+        let again = lock.acquire().await.unwrap();
+        assert_eq!(program.faults[0].calls(Op::Attempt), attempts);
+        again.release().await
+    });
+    nested.await.unwrap().unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_server_is_refused() {
+    let error = RedLock::new([]).lock(KEY).acquire().await.unwrap_err();
+    assert!(matches!(error, Error::InvalidKey { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn crowd_of_programs_never_overlaps() {
+    let servers = Servers::new(5);
+    let programs: Vec<Program> = (0..3).map(|_| servers.program()).collect();
+    programs[0].hang([0, 1]);
+    programs[1].hang([3]);
+    let inside = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for n in 0..9 {
+        let (lock, inside) = (programs[n % 3].lock(), std::sync::Arc::clone(&inside));
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                sleep(Duration::from_millis(3)).await;
+                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    };
+    timeout(Duration::from_secs(600), all)
+        .await
+        .expect("it stands still");
+    for program in &programs {
+        program.heal();
+    }
+    servers.are_empty().await;
+    let owed = || {
+        let clients = programs.iter().flat_map(|program| &program.clients);
+        clients.map(|client| sizes(client).owed).sum::<usize>()
+    };
+    // What hung is tried again about once a second.
+    let start = Instant::now();
+    while owed() > 0 {
+        assert!(start.elapsed() < LEASE, "{} are owed", owed());
+        sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,67 @@
+//! The spin lock: waits by asking again, and subscribes to nothing.
+
+use std::time::Duration;
+
+use distlock::test_util::{Op, sizes};
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, refused};
+
+const KEY: &str = "order:42";
+
+on_every_backend![
+    waiting_subscribes_to_nothing,
+    pauses_grow_up_to_the_longest,
+    release_wakes_who_waits_by_messages,
+    locks_of_other_kinds_keep_it_out,
+];
+
+async fn waiting_subscribes_to_nothing(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.spin_lock(KEY).acquire().await.unwrap();
+    let wait = stage.part(5);
+    assert!(refused(client.spin_lock(KEY).acquire().wait(wait).await).is_busy());
+    assert_eq!(stage.faults().calls(Op::Subscribe), 0);
+    assert_eq!(sizes(&client).channels, 0);
+    guard.release().await.unwrap();
+}
+
+async fn pauses_grow_up_to_the_longest(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.spin_lock(KEY).acquire().await.unwrap();
+    let (first, longest, wait) = (
+        Duration::from_millis(2),
+        Duration::from_millis(64),
+        Duration::from_secs(1),
+    );
+    let lock = client.spin_lock(KEY).backoff(first, longest);
+    assert!(refused(lock.acquire().wait(wait).await).is_busy());
+    let asked = stage.faults().calls(Op::Attempt);
+    // 2, 4, .. 64 ms and then 64 each, at least half of that: 20 to 38 times. A busy machine asks less often.
+    assert!(asked <= 42, "asked {asked} times");
+    assert!(!stage.is_paused() || asked >= 18, "asked {asked} times");
+    guard.release().await.unwrap();
+}
+
+async fn release_wakes_who_waits_by_messages(stage: &Stage) {
+    let (spinning, listening) = (stage.client().await, stage.client().await);
+    let guard = spinning.spin_lock(KEY).acquire().await.unwrap();
+    let start = Instant::now();
+    let releasing = async {
+        sleep(stage.part(10)).await;
+        guard.release().await.unwrap();
+    };
+    let waiting = async { listening.lock(KEY).acquire().await.unwrap().release().await };
+    tokio::join!(releasing, waiting).1.unwrap();
+    stage.assert_took(start, stage.part(10));
+}
+
+async fn locks_of_other_kinds_keep_it_out(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let guard = one.lock(KEY).acquire().await.unwrap();
+    assert!(two.spin_lock(KEY).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let guard = one.spin_lock(KEY).acquire().await.unwrap();
+    assert!(two.lock(KEY).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
