@@ -7,14 +7,14 @@ use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Error, Expr, ExprLit, Lit, LitStr, Path, Result, Token};
+use syn::{Error, Expr, ExprLit, ExprRange, Lit, LitStr, Path, RangeLimits, Result, Token};
 
 use crate::duration;
 use crate::template::Template;
 
 /// All options of one attribute.
 pub(crate) struct Args {
-    pub(crate) key: Key,
+    pub(crate) keys: Keys,
     pub(crate) wait: Option<Time>,
     pub(crate) lease: Option<Time>,
     pub(crate) client: Option<Expr>,
@@ -24,10 +24,80 @@ pub(crate) struct Args {
 }
 
 /// What is locked.
+pub(crate) enum Keys {
+    /// `key = ..`
+    One(Key),
+    /// `keys = [..]`
+    List(Vec<Element>),
+    /// `keys = ..`, an expression that gives them all.
+    Given(Expr),
+}
+
+/// One key.
 pub(crate) enum Key {
     Template(Template),
     /// An expression that is the whole key.
     Whole(Expr),
+}
+
+/// What stands in a list of keys.
+pub(crate) enum Element {
+    Key(Key),
+    /// `..expression`: as many as that has.
+    Spread(Expr),
+}
+
+impl Keys {
+    pub(crate) fn templates(&self) -> Vec<&Template> {
+        let keys: Vec<&Key> = match self {
+            Self::One(key) => vec![key],
+            Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
+            Self::Given(_) => Vec::new(),
+        };
+        let template = |key| match key {
+            &Key::Template(ref template) => Some(template),
+            Key::Whole(_) => None,
+        };
+        keys.into_iter().filter_map(template).collect()
+    }
+}
+
+impl Key {
+    fn of(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(template),
+                ..
+            }) => Template::parse(template).map(Self::Template),
+            whole => Ok(Self::Whole(whole)),
+        }
+    }
+}
+
+impl Element {
+    fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Spread(_) => None,
+        }
+    }
+
+    /// A spread is what Rust reads as a range without a start.
+    fn of(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Range(ExprRange {
+                start: None,
+                limits: RangeLimits::HalfOpen(_),
+                end: Some(all),
+                ..
+            }) => Ok(Self::Spread(*all)),
+            Expr::Range(range) => Err(Error::new_spanned(
+                range,
+                "a range is no key; to add all keys of an iterator write `..iterator`",
+            )),
+            key => Key::of(ungroup(key)).map(Self::Key),
+        }
+    }
 }
 
 /// A duration.
@@ -38,8 +108,9 @@ pub(crate) enum Time {
 }
 
 /// Every option, with an example for messages.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("key", r#"key = "pay:<id>""#),
+    ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
     ("wait", r#"wait = "5s""#),
     ("lease", r#"lease = "20s""#),
     ("client", "client = self.locks"),
@@ -90,18 +161,14 @@ fn example(name: &Ident) -> Option<&'static str> {
 }
 
 fn unknown(name: &Ident) -> Error {
-    let says = if name == "keys" {
-        "`keys` comes with the multi-lock; until then use one `key`".to_owned()
-    } else {
-        let names: Vec<_> = OPTIONS
-            .iter()
-            .map(|(name, _)| format!("`{name}`"))
-            .collect();
-        format!(
-            "unknown option `{name}`; expected one of {}",
-            names.join(", ")
-        )
-    };
+    let names: Vec<_> = OPTIONS
+        .iter()
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    let says = format!(
+        "unknown option `{name}`; expected one of {}",
+        names.join(", ")
+    );
     Error::new(name.span(), says)
 }
 
@@ -128,13 +195,13 @@ impl Settings {
 
     fn read(mut self) -> Result<Args> {
         let mut wrong = Wrong::default();
-        let key = wrong.check(self.key());
+        let keys = wrong.check(self.keys());
         let wait = wrong.check(self.time("wait"));
         let lease = wrong.check(self.time("lease").and_then(at_least_a_millisecond));
         let krate = wrong.check(self.take("crate").map(path).transpose());
         wrong.none_or(())?;
         Ok(Args {
-            key: key.expect("no error means a key"),
+            keys: keys.expect("no error means keys"),
             wait: wait.flatten(),
             lease: lease.flatten(),
             client: self.take("client"),
@@ -149,14 +216,17 @@ impl Settings {
         Some(ungroup(self.0.remove(at).value))
     }
 
-    fn key(&mut self) -> Result<Key> {
-        match self.take("key") {
-            Some(Expr::Lit(ExprLit {
-                lit: Lit::Str(template),
-                ..
-            })) => Template::parse(template).map(Key::Template),
-            Some(whole) => Ok(Key::Whole(whole)),
-            None => Err(Error::new(
+    fn keys(&mut self) -> Result<Keys> {
+        let both = self.0.iter().find(|setting| setting.name == "keys");
+        let both = both.map(|keys| keys.name.span());
+        match (self.take("key"), self.take("keys")) {
+            (Some(_), Some(_)) => Err(Error::new(
+                both.unwrap_or_else(Span::call_site),
+                "give `key` or `keys`, not both",
+            )),
+            (Some(key), None) => Key::of(key).map(Keys::One),
+            (None, Some(keys)) => several(keys),
+            (None, None) => Err(Error::new(
                 Span::call_site(),
                 "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
             )),
@@ -179,6 +249,30 @@ impl Settings {
             Ok(fixed) => Ok(Some(Time::Fixed(fixed, lit.span()))),
             Err(says) => Err(Error::new(lit.span(), says)),
         }
+    }
+}
+
+fn several(keys: Expr) -> Result<Keys> {
+    match keys {
+        Expr::Array(list) if list.elems.is_empty() => Err(Error::new_spanned(
+            list,
+            "no keys: say what to lock, e.g. `keys = [\"order:<id>\", \"stock:<item>\"]`",
+        )),
+        Expr::Array(list) => {
+            let mut wrong = Wrong::default();
+            let elements = list.elems.into_iter();
+            let elements: Vec<_> = elements
+                .filter_map(|element| wrong.check(Element::of(element)))
+                .collect();
+            wrong.none_or(Keys::List(elements))
+        }
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(key), ..
+        }) => {
+            let says = format!("`keys` is a list; write `key = {:?}`", key.value());
+            Err(Error::new(key.span(), says))
+        }
+        given => Ok(Keys::Given(given)),
     }
 }
 

@@ -3,7 +3,7 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::{Error, Expr, Result};
 
-use crate::args::{Args, Key};
+use crate::args::Args;
 use crate::function::{Binding, Body, Function};
 use crate::template::{Piece, Template};
 use crate::ty;
@@ -138,18 +138,18 @@ fn async_block(trees: &[TokenTree]) -> Option<(TokenStream, Group)> {
 /// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the
 /// whole string, because all of a template has one span.
 pub(crate) fn names(args: &Args, function: &Function) -> Result<()> {
-    let Key::Template(template) = &args.key else {
-        return Ok(());
-    };
     let bindings = function.bindings();
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
-    for part in template.parts() {
-        if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
-            let says = unknown(name, function, &bindings);
-            return Err(Error::new(template.literal.span(), says));
+    for template in args.keys.templates() {
+        for part in template.parts() {
+            if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
+                let says = unknown(name, function, &bindings);
+                return Err(Error::new(template.literal.span(), says));
+            }
         }
+        braces(template, &bindings)?;
     }
-    braces(template, &bindings)
+    Ok(())
 }
 
 /// The lower-case single names that an expression reads: variables. What opens scopes of its own

@@ -9,7 +9,7 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Expr, Type};
 
-use crate::args::{Args, Key, Time};
+use crate::args::{Args, Element, Key, Keys, Time};
 use crate::check::{Block, Shape};
 use crate::function::{Binding, Function};
 use crate::template::{Part, Piece, Template};
@@ -69,14 +69,14 @@ impl Expansion<'_> {
     /// Acquire, run the body in the guard's scope and release, make the value.
     fn locked(&self) -> TokenStream {
         let private = self.private(Span::mixed_site());
-        let key = self.key();
+        let keys = self.keys();
         let enter = self.enter();
         let on_error = self.on_error();
         let refused = self.refused();
         let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
         let body = self.body();
         quote_spanned! {Span::mixed_site()=>
-            #key
+            #keys
             let __enter = #enter;
             let __on_error = #on_error;
             let __guard = match __enter.await {
@@ -104,10 +104,51 @@ impl Expansion<'_> {
         }
     }
 
+    /// `let __keys = ..`: all that is to be locked.
+    fn keys(&self) -> TokenStream {
+        let private = self.private(Span::mixed_site());
+        match &self.args.keys {
+            Keys::One(key) => {
+                let key = self.key(key);
+                quote_spanned! {Span::mixed_site()=>
+                    #key
+                    let __keys = #private::Keys::one(__key);
+                }
+            }
+            Keys::List(elements) => {
+                let elements = elements.iter().map(|element| match element {
+                    Element::Key(key) => {
+                        let key = self.key(key);
+                        quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
+                    }
+                    Element::Spread(all) => self.add_all(all),
+                });
+                quote_spanned! {Span::mixed_site()=>
+                    let mut __keys = #private::Keys::several();
+                    #(#elements)*
+                }
+            }
+            Keys::Given(all) => {
+                let all = self.add_all(all);
+                quote_spanned! {Span::mixed_site()=>
+                    let mut __keys = #private::Keys::several();
+                    #all
+                }
+            }
+        }
+    }
+
+    /// Located at the expression, so that one that gives no keys is reported there.
+    fn add_all(&self, all: &Expr) -> TokenStream {
+        let span = glue_at(all.span());
+        let private = self.private(span);
+        quote_spanned!(span=> #private::KeyList::add_to(#all, &mut __keys);)
+    }
+
     /// `let __key = ..`: a statement per placeholder, so that nothing one of them borrows (a mutex, say)
     /// is still borrowed when the next is rendered or the lock is waited for.
-    fn key(&self) -> TokenStream {
-        match &self.args.key {
+    fn key(&self, key: &Key) -> TokenStream {
+        match key {
             Key::Whole(expr) => {
                 let private = self.private(Span::mixed_site());
                 quote_spanned!(Span::mixed_site()=> let __key = #private::key(#expr);)
@@ -172,7 +213,7 @@ impl Expansion<'_> {
             quote_spanned!(span=> .lease(#lease))
         });
         quote_spanned! {Span::mixed_site()=>
-            #private::Enter::new(__key) #(#client)* #(#wait)* #(#lease)* .enter()
+            #private::Enter::new(__keys) #(#client)* #(#wait)* #(#lease)* .enter()
         }
     }
 

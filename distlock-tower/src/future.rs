@@ -100,11 +100,15 @@ impl Settings {
             Named::Nothing => return Entry::Unlocked,
             Named::Answer(answer) => return Entry::Answered(respond::collected(answer).await),
         };
-        let key = match key::only(keys) {
-            Ok(key) => key,
+        let keys = match key::distinct(keys) {
+            Ok(keys) => keys,
             Err(bad) => return Entry::Answered(respond::bad_keys(&bad)),
         };
-        let mut acquire = self.client.lock(key).acquire().wait(self.wait);
+        let acquire = match <[String; 1]>::try_from(keys) {
+            Ok([key]) => self.client.lock(key).acquire(),
+            Err(keys) => self.client.multi_lock(keys).acquire(),
+        };
+        let mut acquire = acquire.wait(self.wait);
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
         }

@@ -46,7 +46,8 @@ pub struct Held {
 }
 
 struct View {
-    keys: [String; 1],
+    /// At least one.
+    keys: Vec<String>,
     /// Never entered: it only tells whether the hold lasts, wherever the guard is.
     section: Section,
     slot: Mutex<Option<Guard>>,
@@ -56,7 +57,7 @@ impl Held {
     /// Puts a guard into a slot of its own: the handler's view of it, and the layer's.
     pub(crate) fn new(guard: Guard) -> (Self, Tenancy) {
         let view = Arc::new(View {
-            keys: [guard.key().to_owned()],
+            keys: guard.keys().map(str::to_owned).collect(),
             section: guard.section(),
             slot: Mutex::new(Some(guard)),
         });
@@ -66,11 +67,10 @@ impl Held {
 
     /// The key that is held; of several, the first.
     pub fn key(&self) -> &str {
-        let [key] = &self.view.keys;
-        key
+        self.view.keys.first().map_or("", String::as_str)
     }
 
-    /// All keys that are held: so far always one.
+    /// All keys that are held, in order.
     pub fn keys(&self) -> &[String] {
         &self.view.keys
     }

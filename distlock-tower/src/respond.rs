@@ -142,16 +142,8 @@ fn ceil_secs(duration: Duration) -> u64 {
 
 /// Logs why the keys of a request cannot be locked, and answers it.
 pub(crate) fn bad_keys(bad: &BadKeys) -> Answer {
-    match bad {
-        BadKeys::Several { .. } => {
-            tracing::error!(reason = %bad, "request refused");
-            CONFIG.answer()
-        }
-        BadKeys::Empty | BadKeys::Unfit { .. } => {
-            tracing::debug!(reason = %bad, "request refused");
-            KEY.answer()
-        }
-    }
+    tracing::debug!(reason = %bad, "request refused");
+    KEY.answer()
 }
 
 /// Logs a release that the handler's own outcome was passed on after.

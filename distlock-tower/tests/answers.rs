@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use distlock::test_util::{Fault, Faults, Op};
 use distlock::{Client, MemoryServer};
-use distlock_tower::{IntoLockKeys, KeyFn, LockLayer};
+use distlock_tower::{Held, IntoLockKeys, KeyFn, LockLayer};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -127,10 +127,9 @@ async fn keys_that_cannot_be_are_400() {
 }
 
 #[tokio::test]
-async fn several_keys_and_bad_settings_and_a_closed_client_are_500() {
+async fn bad_settings_and_a_closed_client_are_500() {
     let client = Client::in_memory();
     for layer in [
-        keyed(&client, |_: &Parts| ["order:1", "order:2"]),
         keyed(&client, |_: &Parts| "k").lease(Duration::ZERO),
         keyed(&client, |_: &Parts| "k").wait(Duration::MAX),
     ] {
@@ -140,6 +139,44 @@ async fn several_keys_and_bad_settings_and_a_closed_client_are_500() {
     refused(keyed(&client, |_: &Parts| "k"))
         .await
         .is_problem("config", 500, false);
+}
+
+#[tokio::test]
+async fn too_many_keys_and_a_bad_one_among_good_ones_are_400() {
+    let client = Client::in_memory();
+    let many = |count: usize| (0..count).map(|n| format!("many{n}")).collect::<Vec<_>>();
+    refused(keyed(&client, move |_: &Parts| many(257)))
+        .await
+        .is_problem("key", 400, false);
+    refused(keyed(&client, |_: &Parts| ["order:1", ""]))
+        .await
+        .is_problem("key", 400, false);
+}
+
+#[tokio::test]
+async fn several_keys_are_held_together_and_freed_together() {
+    let client = Client::in_memory();
+    let layer = keyed(&client, |_: &Parts| ["stock:7", "order:42", "item:9"]);
+    let service = layer.layer(service_fn(async |request: Request<()>| {
+        let held = request.extensions().get::<Held>().unwrap();
+        assert_eq!(held.keys(), ["item:9", "order:42", "stock:7"]);
+        assert_eq!(held.key(), "item:9");
+        for key in held.keys() {
+            assert_eq!(client.lock(key).hold_count().await.unwrap(), 1);
+            // Inside the section each of them is entered again.
+            assert!(client.lock(key).try_acquire().await.unwrap().is_some());
+        }
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), 200);
+    for key in ["item:9", "order:42", "stock:7"] {
+        assert!(!client.lock(key).is_locked().await.unwrap());
+    }
+    let taken = client.lock("stock:7").acquire().await.unwrap();
+    let layer = keyed(&client, |_: &Parts| ["order:42", "stock:7"]).wait(Duration::ZERO);
+    refused(layer).await.is_problem("busy", 409, true);
+    taken.release().await.unwrap();
 }
 
 #[tokio::test]

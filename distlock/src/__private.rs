@@ -131,6 +131,61 @@ pub fn key(key: impl WholeKey) -> Result<String, Error> {
     Ok(key.into_key())
 }
 
+/// All that one call locks.
+pub struct Keys {
+    keys: Vec<String>,
+    several: bool,
+    /// The first that could not be made.
+    wrong: Option<Error>,
+}
+
+impl Keys {
+    /// `key = ..`
+    #[must_use]
+    pub fn one(key: Result<String, Error>) -> Self {
+        let mut keys = Self::several();
+        keys.several = false;
+        keys.add(key);
+        keys
+    }
+
+    /// `keys = ..`, none so far.
+    #[must_use]
+    pub fn several() -> Self {
+        Self {
+            keys: Vec::new(),
+            several: true,
+            wrong: None,
+        }
+    }
+
+    /// One more.
+    pub fn add(&mut self, key: Result<String, Error>) {
+        match key {
+            Ok(key) => self.keys.push(key),
+            Err(error) => self.wrong = self.wrong.take().or(Some(error)),
+        }
+    }
+}
+
+/// An expression that gives any number of keys.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` gives no lock keys",
+    label = "expected an iterator, a `Vec`, an array or an `Option` of what is `Into<String>`",
+    note = "one key goes into `key = ..`, or without the dots into the list"
+)]
+pub trait KeyList {
+    /// Adds them.
+    fn add_to(self, keys: &mut Keys);
+}
+
+#[diagnostic::do_not_recommend]
+impl<I: IntoIterator<Item: Into<String>>> KeyList for I {
+    fn add_to(self, keys: &mut Keys) {
+        keys.keys.extend(self.into_iter().map(Into::into));
+    }
+}
+
 /// What may stand behind `client =`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a distlock client",
@@ -150,7 +205,7 @@ impl<T: AsRef<Client> + ?Sized> AsClient for T {
 
 /// The options of one call, on the way to a guard.
 pub struct Enter {
-    key: Result<String, Error>,
+    keys: Keys,
     client: Option<Client>,
     wait: Option<Duration>,
     lease: Option<Duration>,
@@ -162,10 +217,10 @@ pub type Entering = Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>;
 impl Enter {
     /// No options yet.
     #[must_use]
-    pub fn new(key: Result<String, Error>) -> Self {
+    pub fn new(keys: Keys) -> Self {
         let (client, wait, lease) = (None, None, None);
         Self {
-            key,
+            keys,
             client,
             wait,
             lease,
@@ -197,9 +252,17 @@ impl Enter {
     #[must_use]
     pub fn enter(self) -> Entering {
         Box::pin(async move {
-            let key = self.key?;
+            let Keys {
+                mut keys,
+                several,
+                wrong,
+            } = self.keys;
+            wrong.map_or(Ok(()), Err)?;
             let client = self.client.map_or_else(client::current, Ok)?;
-            let mut acquire = client.lock(key).acquire();
+            let mut acquire = match keys.pop() {
+                Some(key) if !several => client.lock(key).acquire(),
+                last => client.multi_lock(keys.into_iter().chain(last)).acquire(),
+            };
             if let Some(wait) = self.wait {
                 acquire = acquire.wait(wait);
             }

@@ -94,6 +94,10 @@ pub enum Error {
         cause: Cause,
     },
 
+    /// A lock of several keys or servers was given none.
+    #[error("no keys: a lock of several needs at least one")]
+    NoKeys,
+
     /// Waiting would never end: the scope around holds the key, in a way that keeps this acquisition out.
     #[error("lock {key:?} cannot be acquired here: {reason}")]
     #[non_exhaustive]

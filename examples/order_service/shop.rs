@@ -115,17 +115,27 @@ impl Shop {
     }
 
     /// Puts an item into an order and takes it off the stock; a second click changes nothing.
-    ///
-    /// One order at a time is the route's affair: see `routes`.
     pub(crate) async fn order(&self, id: u64, item: &str) -> Result<Order, ShopError> {
+        if self.guarded {
+            self.place(id, item, Instant::now()).await
+        } else {
+            self.place_unguarded(id, item).await
+        }
+    }
+
+    /// The order, the item's stock and its sales as one: all three, in all processes, or none. The order is locked by
+    /// the route already, and so is only entered again.
+    #[distributed_lock(keys = ["order:<id>", "stock:<item>", "sales:<item>"], wait = "20s", client = self)]
+    async fn place(&self, id: u64, item: &str, asked: Instant) -> Result<Order, ShopError> {
+        self.note_wait(asked.elapsed());
+        self.place_unguarded(id, item).await
+    }
+
+    async fn place_unguarded(&self, id: u64, item: &str) -> Result<Order, ShopError> {
         if let Some(order) = self.orders(|orders| orders.get(&id).cloned()) {
             return Ok(order);
         }
-        if self.guarded {
-            self.take(item, Instant::now()).await?;
-        } else {
-            self.take_unguarded(item).await?;
-        }
+        self.take(item).await?;
         let order = Order {
             item: item.to_owned(),
             paid: false,
@@ -143,13 +153,6 @@ impl Shop {
         paid.ok_or(ShopError::NothingToPay)
     }
 
-    /// Takes one item off the stock: one customer of an item at a time, in all processes.
-    #[distributed_lock(key = "stock:<item>", wait = "20s", client = self)]
-    async fn take(&self, item: &str, asked: Instant) -> Result<(), ShopError> {
-        self.note_wait(asked.elapsed());
-        self.take_unguarded(item).await
-    }
-
     fn note_wait(&self, waited: Duration) {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.all += 1;
@@ -162,7 +165,7 @@ impl Shop {
     }
 
     /// Reads, ponders, writes: right only under a lock.
-    async fn take_unguarded(&self, item: &str) -> Result<(), ShopError> {
+    async fn take(&self, item: &str) -> Result<(), ShopError> {
         let left = self.stock.left(item).await.map_err(ShopError::Stock)?;
         let left = left.ok_or(ShopError::NoSuchItem)?;
         if left <= 0 {
@@ -189,8 +192,8 @@ impl Shop {
                 let (left, sold) = (self.stock.left(item).await?, self.stock.sold(item).await?);
                 Ok::<_, Failure>((left.unwrap_or(0), sold))
             };
-            let lock = self.locks.lock(format!("stock:{item}"));
-            let (left, sold) = lock.acquire().try_run(read).await?;
+            let keys = [format!("stock:{item}"), format!("sales:{item}")];
+            let (left, sold) = self.locks.multi_lock(keys).acquire().try_run(read).await?;
             books.push(Book {
                 item,
                 opening,

@@ -73,8 +73,8 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 /// What a key function may return: one key, several, none, or an answer.
 ///
 /// * `String`, `&'static str`, `Cow<'static, str>`: that key.
-/// * `Vec` and arrays of those: those keys, each once. A list without keys is answered 400. More than one key needs a
-///   multi-lock, which the layer does not have yet: such a request is answered 500 `urn:distlock:config`.
+/// * `Vec` and arrays of those: those keys, each once, all of them or none (a [multi-lock](distlock::MultiLock)). A list
+///   without keys, and one of more than 256, is answered 400.
 /// * `Option<_>`: with `None` the request passes without a lock.
 /// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
 ///   answer, and the handler is not called. The answer's body is read to its end before it is sent.
@@ -151,25 +151,31 @@ impl fmt::Debug for LockKeys {
 /// Longest key in bytes that is taken from a request: keys come from strangers, and go into the server and the log.
 const MAX_KEY_BYTES: usize = 512;
 
-/// The one key to lock.
-pub(crate) fn only(keys: Vec<String>) -> Result<String, BadKeys> {
-    let distinct = keys.iter().collect::<HashSet<_>>().len();
-    let Some(key) = keys.into_iter().next() else {
-        return Err(BadKeys::Empty);
+/// Most keys that one request locks: each costs the server some work, and a stranger may have chosen how many.
+const MAX_KEYS: usize = 256;
+
+/// The keys to lock, each once.
+pub(crate) fn distinct(mut keys: Vec<String>) -> Result<Vec<String>, BadKeys> {
+    let unfit = |key: &&String| {
+        key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(char::is_control)
     };
-    if distinct > 1 {
-        return Err(BadKeys::Several { distinct });
-    }
-    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(char::is_control) {
+    if let Some(key) = keys.iter().find(unfit) {
+        let key = key.clone();
         return Err(BadKeys::Unfit { key });
     }
-    Ok(key)
+    let mut seen = HashSet::new();
+    keys.retain(|key| seen.insert(key.clone()));
+    match keys.len() {
+        0 => Err(BadKeys::Empty),
+        1..=MAX_KEYS => Ok(keys),
+        keys => Err(BadKeys::TooMany { keys }),
+    }
 }
 
 /// Why keys cannot be locked.
 pub(crate) enum BadKeys {
     Empty,
-    Several { distinct: usize },
+    TooMany { keys: usize },
     Unfit { key: String },
 }
 
@@ -177,10 +183,9 @@ impl fmt::Display for BadKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("the key function gave an empty list of keys"),
-            Self::Several { distinct } => write!(
+            Self::TooMany { keys } => write!(
                 f,
-                "the key function gave {distinct} different keys: several keys come with the multi-lock, which this \
-                 version does not have; give one"
+                "the key function gave {keys} different keys: at most {MAX_KEYS} are allowed"
             ),
             Self::Unfit { key } => {
                 const SHOWN: usize = 64;

@@ -1,6 +1,6 @@
 use distlock::{Error, distributed_lock};
 
-#[distributed_lock(keys = ["a:<id>", "b:<id>", ..extra], wait = "5s")]
+#[distributed_lock(keys = ["order:<id>", 1..id])]
 async fn pay(id: u64) -> Result<u64, Error> {
     Ok(id)
 }
