@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use crate::config::{SPIN_PAUSE, check_lease, check_wait};
+use crate::config::{SPIN_PAUSE, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -186,6 +186,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// Refuses bad input, before anything is sent. Of several keys each has an ask of its own.
     fn checked(&self, handle: &Handle) -> Result<(Arc<Registry>, Ask), Error> {
         let key = handle.key()?.clone();
+        check_permits(self.permits)?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }

@@ -16,7 +16,9 @@ use crate::handle::Handle;
 use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::primitives::{FencedLock, Lock, MultiLock, NonReentrantLock, SpinLock};
+use crate::primitives::{
+    ExpirableSemaphore, FencedLock, Lock, MultiLock, NonReentrantLock, SpinLock,
+};
 use crate::wait::Registry;
 
 /// A client of one lock server. Cheap to clone; clones are one client.
@@ -178,6 +180,22 @@ impl Client {
     pub fn multi_lock<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter();
         MultiLock::new(keys.map(|key| self.handle(Kind::Reentrant, key)))
+    }
+
+    /// The [semaphore](ExpirableSemaphore) on `key` whose permits have an id and a lease each.
+    ///
+    /// A key that is empty or too long shows when the semaphore is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let seats = client.expirable_semaphore("seats");
+    /// seats.try_set_permits(3).await?;
+    /// let _permit = seats.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn expirable_semaphore(&self, key: impl Into<String>) -> ExpirableSemaphore {
+        ExpirableSemaphore::new(self.handle(Kind::Permit, key))
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {

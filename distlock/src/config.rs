@@ -106,6 +106,14 @@ pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 /// Keys whose highest fencing token a client remembers: enough that a hot key is never forgotten, little enough memory.
 pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
+/// How long a server refuses an owner that was withdrawn. An attempt whose outcome is in doubt is withdrawn again and
+/// again while it may still come: at pauses that stay below this for a watchdog's lease, and then its own is over.
+pub(crate) const OWNERS_REMEMBERED: Duration = WATCHDOG_TIMEOUT;
+
+/// How long a server remembers what a request was answered: it is sent again for as long as a caller can be made to
+/// wait for an answer, and its last copy may come as late again.
+pub(crate) const REQUESTS_REMEMBERED: Duration = Duration::from_secs(14);
+
 /// How long a waiter's place in the server outlives its last sign of life. Three signs come in that time.
 pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -189,6 +197,18 @@ impl Config {
         false
     }
 
+    /// As [`OWNERS_REMEMBERED`], with this client's lease.
+    #[cfg(feature = "redis")]
+    pub(crate) fn owners_remembered(&self) -> Duration {
+        self.watchdog_timeout
+    }
+
+    /// As [`REQUESTS_REMEMBERED`], with this client's patience.
+    #[cfg(feature = "redis")]
+    pub(crate) fn requests_remembered(&self) -> Duration {
+        (self.unavailable_after + self.response_timeout) * 2
+    }
+
     /// The pause between two tries of a failed command grows from the shortest to this.
     pub(crate) fn longest_pause(&self) -> Duration {
         Self::retry_pause(self.watchdog_timeout)
@@ -203,6 +223,16 @@ impl Config {
     /// The pause before a failed command on a hold with this lease is tried again.
     pub(crate) fn retry_pause(lease: Duration) -> Duration {
         (lease / 10).clamp(MIN_LEASE, RETRY_PAUSE.1)
+    }
+}
+
+/// Refuses a number of permits that no semaphore of Redisson's can have.
+pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
+    if (1..=i32::MAX as u32).contains(&permits) {
+        Ok(())
+    } else {
+        let permits = u64::from(permits);
+        Err(Error::InvalidPermits { permits })
     }
 }
 

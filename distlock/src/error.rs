@@ -134,6 +134,22 @@ pub enum Error {
         wait: Duration,
     },
 
+    /// The number of permits is zero, or more than a semaphore can have.
+    #[error("invalid number of permits {permits}: expected 1 to 2147483647")]
+    #[non_exhaustive]
+    InvalidPermits {
+        /// The number that was asked for.
+        permits: u64,
+    },
+
+    /// The text is no id of a permit.
+    #[error("invalid permit id {id:?}: expected 32 hex digits")]
+    #[non_exhaustive]
+    InvalidPermitId {
+        /// The text, cut short where it is long.
+        id: String,
+    },
+
     /// A setting of the builder cannot work.
     #[error("invalid setting {setting} = {value}")]
     #[non_exhaustive]
@@ -283,13 +299,14 @@ impl Error {
     }
 
     pub(crate) fn invalid_key(key: &str, reason: impl Into<String>) -> Self {
-        const SHOWN: usize = 64;
-        let shown: String = key.chars().take(SHOWN).collect();
-        let cut = shown.len() < key.len();
         Self::InvalidKey {
-            key: if cut { shown + ".." } else { shown },
+            key: cut(key),
             reason: reason.into(),
         }
+    }
+
+    pub(crate) fn invalid_permit_id(text: &str) -> Self {
+        Self::InvalidPermitId { id: cut(text) }
     }
 
     pub(crate) fn invalid_config(setting: &'static str, value: impl fmt::Debug) -> Self {
@@ -297,6 +314,17 @@ impl Error {
             setting,
             value: format!("{value:?}"),
         }
+    }
+}
+
+/// The beginning of a text, if it is long.
+fn cut(text: &str) -> String {
+    const SHOWN: usize = 64;
+    let shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() < text.len() {
+        shown + ".."
+    } else {
+        shown
     }
 }
 

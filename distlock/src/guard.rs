@@ -117,6 +117,16 @@ impl Guard {
         self.first().tenure().hold().token
     }
 
+    /// How many permits of a semaphore it stands for.
+    pub(crate) fn permits(&self) -> u32 {
+        self.first().tenure().hold().permits
+    }
+
+    /// Ends this guard, and leaves in the server what it held: until the lease ends, and renewed by nobody.
+    pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
+        self.parts.drain(..).try_for_each(Part::leave_to_its_lease)
+    }
+
     /// Is the key held, as far as this process can tell?
     ///
     /// A comparison of clocks, without I/O. `true` means that no other owner can have the key at this moment, unless

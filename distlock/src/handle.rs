@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::Inspected;
+use crate::backend::{Change, Inspected, Target};
+use crate::config::RETRY_PAUSE;
 use crate::error::Error;
 use crate::hold::Keeper;
 use crate::key::Key;
@@ -73,6 +74,29 @@ impl Handle {
         let since = keeper.now();
         let freed = keeper.backend.force_release(self.kind, key).await;
         freed.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
+    }
+
+    /// Changes a number, or looks at it. It is sent until it is answered, under one owner: so it counts once.
+    pub(crate) async fn adjust(&self, change: Change) -> Result<i64, Error> {
+        let (keeper, key) = (self.keeper(), self.key()?);
+        let target = Target::of(self.kind, key, keeper.new_owner());
+        let since = keeper.now();
+        let give_up = since.after(keeper.config.unavailable_after);
+        let longest = keeper.config.longest_pause();
+        let mut pause = RETRY_PAUSE.0.min(longest);
+        loop {
+            let fault = match keeper.backend.adjust(&target, change).await {
+                Ok(number) => return Ok(number),
+                Err(fault) => fault,
+            };
+            let now = keeper.now();
+            if fault.is_final() || now >= give_up {
+                return Err(fault.into_error(key, now.since(since)));
+            }
+            let until = now.after(pause).min(give_up);
+            keeper.clock.sleep_until(until).await;
+            pause = (pause * 2).min(longest);
+        }
     }
 
     /// The count of a hold of this client, which the server may not have heard of yet.

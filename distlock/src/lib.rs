@@ -14,6 +14,7 @@ mod hold;
 mod key;
 mod kind;
 mod owner;
+mod permit;
 mod primitives;
 mod reentry;
 mod run;
@@ -32,9 +33,10 @@ pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::Guard;
 pub use crate::handle::Holder;
 pub use crate::owner::Owner;
+pub use crate::permit::PermitId;
 pub use crate::primitives::{
-    FencedGuard, FencedLock, Lock, Member, MultiLock, NonReentrantLock, QuorumLock, RedLock,
-    SpinLock,
+    ExpirablePermit, ExpirableSemaphore, FencedGuard, FencedLock, Lock, Member, MultiLock,
+    NonReentrantLock, QuorumLock, RedLock, SpinLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};

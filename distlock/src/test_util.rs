@@ -19,6 +19,7 @@ pub use crate::backend::Change;
 pub use crate::backend::faulty::{Fault, Faults, Op};
 pub use crate::flaw::Flaw;
 pub use crate::kind::Kind;
+pub use crate::permit::PermitId;
 
 /// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -232,6 +233,11 @@ impl Verbs {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
         })
+    }
+
+    /// The permits of owner `number`, whether they are out or not.
+    pub fn permit_ids(&self, number: u64) -> Vec<PermitId> {
+        PermitId::all_of(Owner::new(self.owners, number), self.permits).collect()
     }
 
     /// Changes a number, once for each owner's number.

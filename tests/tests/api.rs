@@ -7,8 +7,9 @@ use std::fmt::Debug;
 use std::rc::Rc;
 
 use distlock::{
-    Acquire, Acquiring, Blocker, Builder, Client, Error, Guard, Holder, Inherit, Lock, Loss,
-    MemoryServer, Owner, Run, Scope, Section, TryRun, inherit, with_client,
+    Acquire, Acquiring, Blocker, Builder, Client, Error, ExpirablePermit, ExpirableSemaphore,
+    Guard, Holder, Inherit, Lock, Loss, MemoryServer, Owner, PermitId, Run, Scope, Section, TryRun,
+    inherit, with_client,
 };
 
 fn is_send<T: Send>(_: &T) {}
@@ -28,6 +29,10 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_value::<Lock>();
     is_value::<Acquire>();
     is_value::<Guard>();
+    is_value::<ExpirableSemaphore>();
+    is_value::<Acquire<ExpirablePermit>>();
+    is_value::<ExpirablePermit>();
+    is_value::<PermitId>();
     is_value::<Section>();
     is_value::<Holder>();
     is_value::<Owner>();
@@ -38,6 +43,7 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<Builder>();
     is_cheap_to_clone::<MemoryServer>();
     is_cheap_to_clone::<Lock>();
+    is_cheap_to_clone::<ExpirableSemaphore>();
     is_cheap_to_clone::<Acquire>();
     is_cheap_to_clone::<Error>();
 }
@@ -75,6 +81,16 @@ async fn futures_of_methods_are_send() {
     is_send_and_static(&guard.lost());
     is_send(&guard.scope(async {}));
     is_send_and_static(&guard.release());
+    let seats = client.expirable_semaphore("seats");
+    is_send(&seats.try_acquire());
+    is_send(&seats.add_permits(1));
+    seats.set_permits(1).await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    is_send(&seats.release(permit.id()));
+    is_send_and_static(&permit.ids());
+    is_send_and_static(&permit.lost());
+    is_send(&permit.scope(async {}));
+    is_send_and_static(&permit.release());
 }
 
 #[tokio::test]

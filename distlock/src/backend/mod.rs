@@ -24,6 +24,7 @@ use crate::error::{Cause, Error};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
+use crate::permit::PermitId;
 
 /// The answer of a backend, on its way.
 pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
@@ -129,6 +130,18 @@ pub enum Change {
     CountDown,
     /// The number, 0 where there is none.
     Count,
+    /// Sets how many permits there are, out or not: how many are free now.
+    SetPermits(u32),
+    /// How many permits are out.
+    AcquiredPermits,
+    /// How many permits there are, out or not.
+    TotalPermits,
+    /// Gives back one permit, whoever has it: 1 if it was out, else 0.
+    ReleasePermit(PermitId),
+    /// Gives one permit a new lease: 1 if it was out, else 0.
+    UpdateLease(PermitId, Duration),
+    /// The milliseconds that one permit has left; -1 where it has no end, -2 where it is not out.
+    RemainingLease(PermitId),
 }
 
 /// Who holds a key, and for how long.

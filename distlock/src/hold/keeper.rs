@@ -132,8 +132,8 @@ impl Keeper {
             return;
         }
         telemetry::lost(&hold.key, hold.owner, loss);
-        // Gone, too, where an earlier attempt of its owner may still come.
-        if loss == Loss::Expired || hold.doubt.is_some() {
+        // Gone, too, where an earlier attempt of its owner may still come, or of several permits only one has gone.
+        if loss == Loss::Expired || hold.doubt.is_some() || hold.permits > 1 {
             self.release_later(Debt::of_hold(hold));
         }
         hold.announce_over();

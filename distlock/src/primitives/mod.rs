@@ -1,5 +1,6 @@
 //! What users lock with. Types and docs; how they wait, renew and end is the mechanism's.
 
+mod expirable_semaphore;
 mod fenced;
 mod inspect;
 mod lock;
@@ -8,6 +9,7 @@ mod non_reentrant;
 mod red_lock;
 mod spin;
 
+pub use self::expirable_semaphore::{ExpirablePermit, ExpirableSemaphore};
 pub use self::fenced::{FencedGuard, FencedLock};
 pub use self::lock::Lock;
 pub use self::multi::{Member, MultiLock};

@@ -112,6 +112,19 @@ impl Part {
             }
         }
     }
+
+    /// Ends, and leaves the hold in the server to its lease, renewed by nobody.
+    pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
+        self.ended = true;
+        match self.registry.end(&self.tenure) {
+            End::Done => Ok(()),
+            End::Lost(loss) => Err(Error::lost(self.key(), loss)),
+            End::Release(debt) => {
+                debt.forgive();
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Drop for Part {

@@ -26,5 +26,6 @@ mod lock_storm;
 mod lock_waiting;
 mod multi_lock;
 mod non_reentrant;
+mod permit;
 mod red_lock;
 mod spin;

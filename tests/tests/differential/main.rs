@@ -6,4 +6,5 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod lock;
+mod permit;
 mod side;

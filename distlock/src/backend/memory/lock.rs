@@ -14,9 +14,15 @@ use crate::owner::Owner;
 /// Who holds a lock, and how often each has entered.
 pub(super) type Holders = BTreeMap<Owner, u32>;
 
-fn holders<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut Holders> {
-    match &mut state.values.get_mut(key.name())?.value {
-        Value::Lock(holders) => Some(holders),
+fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders>, Fault> {
+    match state
+        .values
+        .get_mut(key.name())
+        .map(|entry| &mut entry.value)
+    {
+        Some(Value::Lock(holders)) => Ok(Some(holders)),
+        Some(_) => Err(Fault::WrongType),
+        None => Ok(None),
     }
 }
 
@@ -27,7 +33,7 @@ fn topic(key: &Key) -> Topic {
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
     let Target { key, owner, .. } = &attempt.target;
     let expires = now.after(attempt.lease);
-    match holders(state, key) {
+    match holders(state, key)? {
         Some(holders) => match holders.get_mut(owner) {
             Some(count) => *count = 1,
             None => {
@@ -56,7 +62,8 @@ pub(super) fn attempt_all(
     now: Tick,
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
-        if holders(state, &target.key).is_some_and(|holders| !holders.contains_key(&target.owner)) {
+        if holders(state, &target.key)?.is_some_and(|holders| !holders.contains_key(&target.owner))
+        {
             let ttl = state.ttl(target.key.name(), now);
             return Ok((at, Attempted::Held { ttl }));
         }
@@ -79,7 +86,11 @@ fn next_token(state: &mut State, attempt: &Attempt) {
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let Target { key, owner, .. } = &renewal.target;
-    let Some(count) = holders(state, key).and_then(|holders| holders.get_mut(owner)) else {
+    // A value of another type is nobody's lock.
+    let Ok(Some(holders)) = holders(state, key) else {
+        return false;
+    };
+    let Some(count) = holders.get_mut(owner) else {
         return false;
     };
     *count = renewal.count;
@@ -89,7 +100,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
 
 pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result<Released, Fault> {
     let ours =
-        holders(state, &target.key).is_some_and(|holders| holders.contains_key(&target.owner));
+        holders(state, &target.key)?.is_some_and(|holders| holders.contains_key(&target.owner));
     if !ours {
         return Ok(Released::NotOurs);
     }
@@ -99,7 +110,7 @@ pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result
 }
 
 pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
-    let freed = holders(state, key).is_some() && state.remove(key.name());
+    let freed = holders(state, key)?.is_some() && state.remove(key.name());
     if freed {
         state.publish(client, &topic(key));
     }
@@ -107,7 +118,7 @@ pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result
 }
 
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
-    let Some(holders) = holders(state, key) else {
+    let Some(holders) = holders(state, key)? else {
         return Ok(Inspected::default());
     };
     let holder = |(owner, count): (&Owner, &u32)| (owner.text().into_bytes(), u64::from(*count));

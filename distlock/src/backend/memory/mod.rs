@@ -4,6 +4,7 @@
 //! of any client; messages are sent after the mutex was let go.
 
 mod lock;
+mod permit;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -121,6 +122,7 @@ struct State {
     channels: HashMap<Topic, Channel>,
     /// The last fencing token of each key that ever had one.
     tokens: HashMap<Name, u64>,
+    notes: permit::Notes,
     /// Listeners to be woken once the mutex is let go.
     news: Vec<watch::Sender<Signal>>,
 }
@@ -135,6 +137,7 @@ struct Entry {
 #[derive(Debug)]
 enum Value {
     Lock(lock::Holders),
+    Permits(permit::Permits),
 }
 
 /// What is listened to: what happens to a key, or to one waiter of it.
@@ -242,6 +245,7 @@ impl Backend for MemoryBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         self.at_now(|state, now| match attempt.target.kind.family() {
             Family::Lock => lock::attempt(state, attempt, now),
+            Family::Permit => permit::attempt(state, attempt, (now, self.client)),
             _ => Err(not_built()),
         })
     }
@@ -254,6 +258,7 @@ impl Backend for MemoryBackend {
         self.at_now(|state, now| {
             let one = |renewal: &Renewal| match renewal.target.kind.family() {
                 Family::Lock => Ok(lock::renew(state, renewal, now)),
+                Family::Permit => Ok(permit::renew(state, renewal, now)),
                 _ => Err(not_built()),
             };
             batch.iter().map(one).collect()
@@ -261,8 +266,9 @@ impl Backend for MemoryBackend {
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        self.at_now(|state, _now| match target.kind.family() {
+        self.at_now(|state, now| match target.kind.family() {
             Family::Lock => lock::release(state, target, self.client),
+            Family::Permit => permit::release(state, target, (now, self.client)),
             _ => Err(not_built()),
         })
     }
@@ -276,9 +282,19 @@ impl Backend for MemoryBackend {
         })
     }
 
+    fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        match target.kind.family() {
+            Family::Permit => {
+                self.at_now(|state, now| permit::withdraw(state, target, (now, self.client)))
+            }
+            _ => self.release(target),
+        }
+    }
+
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         self.at_now(|state, _now| match kind.family() {
             Family::Lock => lock::force_release(state, key, self.client),
+            Family::Permit => permit::delete(state, key),
             _ => Err(not_built()),
         })
     }
@@ -286,12 +302,16 @@ impl Backend for MemoryBackend {
     fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
         self.at_now(|state, now| match kind.family() {
             Family::Lock => lock::inspect(state, key, now),
+            Family::Permit => permit::inspect(state, key, now),
             _ => Err(not_built()),
         })
     }
 
-    fn adjust<'a>(&'a self, _target: &'a Target, _change: Change) -> Reply<'a, i64> {
-        self.at_now(|_state, _now| Err(not_built()))
+    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+        self.at_now(|state, now| match target.kind.family() {
+            Family::Permit => permit::adjust(state, target, change, (now, self.client)),
+            _ => Err(not_built()),
+        })
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

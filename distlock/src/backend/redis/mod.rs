@@ -7,6 +7,7 @@ mod channels;
 mod link;
 mod lock;
 mod names;
+mod permit;
 mod reply;
 mod script;
 mod subscriber;
@@ -40,6 +41,9 @@ pub(crate) struct RedisBackend {
     response_timeout: Duration,
     /// How long an unused fencing token is kept; for ever where there is none.
     fence_ttl: Option<Duration>,
+    /// How long the mark of a withdrawn owner stands, and the answer to a request.
+    owners_remembered: Duration,
+    requests_remembered: Duration,
     /// Places for attempts in the connection. Renewals and releases need none, so they never stand behind a crowd.
     attempts: Semaphore,
 }
@@ -57,6 +61,8 @@ impl RedisBackend {
             subscriber: Subscriber::new(messages, clock, config.response_timeout),
             response_timeout: config.response_timeout,
             fence_ttl: config.fence_ttl,
+            owners_remembered: config.owners_remembered(),
+            requests_remembered: config.requests_remembered(),
             attempts: Semaphore::new(ATTEMPTS_AT_ONCE),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
@@ -135,6 +141,7 @@ impl Backend for RedisBackend {
             match attempt.target.kind {
                 Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
                 Kind::Fenced => self.lock_fenced(attempt).await,
+                Kind::Permit => self.take_permits(attempt).await,
                 _ => Err(not_built()),
             }
         })
@@ -153,6 +160,7 @@ impl Backend for RedisBackend {
             match family {
                 None => Ok(Vec::new()),
                 Some(Family::Lock) => self.renew_locks(batch).await,
+                Some(Family::Permit) => self.renew_permits(batch).await,
                 Some(_) => Err(not_built()),
             }
         })
@@ -162,6 +170,7 @@ impl Backend for RedisBackend {
         Box::pin(async move {
             match target.kind.family() {
                 Family::Lock => self.unlock(target).await,
+                Family::Permit => self.give_permits_back(target).await,
                 _ => Err(not_built()),
             }
         })
@@ -171,10 +180,18 @@ impl Backend for RedisBackend {
         Box::pin(self.unlock_all(targets))
     }
 
+    fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
+        match target.kind.family() {
+            Family::Permit => Box::pin(self.withdraw_permits(target)),
+            _ => self.release(target),
+        }
+    }
+
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         Box::pin(async move {
             match kind.family() {
                 Family::Lock => self.force_unlock(key).await,
+                Family::Permit => self.delete_permits(key).await,
                 _ => Err(not_built()),
             }
         })
@@ -184,13 +201,19 @@ impl Backend for RedisBackend {
         Box::pin(async move {
             match kind.family() {
                 Family::Lock => self.inspect_lock(key).await,
+                Family::Permit => self.inspect_permits(key).await,
                 _ => Err(not_built()),
             }
         })
     }
 
-    fn adjust<'a>(&'a self, _target: &'a Target, _change: Change) -> Reply<'a, i64> {
-        Box::pin(async move { Err(not_built()) })
+    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+        Box::pin(async move {
+            match target.kind.family() {
+                Family::Permit => self.adjust_permits(target, change).await,
+                _ => Err(not_built()),
+            }
+        })
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

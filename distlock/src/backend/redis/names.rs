@@ -31,6 +31,11 @@ pub(super) fn fence(name: &str) -> String {
     prefixed("redisson_lock_token", name)
 }
 
+/// The permits of a semaphore that are out.
+pub(super) fn permits(name: &str) -> String {
+    suffixed(name, "timeout")
+}
+
 /// The channel that a waiter of this target listens to.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.key.name();
@@ -43,15 +48,55 @@ pub(super) fn channel(target: &Target) -> String {
         }
         (Family::Lock, _) => lock_channel(name),
         (Family::ReadWrite, _) => prefixed("redisson_rwlock", name),
-        (Family::Semaphore | Family::Permit, _) => prefixed("redisson_sc", name),
+        (Family::Semaphore | Family::Permit, _) => prefixed(SEMAPHORE_CHANNEL, name),
         // The one name that is always wrapped.
         (Family::Latch, _) => format!("redisson_countdownlatch__channel__{{{name}}}"),
     }
 }
 
+/// Redisson's name for the channels of semaphores.
+const SEMAPHORE_CHANNEL: &str = "redisson_sc";
+
+/// Is this what is said on such a channel: `0` or `1`, and for a semaphore also how many permits are free?
+pub(super) fn says(channel: &str, payload: &[u8]) -> bool {
+    let is_number = || {
+        let text = std::str::from_utf8(payload).ok();
+        // Redisson tells negative ones as well: no news for who waits.
+        text.is_some_and(|text| !text.starts_with('+') && text.parse::<u64>().is_ok())
+    };
+    let of_semaphore = |channel: &str| {
+        let rest = channel.strip_prefix(SEMAPHORE_CHANNEL);
+        rest.is_some_and(|rest| rest.starts_with(':'))
+    };
+    matches!(payload, b"0" | b"1") || of_semaphore(channel) && is_number()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_is_said_of_semaphores_alone() {
+        let (lock, semaphore) = ("redisson_lock__channel:{k}", "redisson_sc:{k}");
+        for payload in ["0", "1"] {
+            assert!(says(lock, payload.as_bytes()) && says(semaphore, payload.as_bytes()));
+        }
+        for payload in ["2", "2147483647"] {
+            assert!(!says(lock, payload.as_bytes()) && says(semaphore, payload.as_bytes()));
+        }
+        for payload in [
+            "",
+            "-1",
+            "+2",
+            "2.0",
+            "1e3",
+            "2 ",
+            "two",
+            "99999999999999999999",
+        ] {
+            assert!(!says(lock, payload.as_bytes()) && !says(semaphore, payload.as_bytes()));
+        }
+    }
 
     #[test]
     fn a_name_is_wrapped_unless_it_has_a_brace() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::backend::{Attempted, Fault, Inspected, Released, cause};
+use crate::permit::PermitId;
 
 /// A lease in whole milliseconds, rounded up: the server's copy must not end before ours.
 pub(super) fn millis(lease: Duration) -> u64 {
@@ -115,6 +116,48 @@ pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
         holders: holders.chunks(2).map(holder).collect::<Result<_, _>>()?,
         ttl: ttl(*left),
     })
+}
+
+pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
+    let Value::Array(values) = &value else {
+        return Err(unexpected(&value));
+    };
+    let [Value::Int(left), ids @ ..] = values.as_slice() else {
+        return Err(unexpected(&value));
+    };
+    let holder = |id: &Value| match id {
+        Value::BulkString(id) => Ok((permit_name(id), 1)),
+        other => Err(unexpected(other)),
+    };
+    Ok(Inspected {
+        holders: ids.iter().map(holder).collect::<Result<_, _>>()?,
+        ttl: ttl(*left),
+    })
+}
+
+/// An id as people see it; what is none, from very old Redissons, stays as it is.
+fn permit_name(id: &[u8]) -> Vec<u8> {
+    match <[u8; 16]>::try_from(id) {
+        Ok(id) => PermitId::from_bytes(id).to_string().into_bytes(),
+        Err(_) => id.to_vec(),
+    }
+}
+
+pub(super) fn number(value: Value) -> Result<i64, Fault> {
+    match value {
+        Value::Int(number) => Ok(number),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
+    match &value {
+        Value::Array(numbers) => match numbers.as_slice() {
+            [Value::Int(one), Value::Int(two)] => Ok((*one, *two)),
+            _ => Err(unexpected(&value)),
+        },
+        other => Err(unexpected(other)),
+    }
 }
 
 fn unexpected(value: &Value) -> Fault {

@@ -12,13 +12,14 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Lists the scripts, and gives tests the same list.
+/// Lists the scripts, and gives tests the same list. What several have in common is a file before their own.
 macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));)*
+    ($($name:ident = $($file:literal),+;)*) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($(include_str!($file)),+)));)*
 
         #[cfg(test)]
-        const FILES: &[(&str, &str)] = &[$(($file, include_str!($file))),*];
+        const FILES: &[(&str, &str)] = &[$((concat!($($file, " "),+), concat!($(include_str!($file)),+))),*];
     };
 }
 
@@ -31,6 +32,16 @@ scripts! {
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/fenced_acquire.lua";
+    PERMIT_ACQUIRE = "scripts/permit.lua", "scripts/permit_acquire.lua";
+    PERMIT_RENEW = "scripts/permit.lua", "scripts/permit_renew.lua";
+    PERMIT_RELEASE = "scripts/permit.lua", "scripts/permit_release.lua";
+    PERMIT_DELETE = "scripts/permit.lua", "scripts/permit_delete.lua";
+    PERMIT_INSPECT = "scripts/permit.lua", "scripts/permit_inspect.lua";
+    PERMIT_COUNT = "scripts/permit.lua", "scripts/permit_count.lua";
+    PERMIT_SET = "scripts/permit.lua", "scripts/permit_set.lua";
+    PERMIT_RELEASE_ONE = "scripts/permit.lua", "scripts/permit_release_one.lua";
+    PERMIT_UPDATE_LEASE = "scripts/permit.lua", "scripts/permit_update_lease.lua";
+    PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
 }
 
 impl Script {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::channels::{Channel, Channels};
 use super::link::{Connected, Link};
-use super::reply;
+use super::{names, reply};
 use crate::backend::{Fault, Subscription};
 use crate::clock::Clock;
 use crate::config::{RECONNECT_PAUSE, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
@@ -150,7 +150,7 @@ impl Drop for Share {
 }
 
 impl Shared {
-    /// Called inside the driver: takes a flag over and returns. Only `0` and `1` are messages of a lock.
+    /// Called inside the driver: takes a flag over and returns. What the channel's kind never says is passed over.
     fn heard(&self, push: &PushInfo) {
         if push.kind != PushKind::Message {
             return;
@@ -159,7 +159,7 @@ impl Shared {
             return;
         };
         match (std::str::from_utf8(channel), payload.as_slice()) {
-            (Ok(channel), b"0" | b"1") => {
+            (Ok(channel), payload) if names::says(channel, payload) => {
                 let news = self.channels.lock().message(channel);
                 news.tell();
             }

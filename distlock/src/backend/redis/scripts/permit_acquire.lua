@@ -1,0 +1,41 @@
+-- Takes permits for an owner: all that it asks for, or none. Their ids follow from the owner.
+-- States that the owner has them, and never shortens a lease: sent twice it leaves what it left once. An owner that was
+-- ended takes nothing.
+-- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of an ended owner
+-- ARGV  1 seed of the ids   2 how many   3 lease in ms   4 channel
+-- Reply nil granted   n >= 0 refused, the next permit expires in n ms   -1 refused, none has an end
+local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
+local seed, many, lease, channel = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+
+local now = clock()
+local expires = end_of(lease, now)
+local swept = sweep(semaphore, permits, now)
+local left = free(semaphore)
+
+local function take()
+  if not left or redis.call('EXISTS', ended) == 1 then return false end
+  if many > left + redis.call('ZCARD', permits) then return false end
+  local ids, ends, missing = {}, {}, 0
+  for n = 1, many do
+    ids[n] = id(seed, n - 1)
+    local score = redis.call('ZSCORE', permits, ids[n])
+    if not score then missing = missing + 1 end
+    ends[n] = math.max(expires, tonumber(score or 0))
+  end
+  if missing > left then return false end
+  begin_writing(permits)
+  if missing > 0 then redis.call('DECRBY', semaphore, digits(missing)) end
+  left = left - missing
+  for n = 1, many do redis.call('ZADD', permits, digits(ends[n]), ids[n]) end
+  local ttl = redis.call('PTTL', semaphore)
+  if ttl > 0 then redis.call('PEXPIRE', permits, digits(ttl)) end
+  return true
+end
+
+local granted = take()
+if swept > 0 then tell(channel, left) end
+if granted then return nil end
+-- Redisson's permanent permits have no end.
+local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
+if #nearest == 0 then return -1 end
+return math.floor(nearest[2] - now)

@@ -1,0 +1,16 @@
+-- Tells which permits are out, and when the next of them ends: as of one moment. Only reads.
+-- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)
+-- ARGV  none
+-- Reply array: ms until the next one ends (-1 none has an end), then the id of each
+local semaphore, permits = KEYS[1], KEYS[2]
+
+free(semaphore)
+local now = clock()
+local out = redis.call('ZRANGEBYSCORE', permits, '(' .. digits(math.floor(now)), '+inf')
+local left = -1
+if #out > 0 then
+  local nearest = redis.call('ZSCORE', permits, out[1])
+  if nearest ~= '922337203685477' then left = math.floor(nearest - now) end
+end
+table.insert(out, 1, left)
+return out

@@ -1,0 +1,40 @@
+-- Renews permits for their owners, where an owner still has all of its own.
+-- Never brings a permit back and never shortens a lease: sent twice, or late, it does no harm.
+-- KEYS  1.. permits (sorted set: id -> end in ms), any number
+-- ARGV  three for each of them: seed of the ids, how many, lease in ms
+-- Reply one integer for each: 1 renewed   0 not this owner's
+local now, replies = clock(), {}
+
+-- The owner's permits and what is left of each, if none has gone.
+local function all(permits, seed, many)
+  local out = redis.pcall('ZCARD', permits)
+  if type(out) == 'table' then
+    -- A value of another type is nobody's permits; what else went wrong is no answer about these.
+    if not string.find(out.err, 'WRONGTYPE', 1, true) then return nil, out end
+    return nil
+  end
+  if many > out then return nil end
+  local ends = {}
+  for n = 1, many do
+    local permit = id(seed, n - 1)
+    local score = tonumber(redis.call('ZSCORE', permits, permit) or 0)
+    if score <= now then return nil end
+    ends[permit] = score
+  end
+  return ends
+end
+
+for i, permits in ipairs(KEYS) do
+  local seed, many, lease = ARGV[i * 3 - 2], tonumber(ARGV[i * 3 - 1]), tonumber(ARGV[i * 3])
+  local ends, failed = all(permits, seed, many)
+  if failed then return failed end
+  if ends then
+    local expires = end_of(lease, now)
+    begin_writing(permits)
+    for permit, score in pairs(ends) do
+      redis.call('ZADD', permits, 'XX', digits(math.max(expires, score)), permit)
+    end
+  end
+  replies[i] = ends and 1 or 0
+end
+return replies

@@ -1,0 +1,610 @@
+//! Permits with a lease: how many are granted, what becomes of each, and who is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Op, Sizes, sizes};
+use distlock::{Blocker, Client, Error, ExpirableSemaphore, PermitId};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::stage::{Stage, drop_after, is_done_within, refused};
+
+const KEY: &str = "seats";
+
+async fn set(client: &Client, permits: u32) -> ExpirableSemaphore {
+    let seats = client.expirable_semaphore(KEY);
+    assert!(seats.try_set_permits(permits).await.unwrap());
+    seats
+}
+
+/// Free, out, and all.
+async fn counts(seats: &ExpirableSemaphore) -> (i64, i64, i64) {
+    (
+        seats.available_permits().await.unwrap(),
+        seats.acquired_permits().await.unwrap(),
+        seats.permits().await.unwrap(),
+    )
+}
+
+/// Waits until all permits are back, and removes the semaphore.
+async fn remove(stage: &Stage, seats: &ExpirableSemaphore, permits: i64) {
+    let all = (permits, 0, permits);
+    stage
+        .eventually("all back", stage.lease(), async || {
+            counts(seats).await == all
+        })
+        .await;
+    assert!(seats.delete().await.unwrap());
+}
+
+/// Waits until a client keeps nothing.
+async fn is_idle(stage: &Stage, client: &Client) {
+    stage
+        .eventually("idle", stage.lease(), async || {
+            sizes(client) == Sizes::default()
+        })
+        .await;
+}
+
+async fn as_many_as_were_set_are_granted(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 3).await;
+    let others = two.expirable_semaphore(KEY);
+    let first = seats.acquire().await.unwrap();
+    let second = others.acquire().await.unwrap();
+    let third = seats.try_acquire().await.unwrap().unwrap();
+    assert!(first.is_held() && second.is_held() && third.is_held());
+    assert_eq!(counts(&others).await, (0, 3, 3));
+    assert!(others.try_acquire().await.unwrap().is_none());
+    assert!(refused(seats.acquire().wait(stage.part(10)).await).is_busy());
+    first.release().await.unwrap();
+    assert_eq!(counts(&seats).await, (1, 2, 3));
+    let again = others.acquire().await.unwrap();
+    drop((second, third, again));
+    remove(stage, &seats, 3).await;
+}
+
+async fn numbers_are_set_added_and_counted(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = client.expirable_semaphore(KEY);
+    assert_eq!(counts(&seats).await, (0, 0, 0));
+    assert!(seats.try_acquire().await.unwrap().is_none());
+    assert!(!seats.delete().await.unwrap());
+    assert!(seats.try_set_permits(2).await.unwrap());
+    assert!(!seats.try_set_permits(7).await.unwrap());
+    let permit = seats.acquire().await.unwrap();
+    seats.set_permits(5).await.unwrap();
+    assert_eq!(counts(&seats).await, (4, 1, 5));
+    seats.set_permits(0).await.unwrap();
+    assert_eq!(counts(&seats).await, (-1, 1, 0));
+    assert!(seats.try_acquire().await.unwrap().is_none());
+    permit.release().await.unwrap();
+    assert_eq!(counts(&seats).await, (0, 0, 0));
+    seats.add_permits(3).await.unwrap();
+    seats.add_permits(-1).await.unwrap();
+    assert_eq!(counts(&seats).await, (2, 0, 2));
+    remove(stage, &seats, 2).await;
+    seats.add_permits(1).await.unwrap();
+    remove(stage, &seats, 1).await;
+    seats.set_permits(4).await.unwrap();
+    remove(stage, &seats, 4).await;
+}
+
+async fn several_at_once_are_granted_all_or_none(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 4).await;
+    let others = two.expirable_semaphore(KEY);
+    let held = others.acquire_many(2).await.unwrap();
+    assert!(seats.try_acquire_many(3).await.unwrap().is_none());
+    assert_eq!(counts(&seats).await, (2, 2, 4));
+    let waiting = tokio::spawn(seats.acquire_many(4).into_future());
+    stage.waiting(&one, 1).await;
+    let single = others.acquire().await.unwrap();
+    held.release().await.unwrap();
+    assert!(
+        !is_done_within(stage.part(100), async {
+            while !waiting.is_finished() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+    );
+    single.release().await.unwrap();
+    let all = timeout(stage.lease(), waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!((all.ids().count(), counts(&seats).await), (4, (0, 4, 4)));
+    all.release().await.unwrap();
+    remove(stage, &seats, 4).await;
+}
+
+async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let seats = client.expirable_semaphore(KEY);
+    let is = |error: Error, number: u64| {
+        let text = format!("invalid number of permits {number}: expected 1 to 2147483647");
+        assert_eq!(error.to_string(), text);
+        assert!(error.is_misuse());
+        assert!(matches!(error, Error::InvalidPermits { permits, .. } if permits == number));
+    };
+    for number in [0, 1 << 31, u32::MAX] {
+        is(refused(seats.acquire_many(number).await), number.into());
+        is(refused(seats.try_acquire_many(number).await), number.into());
+    }
+    for number in [1 << 31, u32::MAX] {
+        is(refused(seats.try_set_permits(number).await), number.into());
+        is(refused(seats.set_permits(number).await), number.into());
+    }
+    let id: PermitId = "00112233445566778899aabbccddeeff".parse().unwrap();
+    let error = refused(seats.update_lease(id, Duration::ZERO).await);
+    assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+    let nameless = client.expirable_semaphore("");
+    assert!(matches!(
+        refused(nameless.permits().await),
+        Error::InvalidKey { .. }
+    ));
+    for op in [Op::Attempt, Op::Adjust, Op::Release] {
+        assert_eq!(stage.faults().calls(op), 0, "{op:?}");
+    }
+}
+
+async fn more_than_there_will_ever_be_costs_no_more_than_few(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 2).await;
+    // By the machine's clock: to count them would take minutes.
+    let start = std::time::Instant::now();
+    let most = i32::MAX as u32;
+    assert!(seats.try_acquire_many(most).await.unwrap().is_none());
+    // Where nobody answered yet, what was asked for is withdrawn.
+    assert!(
+        drop_after(1, seats.acquire_many(most).into_future())
+            .await
+            .is_none()
+    );
+    is_idle(stage, &client).await;
+    remove(stage, &seats, 2).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+async fn permit_is_released_by_its_id_from_anywhere(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 3).await;
+    let others = two.expirable_semaphore(KEY);
+    let permits = seats.acquire_many(3).await.unwrap();
+    let ids: Vec<PermitId> = permits.ids().collect();
+    assert_eq!(ids[0], permits.id());
+    let start = Instant::now();
+    let text = ids[1].to_string();
+    others.release(text.parse().unwrap()).await.unwrap();
+    assert_eq!(counts(&seats).await, (1, 2, 3));
+    let error = refused(others.release(ids[1]).await);
+    assert!(
+        error.is_lost() && error.to_string().contains(KEY),
+        "{error}"
+    );
+    assert!(refused(others.remaining_lease(ids[1]).await).is_lost());
+    assert!(refused(others.update_lease(ids[1], stage.lease()).await).is_lost());
+    // Its guard hears of it at the next renewal, and what is left goes back.
+    timeout(stage.lease() + stage.slack(), permits.lost())
+        .await
+        .unwrap();
+    stage.assert_took(start, stage.part(3));
+    assert!(!permits.is_held());
+    let all = (3, 0, 3);
+    stage
+        .eventually("the rest back", stage.part(100), async || {
+            counts(&seats).await == all
+        })
+        .await;
+    stage.assert_took(start, stage.part(3));
+    assert!(refused(permits.release().await).is_lost());
+    remove(stage, &seats, 3).await;
+}
+
+async fn release_of_a_guard_without_all_its_permits_gives_back_the_rest(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 3).await;
+    let permits = seats.acquire_many(2).await.unwrap();
+    seats.release(permits.id()).await.unwrap();
+    assert!(refused(permits.release().await).is_lost());
+    assert_eq!(counts(&seats).await, (3, 0, 3));
+    remove(stage, &seats, 3).await;
+}
+
+async fn permit_that_was_left_out_ends_by_id_or_with_its_lease(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 4).await;
+    let others = two.expirable_semaphore(KEY);
+    let start = Instant::now();
+    let first = seats.acquire().await.unwrap().into_id().unwrap();
+    let second = seats
+        .acquire()
+        .lease(stage.lease() * 2)
+        .await
+        .unwrap()
+        .into_id()
+        .unwrap();
+    let both = seats.acquire_many(2).await.unwrap().into_ids().unwrap();
+    is_idle(stage, &one).await;
+    assert_eq!(counts(&others).await, (0, 4, 4));
+    others.release(both[0]).await.unwrap();
+    others
+        .update_lease(both[1], stage.lease() * 3)
+        .await
+        .unwrap();
+    let left = others.remaining_lease(both[1]).await.unwrap().unwrap();
+    assert!(
+        left > stage.lease() * 2 && left <= stage.lease() * 3,
+        "{left:?}"
+    );
+    // Nobody renews it.
+    stage
+        .eventually("the first back", stage.lease(), async || {
+            seats.remaining_lease(first).await.is_err()
+        })
+        .await;
+    stage.assert_took(start, stage.lease());
+    assert_eq!(counts(&others).await, (2, 2, 4));
+    assert!(refused(others.release(first).await).is_lost());
+    others.release(second).await.unwrap();
+    others.release(both[1]).await.unwrap();
+    remove(stage, &seats, 4).await;
+}
+
+async fn guard_that_is_lost_cannot_be_left(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 1).await;
+    let permit = seats.acquire().lease(stage.part(10)).await.unwrap();
+    permit.lost().await;
+    assert!(refused(permit.into_id()).is_lost());
+    remove(stage, &seats, 1).await;
+}
+
+async fn expired_permit_goes_back_by_itself_and_wakes_a_waiter(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 1).await;
+    let start = Instant::now();
+    let permit = seats.acquire().lease(stage.part(2)).await.unwrap();
+    let others = two.expirable_semaphore(KEY);
+    let Error::Timeout {
+        blocker: Blocker::Owner(Some(left)),
+        ..
+    } = refused(others.acquire().wait(Duration::ZERO).await)
+    else {
+        panic!("no end of the permit in the way is known");
+    };
+    assert!(left <= stage.part(2), "{left:?}");
+    let next = others.acquire().await.unwrap();
+    stage.assert_took(start, stage.part(2));
+    assert!(!permit.is_held());
+    assert!(refused(permit.release().await).is_lost());
+    assert_eq!(counts(&seats).await, (0, 1, 1));
+    assert!(next.is_held());
+    next.release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
+async fn watchdog_renews_all_permits_of_a_guard(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 5).await;
+    let (one, three) = (
+        seats.acquire().await.unwrap(),
+        seats.acquire_many(3).await.unwrap(),
+    );
+    let other = client.lock("beside").acquire().await.unwrap();
+    sleep(stage.lease() * 3).await;
+    assert!(one.is_held() && three.is_held() && other.is_held());
+    assert_eq!(counts(&seats).await, (1, 4, 5));
+    for id in three.ids() {
+        let left = seats.remaining_lease(id).await.unwrap().unwrap();
+        assert!(left <= stage.lease() + stage.slack(), "{left:?}");
+    }
+    one.release().await.unwrap();
+    three.release().await.unwrap();
+    other.release().await.unwrap();
+    remove(stage, &seats, 5).await;
+}
+
+async fn shorter_lease_hastens_who_waits(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 1).await;
+    let long = stage.lease() * 100;
+    let id = seats
+        .acquire()
+        .lease(long)
+        .await
+        .unwrap()
+        .into_id()
+        .unwrap();
+    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
+    stage.waiting(&two, 1).await;
+    sleep(stage.part(10)).await;
+    let start = Instant::now();
+    seats.update_lease(id, stage.part(10)).await.unwrap();
+    let next = timeout(long, waiting).await.unwrap().unwrap().unwrap();
+    stage.assert_took(start, stage.part(10));
+    next.release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
+async fn body_ends_with_its_permit(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 2).await;
+    let permit = seats.acquire().await.unwrap();
+    let start = Instant::now();
+    seats.release(permit.id()).await.unwrap();
+    let body = permit.scope(std::future::pending::<()>());
+    assert!(refused(body.await).is_lost());
+    stage.assert_took(start, stage.part(3));
+    drop(permit);
+    let run = seats
+        .acquire()
+        .lease(stage.part(10))
+        .run(std::future::pending::<()>());
+    assert!(refused(run.await).is_lost());
+    assert_eq!(seats.acquire().run(async { 7 }).await.unwrap(), 7);
+    remove(stage, &seats, 2).await;
+}
+
+async fn acquiring_within_a_scope_is_another_permit(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 2).await;
+    let permit = seats.acquire().await.unwrap();
+    let within = async {
+        let second = seats.acquire().await.unwrap();
+        assert_ne!(second.id(), permit.id());
+        assert_eq!(counts(&seats).await, (0, 2, 2));
+        assert!(seats.try_acquire().await.unwrap().is_none());
+        second.release().await.unwrap();
+    };
+    permit.scope(within).await.unwrap();
+    permit.release().await.unwrap();
+    remove(stage, &seats, 2).await;
+}
+
+async fn permits_that_are_added_wake_as_many_waiters_as_they_suffice_for(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 0).await;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for client in [&one, &two] {
+        for _ in 0..4 {
+            let acquire = client.expirable_semaphore(KEY).acquire();
+            let inside = Arc::clone(&inside);
+            tasks.push(tokio::spawn(async move {
+                let permit = acquire.await.unwrap();
+                inside.fetch_add(1, Ordering::SeqCst);
+                permit
+            }));
+        }
+    }
+    stage.waiting(&one, 4).await;
+    stage.waiting(&two, 4).await;
+    for (added, expected) in [(3, 3), (4, 7), (1, 8)] {
+        let start = Instant::now();
+        seats.add_permits(added).await.unwrap();
+        stage
+            .eventually("woken", stage.part(10), async || {
+                inside.load(Ordering::SeqCst) == expected
+            })
+            .await;
+        stage.assert_took(start, Duration::ZERO);
+    }
+    for task in tasks {
+        drop(task.await.unwrap());
+    }
+    remove(stage, &seats, 8).await;
+}
+
+async fn storm_never_has_more_inside_than_permits(stage: &Stage) {
+    const PERMITS: usize = 3;
+    let clients = [stage.client().await, stage.client().await];
+    let seats = set(&clients[0], PERMITS as u32).await;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for n in 0..stage.rounds(200).max(40) {
+        let wants = n % PERMITS + 1;
+        let acquire = clients[n % 2]
+            .expirable_semaphore(KEY)
+            .acquire_many(wants as u32);
+        let inside = Arc::clone(&inside);
+        tasks.push(tokio::spawn(async move {
+            let permits = acquire.await.unwrap();
+            let now = inside.fetch_add(wants, Ordering::SeqCst) + wants;
+            assert!(now <= PERMITS, "{now} at once");
+            sleep(Duration::from_millis(1)).await;
+            inside.fetch_sub(wants, Ordering::SeqCst);
+            if n % 3 == 0 {
+                drop(permits);
+            } else {
+                permits.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    remove(stage, &seats, PERMITS as i64).await;
+}
+
+async fn lost_answers_and_doubled_commands_count_once(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let seats = set(&client, 5).await;
+    for fault in [Fault::FailAfter, Fault::FailBefore, Fault::Double] {
+        stage.faults().next(Op::Attempt, fault);
+        let permits = seats.acquire_many(2).await.unwrap();
+        assert_eq!(counts(&seats).await, (3, 2, 5), "{fault:?}");
+        stage.faults().next(Op::Renew, fault);
+        sleep(stage.part(2)).await;
+        assert!(permits.is_held(), "{fault:?}");
+        stage.faults().next(Op::Release, fault);
+        let released = permits.release().await;
+        // The second answer to a release that was carried out twice is that nothing is there.
+        assert_eq!(released.is_ok(), fault != Fault::Double, "{fault:?}");
+        assert_eq!(counts(&seats).await, (5, 0, 5), "{fault:?}");
+        for faulty in 0..4 {
+            let id = seats.acquire().await.unwrap().into_id().unwrap();
+            stage.faults().next(Op::Adjust, fault);
+            match faulty {
+                0 => seats.add_permits(2).await.unwrap(),
+                1 => seats.set_permits(5).await.unwrap(),
+                2 => seats.update_lease(id, stage.lease() * 2).await.unwrap(),
+                _ => assert!(!seats.try_set_permits(9).await.unwrap()),
+            }
+            let all = if faulty == 0 { 7 } else { 5 };
+            assert_eq!(
+                counts(&seats).await,
+                (all - 1, 1, all),
+                "{fault:?} {faulty}"
+            );
+            stage.faults().next(Op::Adjust, fault);
+            seats.release(id).await.unwrap();
+            assert_eq!(counts(&seats).await, (all, 0, all), "{fault:?} {faulty}");
+        }
+        assert!(seats.delete().await.unwrap());
+        stage.faults().next(Op::Adjust, fault);
+        assert!(seats.try_set_permits(5).await.unwrap());
+    }
+    remove(stage, &seats, 5).await;
+}
+
+async fn attempt_that_comes_after_its_withdrawal_takes_nothing(stage: &Stage) {
+    let (client, observer) = (stage.faulty_client().await, stage.client().await);
+    let seats = set(&client, 2).await;
+    let looks = observer.expirable_semaphore(KEY);
+    stage.faults().next(Op::Attempt, Fault::Late(stage.part(4)));
+    assert!(refused(seats.try_acquire_many(2).await).is_unavailable());
+    let start = Instant::now();
+    // It would be withdrawn again soon, so nobody may look away.
+    while start.elapsed() < stage.part(2) {
+        assert_eq!(counts(&looks).await, (2, 0, 2), "{:?}", start.elapsed());
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(stage.faults().hits(Op::Attempt), 1);
+    remove(stage, &seats, 2).await;
+}
+
+async fn acquisition_dropped_at_any_point_leaves_all_permits(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let seats = set(&client, 3).await;
+    let others = other.expirable_semaphore(KEY);
+    for polls in 0..8 {
+        for blocked in [false, true] {
+            let held = others
+                .acquire_many(if blocked { 3 } else { 1 })
+                .await
+                .unwrap();
+            let acquiring = drop_after(polls, seats.acquire_many(2).into_future());
+            let release = async {
+                sleep(stage.part(100)).await;
+                held.release().await.unwrap();
+            };
+            let (acquired, ()) = tokio::join!(acquiring, release);
+            if let Some(permits) = acquired {
+                let released = drop_after(polls, permits.unwrap().release());
+                drop(released.await);
+            }
+            is_idle(stage, &client).await;
+            assert_eq!(counts(&seats).await, (3, 0, 3), "{polls} {blocked}");
+            let tried = drop_after(polls, Box::pin(seats.try_acquire()));
+            drop(tried.await);
+            is_idle(stage, &client).await;
+            assert_eq!(counts(&seats).await, (3, 0, 3), "{polls} {blocked}");
+        }
+    }
+    remove(stage, &seats, 3).await;
+}
+
+async fn change_dropped_at_any_point_is_made_once_or_not(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 1).await;
+    for polls in 0..4 {
+        let before = counts(&seats).await.0;
+        let added = drop_after(polls, Box::pin(seats.add_permits(1))).await;
+        sleep(stage.part(50)).await;
+        let after = counts(&seats).await.0;
+        assert!(after == before || after == before + 1);
+        assert!(added.is_none() || after == before + 1);
+    }
+    assert!(seats.delete().await.unwrap());
+}
+
+async fn holders_of_a_removed_semaphore_are_told(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let seats = set(&one, 1).await;
+    let permit = seats.acquire().await.unwrap();
+    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
+    stage.waiting(&two, 1).await;
+    let start = Instant::now();
+    assert!(seats.delete().await.unwrap());
+    permit.lost().await;
+    stage.assert_took(start, stage.part(3));
+    assert!(refused(permit.release().await).is_lost());
+    assert!(!waiting.is_finished());
+    seats.set_permits(1).await.unwrap();
+    let next = timeout(stage.lease() + stage.slack(), waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    next.release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
+async fn key_of_another_kind_is_refused_and_left_alone(stage: &Stage) {
+    let client = stage.client().await;
+    let (lock, seats) = (client.lock(KEY), client.expirable_semaphore(KEY));
+    let is = |error: Error| assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    let guard = lock.acquire().await.unwrap();
+    let id: PermitId = "00112233445566778899aabbccddeeff".parse().unwrap();
+    is(refused(seats.try_acquire().await));
+    is(refused(seats.try_set_permits(1).await));
+    is(refused(seats.set_permits(1).await));
+    is(refused(seats.add_permits(1).await));
+    is(refused(seats.permits().await));
+    is(refused(seats.release(id).await));
+    is(refused(seats.update_lease(id, stage.lease()).await));
+    is(refused(seats.delete().await));
+    guard.release().await.unwrap();
+    seats.set_permits(1).await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    is(refused(lock.try_acquire().await));
+    is(refused(lock.is_locked().await));
+    is(refused(lock.force_release().await));
+    permit.release().await.unwrap();
+    remove(stage, &seats, 1).await;
+}
+
+on_every_backend![
+    as_many_as_were_set_are_granted,
+    numbers_are_set_added_and_counted,
+    several_at_once_are_granted_all_or_none,
+    bad_numbers_are_refused_before_anything_is_sent,
+    more_than_there_will_ever_be_costs_no_more_than_few,
+    permit_is_released_by_its_id_from_anywhere,
+    release_of_a_guard_without_all_its_permits_gives_back_the_rest,
+    permit_that_was_left_out_ends_by_id_or_with_its_lease,
+    guard_that_is_lost_cannot_be_left,
+    expired_permit_goes_back_by_itself_and_wakes_a_waiter,
+    watchdog_renews_all_permits_of_a_guard,
+    shorter_lease_hastens_who_waits,
+    body_ends_with_its_permit,
+    acquiring_within_a_scope_is_another_permit,
+    permits_that_are_added_wake_as_many_waiters_as_they_suffice_for,
+    storm_never_has_more_inside_than_permits,
+    lost_answers_and_doubled_commands_count_once,
+    attempt_that_comes_after_its_withdrawal_takes_nothing,
+    acquisition_dropped_at_any_point_leaves_all_permits,
+    change_dropped_at_any_point_is_made_once_or_not,
+    holders_of_a_removed_semaphore_are_told,
+    key_of_another_kind_is_refused_and_left_alone,
+];
+
+on_threads![storm_never_has_more_inside_than_permits];
