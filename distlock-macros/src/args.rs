@@ -54,15 +54,18 @@ impl Keys {
             Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
             Self::Given(_) => Vec::new(),
         };
-        let template = |key| match key {
-            &Key::Template(ref template) => Some(template),
-            Key::Whole(_) => None,
-        };
-        keys.into_iter().filter_map(template).collect()
+        keys.into_iter().filter_map(Key::template).collect()
     }
 }
 
 impl Key {
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Template(template) => Some(template),
+            Self::Whole(_) => None,
+        }
+    }
+
     fn of(value: Expr) -> Result<Self> {
         match value {
             Expr::Lit(ExprLit {

@@ -62,6 +62,11 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
     server.stored()
 }
 
+/// The fencing token of a guard that has one.
+pub fn token(guard: &Guard) -> Option<u64> {
+    guard.token()
+}
+
 /// Takes all data of a server in this process away.
 pub fn wipe(server: &MemoryServer) {
     server.wipe();

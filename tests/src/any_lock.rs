@@ -5,9 +5,10 @@ use std::time::Duration;
 use distlock::{
     Acquire, Client, Error, FencedLock, Guard, Holder, Lock, MultiLock, NonReentrantLock, SpinLock,
 };
+use serde::{Deserialize, Serialize};
 
 /// A kind of exclusive lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Of {
     /// The reentrant lock.
     Reentrant,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use distlock_tests::Of;
 use distlock_tests::chaos::redis::child::Orders;
 use distlock_tests::chaos::{Outcome, memory, redis};
 use distlock_tests::leaks::{open_files, resident};
@@ -28,6 +29,9 @@ struct Args {
     /// What the locks lie on.
     #[arg(long, value_enum, default_value_t = Backend::Redis)]
     backend: Backend,
+    /// Which kind of lock.
+    #[arg(long, value_enum, default_value_t = Of::Reentrant)]
+    lock: Of,
     /// How many seconds of each run faults happen.
     #[arg(long, default_value_t = 12.0)]
     seconds: f64,
@@ -50,7 +54,7 @@ impl Args {
         match self.backend {
             Backend::Memory => {
                 let plan = memory::plan(seed, 1);
-                let outcome = memory::run(&plan, None);
+                let outcome = memory::run(&plan, self.lock, None);
                 if !outcome.violations.is_empty() {
                     eprintln!("{plan}");
                 }
@@ -61,6 +65,8 @@ impl Args {
                 let setting = redis::Setting {
                     program: program.display().to_string(),
                     faulty: Duration::from_secs_f64(self.seconds),
+                    of: self.lock,
+                    only_kills: false,
                 };
                 setting.run(seed)
             }

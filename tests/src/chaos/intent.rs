@@ -6,9 +6,13 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 
+use crate::any_lock::Of;
+
 /// How fast a run goes, and what its operations are like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pace {
+    /// Which kind of lock.
+    pub(super) of: Of,
     /// The watchdog's lease.
     pub(super) lease: Duration,
     /// The longest time inside, for most operations; one of ten stays up to ten times as long.

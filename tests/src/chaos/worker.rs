@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
-use distlock::test_util::held_until;
+use distlock::test_util::{held_until, token};
 use distlock::{Client, Error, Guard};
 use futures_util::FutureExt;
 use rand::SeedableRng;
@@ -119,17 +119,11 @@ impl Worker {
     }
 
     async fn acquire(&self, intent: &Intent) -> Option<Held> {
-        let mut acquire = self.client.lock(&intent.key).acquire();
-        if let Some(lease) = intent.lease {
-            acquire = acquire.lease(lease);
-        }
+        let lock = self.crew.pace.of.lock(&self.client, &intent.key);
         let wait = match intent.ask {
             Ask::Try => Some(Duration::ZERO),
             Ask::Await => intent.wait,
         };
-        if let Some(wait) = wait {
-            acquire = acquire.wait(wait);
-        }
         let id = self.next;
         self.crew.now(What::Called {
             id,
@@ -142,7 +136,7 @@ impl Worker {
             id,
             answered: false,
         };
-        asking.answered(acquire.await)
+        asking.answered(lock.acquire(wait, intent.lease).await)
     }
 }
 
@@ -164,6 +158,7 @@ impl Asking<'_> {
                     id,
                     owner,
                     deadline,
+                    token: token(&guard),
                 });
                 let (crew, guard) = (crew.clone(), Some(guard));
                 Some(Held { crew, id, guard })

@@ -3,6 +3,7 @@
 //! | rule | what must hold |
 //! | --- | --- |
 //! | A1 | two claims of one key do not overlap |
+//! | A2 | of two grants one after the other the second has the higher fencing token |
 //! | A4 | the resource refuses only writes of those whose claim had ended |
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
@@ -10,8 +11,8 @@
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
-//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A2, A8 and A9 are of
-//! primitives that do not stand yet. A12 is ours: a watchdog that forgets a hold breaks none of the others.
+//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A8 and A9 are of
+//! primitives that are no locks. A12 is ours: a watchdog that forgets a hold breaks none of the others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,6 +65,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
             .collect();
         claims.sort_by_key(|(claim, op)| (claim.from, op.id));
         checker.exclusion(key, &claims);
+        checker.tokens(key, &ops);
         checker.wake_ups(key, &ops);
     }
     for op in &operations.all {
@@ -108,6 +110,29 @@ impl Checker<'_> {
             {
                 let what = format!("{key}: {} was entitled to write", op.id);
                 self.found("A4", at, what);
+            }
+        }
+    }
+
+    /// A2. Of two that were asked for at once either may be the first.
+    fn tokens(&mut self, key: &str, ops: &[&Operation]) {
+        let granted = |op: &&Operation| Some((op.returned?, op.called, op.token?, op.id));
+        let mut granted: Vec<_> = ops.iter().filter_map(granted).collect();
+        granted.sort_unstable();
+        // The highest token of all that were granted before a call.
+        let mut highest: Vec<(Stamp, u64)> = Vec::with_capacity(granted.len());
+        for (returned, _, token, _) in &granted {
+            let before = highest.last().map_or(0, |(_, token)| *token);
+            highest.push((*returned, before.max(*token)));
+        }
+        for (returned, called, token, id) in &granted {
+            let earlier = highest.partition_point(|(at, _)| at < called);
+            let Some((_, before)) = earlier.checked_sub(1).map(|at| highest[at]) else {
+                continue;
+            };
+            if *token <= before {
+                let what = format!("{key}: {id} has the token {token} after {before}");
+                self.found("A2", *returned, what);
             }
         }
     }

@@ -73,6 +73,8 @@ pub enum What {
         owner: String,
         /// The owner's own deadline, as of now.
         deadline: Stamp,
+        /// Its fencing token, where the lock has them.
+        token: Option<u64>,
     },
     /// It was refused.
     Refused {

@@ -19,6 +19,8 @@ pub struct Operation {
     pub called: Stamp,
     /// The name of its hold in the server.
     pub owner: Option<String>,
+    /// Its fencing token.
+    pub token: Option<u64>,
     /// When its lease was last asked for before it was granted: until then its hold was in the server.
     pub asked: Stamp,
     /// The first grant of its hold, which others may have had before: from then on it was in the server.
@@ -73,6 +75,7 @@ impl Operation {
             lease: None,
             called,
             owner: None,
+            token: None,
             asked: called,
             stood: Stamp::MAX,
             returned: None,
@@ -156,8 +159,12 @@ impl Operation {
                 (self.wait, self.lease) = (*wait, *lease);
             }
             What::Granted {
-                owner, deadline, ..
+                owner,
+                deadline,
+                token,
+                ..
             } => {
+                self.token = *token;
                 (self.returned, self.granted) = (Some(at), true);
                 (self.granted_until, self.deadline) = (*deadline, *deadline);
                 self.owner = Some(owner.clone());

@@ -1,6 +1,7 @@
 //! The checker is checked: a lock with a flaw must be caught within a few seeds.
 
 use distlock::test_util::Flaw;
+use distlock_tests::Of;
 use distlock_tests::chaos::memory;
 use libtest_mimic::{Failed, Trial};
 
@@ -21,7 +22,7 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 fn caught(flaw: Flaw) -> Result<(), Failed> {
     for tried in 1..=SEEDS {
         let seed = rand::random();
-        let outcome = memory::run(&memory::plan(seed, SIZE), Some(flaw));
+        let outcome = memory::run(&memory::plan(seed, SIZE), Of::Reentrant, Some(flaw));
         if let Some(violation) = outcome.violations.first() {
             println!("\n{flaw:?} caught with {tried} seeds, the last SEED={seed}: {violation}");
             return Ok(());
@@ -34,7 +35,7 @@ fn caught(flaw: Flaw) -> Result<(), Failed> {
 fn innocent() -> Result<(), Failed> {
     for _ in 0..SEEDS {
         let plan = memory::plan(rand::random(), SIZE);
-        let outcome = memory::run(&plan, None);
+        let outcome = memory::run(&plan, Of::Reentrant, None);
         if !outcome.violations.is_empty() {
             return Err(format!("{plan}{outcome}").into());
         }

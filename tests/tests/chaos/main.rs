@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use distlock_tests::Of;
 use distlock_tests::chaos::{Outcome, memory, redis};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -24,6 +25,20 @@ const MEMORY_SEEDS: usize = 2_000;
 /// Runs on a real server, each with faults for this long.
 const REDIS_SEEDS: usize = 20;
 const REDIS_TIME: Duration = Duration::from_secs(12);
+
+/// Runs in memory of each kind of lock but the reentrant one, of which most is the same.
+const SEEDS_OF_A_KIND: usize = 150;
+
+/// How long processes are killed, one each second, while all hammer on.
+const PROCESSES_TIME: Duration = Duration::from_secs(10);
+
+/// The other kinds of lock.
+const KINDS: [(&str, Of); 4] = [
+    ("non_reentrant", Of::NonReentrant),
+    ("spin", Of::Spin),
+    ("fenced", Of::Fenced),
+    ("multi", Of::Multi),
+];
 
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
 const REPEATS: usize = 3;
@@ -37,10 +52,33 @@ fn main() -> ExitCode {
     args.test_threads = Some(1);
     let mut trials = vec![
         Trial::test("memory", || {
-            sound(on_memory(&seeds("memory", MEMORY_SEEDS)))
+            sound(on_memory(&seeds("memory", MEMORY_SEEDS), Of::Reentrant))
         }),
-        Trial::test("redis", || sound(on_redis(&seeds("redis", REDIS_SEEDS)))),
+        Trial::test("redis", || {
+            let seeds = seeds("redis", REDIS_SEEDS);
+            sound(on_redis(&seeds, Of::Reentrant, REDIS_TIME, false))
+        }),
     ];
+    for (name, of) in KINDS {
+        let memory = format!("memory_{name}");
+        trials.push(Trial::test(memory.clone(), move || {
+            sound(on_memory(&seeds(&memory, SEEDS_OF_A_KIND), of))
+        }));
+        let redis = format!("redis_{name}");
+        trials.push(Trial::test(redis.clone(), move || {
+            sound(on_redis(&seeds(&redis, AT_ONCE), of, REDIS_TIME, false))
+        }));
+    }
+    trials.push(Trial::test("processes", || {
+        let all = KINDS
+            .iter()
+            .map(|(name, of)| (seeds(&format!("processes_{name}"), 1), *of));
+        let mut outcome = Outcome::default();
+        for (seeds, of) in all {
+            outcome.add(on_redis(&seeds, of, PROCESSES_TIME, true));
+        }
+        sound(outcome)
+    }));
     trials.extend(flaws::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }
@@ -58,23 +96,25 @@ fn seeds(backend: &str, new: usize) -> Vec<u64> {
     failed.chain((0..new).map(|_| rand::random())).collect()
 }
 
-fn on_memory(seeds: &[u64]) -> Outcome {
+fn on_memory(seeds: &[u64], of: Of) -> Outcome {
     let threads = thread::available_parallelism().map_or(2, usize::from);
     each(seeds, threads, |seed| {
         let plan = memory::plan(seed, 1);
-        let outcome = memory::run(&plan, None);
+        let outcome = memory::run(&plan, of, None);
         if !outcome.violations.is_empty() {
-            let fails = |plan: &_| !memory::run(plan, None).violations.is_empty();
+            let fails = |plan: &_| !memory::run(plan, of, None).violations.is_empty();
             eprintln!("{plan}and still with\n{}", plan.clone().shrink(fails));
         }
         outcome
     })
 }
 
-fn on_redis(seeds: &[u64]) -> Outcome {
+fn on_redis(seeds: &[u64], of: Of, faulty: Duration, only_kills: bool) -> Outcome {
     let setting = redis::Setting {
         program: env!("CARGO_BIN_EXE_chaos").to_owned(),
-        faulty: REDIS_TIME,
+        faulty,
+        of,
+        only_kills,
     };
     each(seeds, AT_ONCE, |seed| setting.run(seed))
 }

@@ -16,6 +16,7 @@ use super::plan::{Plan, Step};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, alarm, judge};
+use crate::any_lock::Of;
 use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
 use crate::resource::{Door, Resource};
 
@@ -48,8 +49,9 @@ const BOUNDS: Bounds = Bounds {
     aftermath: 0,
 };
 
-fn pace() -> Pace {
+fn pace(of: Of) -> Pace {
     Pace {
+        of,
         lease: LEASE,
         work: Duration::from_millis(60),
         long: 24,
@@ -59,18 +61,18 @@ fn pace() -> Pace {
     }
 }
 
-/// Runs a plan, with a lock that is right or has a flaw.
+/// Runs a plan on locks of this kind, which are right or have a flaw.
 ///
 /// # Panics
 /// If the run itself fails.
 #[must_use]
-pub fn run(plan: &Plan<MemoryFault>, flaw: Option<Flaw>) -> Outcome {
+pub fn run(plan: &Plan<MemoryFault>, of: Of, flaw: Option<Flaw>) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     alarm::install();
     let alarms = alarm::count_here();
-    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, flaw).play(plan));
+    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, of, flaw).play(plan));
     if alarm::count_here() > alarms {
         outcome.found("A11", String::from("a panic"));
     }
@@ -94,7 +96,7 @@ struct MemoryRun {
 }
 
 impl MemoryRun {
-    fn new(seed: u64, flaw: Option<Flaw>) -> Self {
+    fn new(seed: u64, of: Of, flaw: Option<Flaw>) -> Self {
         let (history, server, faults) = (History::default(), MemoryServer::new(), Faults::new());
         let client = |_| {
             let builder = Client::builder().watchdog_timeout(LEASE).faults(&faults);
@@ -109,7 +111,7 @@ impl MemoryRun {
         let crew = Crew {
             process: 0,
             seed,
-            pace: pace(),
+            pace: pace(of),
             time: Time::paused(),
             sink: Sink::History(history.clone()),
         };
@@ -272,7 +274,7 @@ impl MemoryRun {
 
     /// Takes a lock's data away as soon as there is any.
     async fn wipe(&self, key: &str) -> bool {
-        let lock = self.wiper.lock(key);
+        let lock = self.crew.pace.of.lock(&self.wiper, key);
         for _ in 0..100 {
             if lock.force_release().await.expect("no fault is on its way") {
                 return true;

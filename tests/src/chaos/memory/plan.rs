@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, pace};
+use crate::any_lock::Of;
 use crate::chaos::plan::{Plan, Step};
 
 /// Faults for this long are one size: with what follows, some thousand operations.
@@ -86,7 +87,7 @@ fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
             (MemoryFault::Slow(slow), length)
         }
         _ => {
-            let keys = pace().keys;
+            let keys = pace(Of::Reentrant).keys;
             let key = &keys[random.random_range(0..keys.len())];
             (MemoryFault::Wipe(key.clone()), Duration::ZERO)
         }

@@ -19,6 +19,7 @@ use self::plan::{Plans, plans};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, Pace, alarm, judge};
+use crate::any_lock::Of;
 use crate::history::{Bounds, History, Stamp};
 use crate::process::Process;
 use crate::proxy::Proxy;
@@ -57,6 +58,10 @@ pub struct Setting {
     pub program: String,
     /// How long faults happen; operations go on for some seconds more.
     pub faulty: Duration,
+    /// Which kind of lock.
+    pub of: Of,
+    /// No fault but that each second a process is killed.
+    pub only_kills: bool,
 }
 
 impl Setting {
@@ -79,8 +84,11 @@ impl Setting {
 
     async fn play(&self, seed: u64) -> Outcome {
         alarm::install();
-        let (pace, alarms) = (pace(), alarm::count());
-        let plans = plans(seed, self.faulty, LEASE, &pace.keys);
+        let (pace, alarms) = (pace(self.of), alarm::count());
+        let plans = match self.only_kills {
+            true => Plans::of_kills(seed, self.faulty),
+            false => plans(seed, self.faulty, LEASE, &pace.keys),
+        };
         let run = RedisRun::new(seed, pace, self).await;
         let mut outcome = run.play(&plans).await;
         if alarm::count() > alarms {
@@ -98,8 +106,9 @@ impl Setting {
     }
 }
 
-fn pace() -> Pace {
+fn pace(of: Of) -> Pace {
     Pace {
+        of,
         lease: LEASE,
         work: Duration::from_millis(4),
         pause: Duration::from_millis(30),
@@ -265,7 +274,9 @@ impl RedisRun {
         let mut clients = self.clients;
         loop {
             let sizes: Vec<Sizes> = clients.iter().map(sizes).collect();
-            let (keys, channels) = (server.keys().await, server.pubsub_channels().await);
+            let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
+            // The last fencing token of a lock stays on purpose.
+            keys.retain(|key| !key.starts_with("redisson_lock_token:"));
             let idle = sizes.iter().all(|size| *size == Sizes::default());
             if idle && keys.is_empty() && channels.is_empty() {
                 clients.clear();

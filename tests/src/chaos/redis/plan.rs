@@ -83,6 +83,27 @@ pub(super) struct Plans {
     pub processes: Plan<WireFault>,
 }
 
+impl Plans {
+    /// A child process is killed each second, and nothing else happens.
+    pub(super) fn of_kills(seed: u64, time: Duration) -> Self {
+        let plan = |steps| Plan {
+            seed,
+            lasts: time,
+            steps,
+        };
+        let kill = |second| Step {
+            at: Duration::from_secs(second),
+            length: Duration::ZERO,
+            fault: WireFault::KillChild,
+        };
+        Self {
+            server: plan(Vec::new()),
+            wire: plan(Vec::new()),
+            processes: plan((1..=time.as_secs()).map(kill).collect()),
+        }
+    }
+}
+
 /// How many faults of each list befall a run.
 const STEPS: [u32; 3] = [16, 20, 12];
 
