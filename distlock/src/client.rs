@@ -17,7 +17,8 @@ use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::primitives::{
-    ExpirableSemaphore, FencedLock, Lock, MultiLock, NonReentrantLock, SpinLock,
+    ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock, NonReentrantFairLock,
+    NonReentrantLock, SpinLock,
 };
 use crate::wait::Registry;
 
@@ -196,6 +197,36 @@ impl Client {
     /// ```
     pub fn expirable_semaphore(&self, key: impl Into<String>) -> ExpirableSemaphore {
         ExpirableSemaphore::new(self.handle(Kind::Permit, key))
+    }
+
+    /// A [lock](FairLock) on `key` that is granted in the order of arrival, among all clients.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.fair_lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fair_lock(&self, key: impl Into<String>) -> FairLock {
+        FairLock::new(self.handle(Kind::Fair, key))
+    }
+
+    /// A [lock](NonReentrantFairLock) on `key` that is granted in the order of arrival, and never entered twice.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.non_reentrant_fair_lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn non_reentrant_fair_lock(&self, key: impl Into<String>) -> NonReentrantFairLock {
+        NonReentrantFairLock::new(self.handle(Kind::NonReentrantFair, key))
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
@@ -404,6 +435,29 @@ impl Builder {
     /// ```
     pub fn unavailable_after(mut self, limit: Duration) -> Self {
         self.config.unavailable_after = limit;
+        self
+    }
+
+    /// How long the place of a waiter whose process died delays those behind it, where the server keeps the queue (fair
+    /// locks): 5 s by default.
+    ///
+    /// Each waiter gives a sign of life at every third of it, and each sign is a command: of a thousand waiters, six
+    /// hundred a second at the default. One whose signs stay away for all of it, because its process stands still or
+    /// its connection is broken, loses its place, and takes the last one when it comes back. So it should be several
+    /// [response timeouts](Builder::response_timeout) long.
+    ///
+    /// Redisson's `fairLockWaitTimeout` is the same for its waiters; they give no signs, so there it is five minutes.
+    /// Beside waiters of Redisson, the clocks of their machines and the server's have to agree within a third of this.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .waiter_timeout(Duration::from_secs(30))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.config.waiter_timeout = timeout;
         self
     }
 

@@ -96,7 +96,6 @@ pub(crate) const PIPELINE_BUFFER: usize = 1024;
 #[cfg(feature = "redis")]
 pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
-/// What a client was built with.
 /// How long at least the other servers of a Redlock may answer later than the quorum, and be held as well.
 pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
 
@@ -124,6 +123,7 @@ pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 pub(crate) const SPIN_PAUSE: (Duration, Duration) =
     (Duration::from_millis(1), Duration::from_millis(128));
 
+/// What a client was built with.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
@@ -169,6 +169,7 @@ impl Config {
         for (what, value) in [
             ("response_timeout", self.response_timeout),
             ("unavailable_after", self.unavailable_after),
+            ("waiter_timeout", self.waiter_timeout),
         ] {
             if value.is_zero() || value > MAX_WAIT {
                 return Err(Error::invalid_config(what, value));

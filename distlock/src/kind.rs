@@ -92,6 +92,11 @@ impl Kind {
         }
     }
 
+    /// Is it granted in the order of arrival, as the server's own queue has it?
+    pub(crate) fn is_fair(self) -> bool {
+        self.line() == Line::Server
+    }
+
     /// May a release give the hold to the next local waiter, without the backend?
     ///
     /// Not where arrival order is global, nor where each grant needs a token of its own, nor where a grant does not keep

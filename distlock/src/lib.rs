@@ -35,8 +35,8 @@ pub use crate::handle::Holder;
 pub use crate::owner::Owner;
 pub use crate::permit::PermitId;
 pub use crate::primitives::{
-    ExpirablePermit, ExpirableSemaphore, FencedGuard, FencedLock, Lock, Member, MultiLock,
-    NonReentrantLock, QuorumLock, RedLock, SpinLock,
+    ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock, Lock, Member,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, RedLock, SpinLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};

@@ -72,6 +72,11 @@ pub fn wipe(server: &MemoryServer) {
     server.wipe();
 }
 
+/// How many wait for a key in the queue of a server in this process: those of fair locks.
+pub fn places(server: &MemoryServer, key: &str) -> usize {
+    server.places(key)
+}
+
 /// The bare verbs of a client's backend, with owners of the caller's making: for differential tests.
 #[derive(Clone, Debug)]
 pub struct Verbs {

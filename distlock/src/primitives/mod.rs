@@ -1,18 +1,22 @@
 //! What users lock with. Types and docs; how they wait, renew and end is the mechanism's.
 
 mod expirable_semaphore;
+mod fair;
 mod fenced;
 mod inspect;
 mod lock;
 mod multi;
 mod non_reentrant;
+mod non_reentrant_fair;
 mod red_lock;
 mod spin;
 
 pub use self::expirable_semaphore::{ExpirablePermit, ExpirableSemaphore};
+pub use self::fair::FairLock;
 pub use self::fenced::{FencedGuard, FencedLock};
 pub use self::lock::Lock;
 pub use self::multi::{Member, MultiLock};
 pub use self::non_reentrant::NonReentrantLock;
+pub use self::non_reentrant_fair::NonReentrantFairLock;
 pub use self::red_lock::{QuorumLock, RedLock};
 pub use self::spin::SpinLock;

@@ -5,6 +5,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `acquire KEY [WAIT_MS]` | `granted NS OWNER`, or `failed TEXT` |
+//! | `fair KEY [WAIT_MS]` | the same, of a fair lock |
 //! | `release` | `released NS`, or `failed TEXT` |
 //! | `lost` | `lost NS`, when it is |
 //! | `scope` | `inside`, and `failed TEXT` when the scope is cut |
@@ -17,7 +18,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Client, Error, Guard};
+use distlock::{Acquire, Client, Error, Guard};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::task::JoinSet;
@@ -69,8 +70,16 @@ struct Holder {
 impl Holder {
     async fn obey(&mut self, words: &[&str]) -> Result<String, Error> {
         match words {
-            ["acquire", key] => self.acquire(key, None).await,
-            ["acquire", key, wait] => self.acquire(key, Some(millis(wait))).await,
+            ["acquire", key] => self.acquire(self.client.lock(*key).acquire()).await,
+            ["acquire", key, wait] => {
+                let acquire = self.client.lock(*key).acquire();
+                self.acquire(acquire.wait(millis(wait))).await
+            }
+            ["fair", key] => self.acquire(self.client.fair_lock(*key).acquire()).await,
+            ["fair", key, wait] => {
+                let acquire = self.client.fair_lock(*key).acquire();
+                self.acquire(acquire.wait(millis(wait))).await
+            }
             ["write"] => Ok(String::from("outside")),
             ["release"] => self.release().await,
             ["lost"] => Ok(self.lost().await),
@@ -85,12 +94,8 @@ impl Holder {
         }
     }
 
-    async fn acquire(&mut self, key: &str, wait: Option<Duration>) -> Result<String, Error> {
-        let acquire = self.client.lock(key).acquire();
-        let guard = match wait {
-            Some(wait) => acquire.wait(wait).await?,
-            None => acquire.await?,
-        };
+    async fn acquire(&mut self, acquire: Acquire) -> Result<String, Error> {
+        let guard = acquire.await?;
         let answer = format!("granted {} {}", now(), guard.owner());
         self.guard = Some(guard);
         Ok(answer)

@@ -292,7 +292,9 @@ async fn release_that_nobody_answers_is_seen_through(stage: &Stage, of: Of) {
 async fn one_of_a_crowd(lock: AnyLock, inside: Arc<AtomicU32>, n: u32) -> u32 {
     let mut entered = 0;
     for round in 0..10 {
-        let wait = (n + round).is_multiple_of(3).then(|| Duration::from_millis(u64::from(n % 7)));
+        let wait = (n + round)
+            .is_multiple_of(3)
+            .then(|| Duration::from_millis(u64::from(n % 7)));
         let Ok(guard) = lock.acquire(wait, None).await else {
             continue;
         };

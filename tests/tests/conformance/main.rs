@@ -10,6 +10,7 @@
 mod stage;
 
 mod every_lock;
+mod fair;
 mod fenced;
 mod lock_acquire;
 mod lock_cancel;

@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Faults, Op, Sizes, sizes, stored};
+use distlock::test_util::{Faults, Op, Sizes, places, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::RedisServer;
 pub(crate) use distlock_tests::drop_after;
@@ -225,6 +225,24 @@ impl Stage {
     pub(crate) async fn waiting(&self, client: &Client, waiters: usize) {
         let what = format!("{waiters} waiters");
         self.eventually(&what, self.lease, async || sizes(client).waiters == waiters)
+            .await;
+    }
+
+    /// How many wait for a key in the server's own queue.
+    pub(crate) async fn places(&self, key: &str) -> usize {
+        match &self.server {
+            Server::Memory(server) => places(server, key),
+            Server::Redis(server) => {
+                let queue = format!("redisson_lock_queue:{{{key}}}");
+                server.try_cli(&["LLEN", &queue]).await.unwrap()
+            }
+        }
+    }
+
+    /// Waits until this many wait for a key in the server's own queue.
+    pub(crate) async fn has_places(&self, key: &str, places: usize) {
+        let what = format!("{places} places");
+        self.eventually(&what, self.lease, async || self.places(key).await == places)
             .await;
     }
 

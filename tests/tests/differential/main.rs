@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod fair;
 mod lock;
 mod permit;
 mod side;

@@ -1,6 +1,7 @@
 //! What only a real server shows: the data and messages that Redisson expects, several processes, connections that fail.
 
 mod connections;
+mod fair;
 mod permit;
 mod processes;
 mod wire;

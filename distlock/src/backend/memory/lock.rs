@@ -98,10 +98,13 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     true
 }
 
+pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
+    let holders = holders(state, &target.key)?;
+    Ok(holders.is_some_and(|holders| holders.contains_key(&target.owner)))
+}
+
 pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result<Released, Fault> {
-    let ours =
-        holders(state, &target.key)?.is_some_and(|holders| holders.contains_key(&target.owner));
-    if !ours {
+    if !is_held_by(state, target)? {
         return Ok(Released::NotOurs);
     }
     state.remove(target.key.name());

@@ -3,6 +3,7 @@
 //! Pure data under one mutex, with tokio's clock, so that tests may pause time. What has expired goes at the next verb
 //! of any client; messages are sent after the mutex was let go.
 
+mod fair;
 mod lock;
 mod permit;
 
@@ -69,7 +70,17 @@ impl MemoryServer {
         let now = self.store.clock.now();
         let mut state = self.store.state.lock();
         state.sweep(now);
-        (state.values.len(), state.channels.len())
+        (
+            state.values.len() + state.queues.len(),
+            state.channels.len(),
+        )
+    }
+
+    /// How many wait for a key in the server's own queue.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn places(&self, key: &str) -> usize {
+        let state = self.store.state.lock();
+        state.queues.get(key).map_or(0, fair::Places::len)
     }
 
     #[cfg(feature = "test-util")]
@@ -123,6 +134,8 @@ struct State {
     /// The last fencing token of each key that ever had one.
     tokens: HashMap<Name, u64>,
     notes: permit::Notes,
+    /// Who waits for each key that has waiters in a queue of the server's.
+    queues: HashMap<Name, fair::Places>,
     /// Listeners to be woken once the mutex is let go.
     news: Vec<watch::Sender<Signal>>,
 }
@@ -244,6 +257,7 @@ impl MemoryBackend {
 impl Backend for MemoryBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         self.at_now(|state, now| match attempt.target.kind.family() {
+            _ if attempt.target.kind.is_fair() => fair::attempt(state, attempt, self.client, now),
             Family::Lock => lock::attempt(state, attempt, now),
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
             _ => Err(not_built()),
@@ -267,6 +281,7 @@ impl Backend for MemoryBackend {
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         self.at_now(|state, now| match target.kind.family() {
+            _ if target.kind.is_fair() => fair::release(state, target, self.client, now),
             Family::Lock => lock::release(state, target, self.client),
             Family::Permit => permit::release(state, target, (now, self.client)),
             _ => Err(not_built()),
@@ -292,7 +307,8 @@ impl Backend for MemoryBackend {
     }
 
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
-        self.at_now(|state, _now| match kind.family() {
+        self.at_now(|state, now| match kind.family() {
+            _ if kind.is_fair() => fair::force_release(state, key, self.client, now),
             Family::Lock => lock::force_release(state, key, self.client),
             Family::Permit => permit::delete(state, key),
             _ => Err(not_built()),

@@ -4,6 +4,7 @@
 //! Data, names and messages are Redisson's; the scripts are our own. No type of the driver leaves this folder.
 
 mod channels;
+mod fair;
 mod link;
 mod lock;
 mod names;
@@ -142,6 +143,7 @@ impl Backend for RedisBackend {
                 Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
                 Kind::Fenced => self.lock_fenced(attempt).await,
                 Kind::Permit => self.take_permits(attempt).await,
+                Kind::Fair | Kind::NonReentrantFair => self.lock_fair(attempt).await,
                 _ => Err(not_built()),
             }
         })
@@ -169,6 +171,7 @@ impl Backend for RedisBackend {
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         Box::pin(async move {
             match target.kind.family() {
+                _ if target.kind.is_fair() => self.unlock_fair(target).await,
                 Family::Lock => self.unlock(target).await,
                 Family::Permit => self.give_permits_back(target).await,
                 _ => Err(not_built()),
@@ -190,6 +193,7 @@ impl Backend for RedisBackend {
     fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
         Box::pin(async move {
             match kind.family() {
+                _ if kind.is_fair() => self.force_unlock_fair(key).await,
                 Family::Lock => self.force_unlock(key).await,
                 Family::Permit => self.delete_permits(key).await,
                 _ => Err(not_built()),

@@ -26,6 +26,21 @@ pub(super) fn lock_channel(name: &str) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
+/// The owners that wait for a fair lock, in order of arrival.
+pub(super) fn fair_queue(name: &str) -> String {
+    prefixed("redisson_lock_queue", name)
+}
+
+/// When each of them counts as dead.
+pub(super) fn fair_timeouts(name: &str) -> String {
+    prefixed("redisson_lock_timeout", name)
+}
+
+/// Those of them that are ours; Redisson knows nothing of it.
+pub(super) fn fair_ours(name: &str) -> String {
+    suffixed(name, "distlock_waiters")
+}
+
 /// The last fencing token of a lock.
 pub(super) fn fence(name: &str) -> String {
     prefixed("redisson_lock_token", name)

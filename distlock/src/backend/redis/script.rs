@@ -42,6 +42,9 @@ scripts! {
     PERMIT_RELEASE_ONE = "scripts/permit.lua", "scripts/permit_release_one.lua";
     PERMIT_UPDATE_LEASE = "scripts/permit.lua", "scripts/permit_update_lease.lua";
     PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
+    FAIR_ACQUIRE = "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
+    FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
+    FAIR_FORCE_RELEASE = "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
 }
 
 impl Script {

@@ -1,0 +1,94 @@
+-- Takes a fair lock for an owner, once: where it is free and nobody stands before the owner, or where it has it already.
+-- Refused, an owner that waits keeps its place in the queue, or takes the last one.
+-- States the count 1 and when the owner counts as dead, adds nothing and never shortens a lease: sent twice it leaves
+-- what it left once.
+-- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
+-- ARGV  1 owner   2 lease in ms   3 how long its place is kept in ms, zero: it does not wait   4 the lock's channel
+-- Reply nil granted   n >= 0 others are in the way for n ms   -1 held by another with no end set
+local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
+local DAY = 86400000
+
+-- What the foreign waiters before the owner may still take from it. Each takes what it came with, which shows as the gap
+-- between its time and that of the one before; what the first came with is not told, so it counts as just come.
+local function owed_to_foreign()
+  if redis.call('LLEN', queue) == redis.call('ZCARD', ours) then return 0 end
+  local is_ours, first, last = {}, nil, nil
+  for _, one in ipairs(redis.call('ZRANGE', ours, 0, -1)) do is_ours[one] = true end
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    if one == owner then break end
+    if not is_ours[one] then
+      local dead_at = tonumber(redis.call('ZSCORE', timeouts, one) or now)
+      first = first or dead_at
+      last = math.max(last or dead_at, dead_at)
+    end
+  end
+  if not first then return 0 end
+  return math.max(last - now, last - first + DEFAULT)
+end
+
+-- Others took it for dead, and it is not.
+local function was_dropped()
+  return place ~= '0' and redis.call('ZSCORE', ours, owner) and not redis.call('ZSCORE', timeouts, owner)
+end
+
+-- Before all that are not ours: of ours it cannot be told who came first.
+local function come_back()
+  redis.call('LREM', queue, 0, owner)
+  redis.call('ZADD', timeouts, string.format('%.0f', now + tonumber(place)), owner)
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    if not redis.call('ZSCORE', ours, one) then
+      redis.call('LINSERT', queue, 'BEFORE', one, owner)
+      return
+    end
+  end
+  redis.call('RPUSH', queue, owner)
+end
+
+local function stand()
+  -- The PEXPIRE comes first: it passes when memory is out, also where the key is missing, and lets what follows pass.
+  local keep = math.max(redis.call('PTTL', ours), tonumber(place))
+  redis.call('PEXPIRE', ours, keep)
+  redis.call('ZADD', ours, string.format('%.0f', now + tonumber(place)), owner)
+  redis.call('PEXPIRE', ours, keep)
+  if not redis.call('ZSCORE', timeouts, owner) then redis.call('RPUSH', queue, owner) end
+  local dead_at = now + tonumber(place) + owed_to_foreign()
+  redis.call('ZADD', timeouts, string.format('%.0f', dead_at), owner)
+  -- Nobody may come again. Both at the same moment, long after anyone counts as alive: Redisson never moves it.
+  local gone_at = string.format('%.0f', dead_at + DAY)
+  redis.call('PEXPIREAT', queue, gone_at)
+  redis.call('PEXPIREAT', timeouts, gone_at)
+end
+
+-- A holder's lease, or where there is none the time until the first waiter counts as dead. Who is not next has to wait
+-- for longer than that.
+local function in_the_way(held, head)
+  local left
+  if held then
+    left = redis.call('PTTL', lock)
+  else
+    left = (redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', timeouts, head)) - now
+  end
+  if left < 0 or redis.call('LINDEX', queue, held and 0 or 1) == owner then return left end
+  return left + place
+end
+
+local has_it = redis.call('HEXISTS', lock, owner) == 1
+local held = redis.call('EXISTS', lock) == 1
+local head, any_died = sweep()
+if was_dropped() then
+  come_back()
+  head = redis.call('LINDEX', queue, 0)
+end
+if has_it or not held and (not head or head == owner) then
+  -- The PEXPIRE comes first: after it the HSET passes also when memory is out.
+  local keep = math.max(redis.call('PTTL', lock), tonumber(lease))
+  redis.call('PEXPIRE', lock, keep)
+  leave(owner)
+  redis.call('HSET', lock, owner, '1')
+  redis.call('PEXPIRE', lock, keep)
+  return nil
+end
+if place ~= '0' then stand() end
+if not held and any_died then wake(head, channel) end
+return in_the_way(held, head)
