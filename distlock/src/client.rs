@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use uuid::Uuid;
 
 use crate::backend::Backend;
@@ -18,7 +17,7 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::primitives::{
     ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock, NonReentrantFairLock,
-    NonReentrantLock, SpinLock,
+    NonReentrantLock, RwLock, SpinLock,
 };
 use crate::wait::Registry;
 
@@ -48,7 +47,7 @@ pub struct Client {
     registry: Arc<Registry>,
 }
 
-static INSTALLED: RwLock<Option<Client>> = RwLock::new(None);
+static INSTALLED: parking_lot::RwLock<Option<Client>> = parking_lot::RwLock::new(None);
 
 tokio::task_local! {
     static SCOPED: Client;
@@ -227,6 +226,22 @@ impl Client {
     /// ```
     pub fn non_reentrant_fair_lock(&self, key: impl Into<String>) -> NonReentrantFairLock {
         NonReentrantFairLock::new(self.handle(Kind::NonReentrantFair, key))
+    }
+
+    /// A [lock](RwLock) on `key` that many may read or one may write.
+    ///
+    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.rw_lock("report:42");
+    /// let (_one, _two) = (lock.read().acquire().await?, lock.read().acquire().await?);
+    /// assert!(lock.write().try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn rw_lock(&self, key: impl Into<String>) -> RwLock {
+        RwLock::new(self.handle(Kind::Read, key))
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {

@@ -119,6 +119,12 @@ pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signs of life of a waiter within its timeout.
 pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 
+/// After a write lock readers who waited for its end go first for this long, before the next writer of our clients.
+pub(crate) const READERS_TURN: Duration = OTHERS_TURN;
+
+/// How long a reader that was refused counts as one that waits, beyond the time for which it was refused.
+pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
+
 /// First and longest pause of a spin lock between two attempts: Redisson's.
 pub(crate) const SPIN_PAUSE: (Duration, Duration) =
     (Duration::from_millis(1), Duration::from_millis(128));

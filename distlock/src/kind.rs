@@ -129,7 +129,7 @@ impl Kind {
         matches!(self, Self::Fair | Self::NonReentrantFair | Self::Write)
     }
 
-    /// Can branches of one scope have it at once?
+    /// Can branches of one scope have it at once, and so all who wait in line, too?
     pub(crate) fn is_shared(self) -> bool {
         self == Self::Read
     }

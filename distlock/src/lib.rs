@@ -36,7 +36,8 @@ pub use crate::owner::Owner;
 pub use crate::permit::PermitId;
 pub use crate::primitives::{
     ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock, Lock, Member,
-    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, RedLock, SpinLock,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, ReadLock, RedLock, RwLock,
+    SpinLock, WriteLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use distlock::{
     Acquire, Acquiring, Blocker, Builder, Client, Error, ExpirablePermit, ExpirableSemaphore,
-    Guard, Holder, Inherit, Lock, Loss, MemoryServer, Owner, PermitId, Run, Scope, Section, TryRun,
-    inherit, with_client,
+    Guard, Holder, Inherit, Lock, Loss, MemoryServer, Owner, PermitId, ReadLock, Run, RwLock,
+    Scope, Section, TryRun, WriteLock, inherit, with_client,
 };
 
 fn is_send<T: Send>(_: &T) {}
@@ -27,6 +27,9 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_value::<Builder>();
     is_value::<MemoryServer>();
     is_value::<Lock>();
+    is_value::<RwLock>();
+    is_value::<ReadLock>();
+    is_value::<WriteLock>();
     is_value::<Acquire>();
     is_value::<Guard>();
     is_value::<ExpirableSemaphore>();
@@ -44,6 +47,9 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<MemoryServer>();
     is_cheap_to_clone::<Lock>();
     is_cheap_to_clone::<ExpirableSemaphore>();
+    is_cheap_to_clone::<RwLock>();
+    is_cheap_to_clone::<ReadLock>();
+    is_cheap_to_clone::<WriteLock>();
     is_cheap_to_clone::<Acquire>();
     is_cheap_to_clone::<Error>();
 }

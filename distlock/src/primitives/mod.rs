@@ -9,6 +9,7 @@ mod multi;
 mod non_reentrant;
 mod non_reentrant_fair;
 mod red_lock;
+mod rw;
 mod spin;
 
 pub use self::expirable_semaphore::{ExpirablePermit, ExpirableSemaphore};
@@ -19,4 +20,5 @@ pub use self::multi::{Member, MultiLock};
 pub use self::non_reentrant::NonReentrantLock;
 pub use self::non_reentrant_fair::NonReentrantFairLock;
 pub use self::red_lock::{QuorumLock, RedLock};
+pub use self::rw::{ReadLock, RwLock, WriteLock};
 pub use self::spin::SpinLock;

@@ -4,7 +4,7 @@
 //! wakes and sends what an answer tells it to, after it has let go of the mutex around the queue.
 //!
 //! # Invariants
-//! 1. Only the head talks to the backend, and only the head's slot is ever filled.
+//! 1. Of those in line only the head talks to the backend, and only the head's slot is ever filled.
 //! 2. Each hold is in one place: with a guard, in the slot, or with whoever was told to send its release.
 //! 3. Whoever leaves passes on what it had: a hold in its slot, or the place at the head.
 
@@ -85,6 +85,14 @@ impl<H, W: Clone> Queue<H, W> {
             .is_some_and(|head| head.ticket == ticket)
     }
 
+    /// Does it still stand here? Not once the line was let go.
+    pub(crate) fn has(&self, ticket: Ticket) -> bool {
+        let place = self
+            .waiters
+            .binary_search_by_key(&ticket.0, |waiter| waiter.ticket.0);
+        place.is_ok()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
@@ -126,6 +134,13 @@ impl<H, W: Clone> Queue<H, W> {
         self.waiters
             .front()
             .map_or(Then::Nothing, |head| Then::Wake(head.wake.clone()))
+    }
+
+    /// Lets the whole line go: what was granted to its head keeps none of them out, so each may ask for itself. Their
+    /// tickets are void.
+    #[must_use]
+    pub(crate) fn let_go(&mut self) -> Vec<W> {
+        self.waiters.drain(..).map(|waiter| waiter.wake).collect()
     }
 
     /// A guard's hold ends. `may_pass_on`: it is free of guards, sure, and of a kind that hands over.
@@ -192,6 +207,18 @@ mod tests {
         assert_eq!(queue.leave(tickets[0], |_| true), Then::Wake(2));
         assert_eq!(queue.leave(tickets[2], |_| true), Then::Nothing);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn line_that_was_let_go_is_empty_and_its_tickets_void() {
+        let (mut queue, tickets) = queue(3);
+        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+        assert!(!queue.has(tickets[0]) && queue.has(tickets[2]));
+        assert_eq!(queue.let_go(), [1, 2]);
+        assert!(queue.is_empty() && !queue.has(tickets[2]));
+        let newcomer = queue.join(3, false);
+        assert_eq!(queue.leave(tickets[1], |_| true), Then::Nothing);
+        assert!(queue.is_head(newcomer) && queue.has(newcomer));
     }
 
     #[test]

@@ -343,14 +343,9 @@ impl Place {
     }
 
     pub(super) fn turn(&mut self) -> Turn {
-        if self.ticket.is_none() {
-            return Turn::Ask {
-                others_first: false,
-            };
-        }
         let turn = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
-                return (Turn::NotYet, None);
+                return entry.queue.has(ticket).then_some((Turn::NotYet, None));
             }
             let handed = entry.queue.take(ticket);
             let turn = match &entry.holder {
@@ -359,12 +354,18 @@ impl Place {
                     others_first: std::mem::take(&mut entry.others_turn),
                 },
             };
-            (turn, handed)
+            Some((turn, handed))
         });
-        match turn {
+        match turn.flatten() {
             Some((_, Some(handed))) => self.take(&handed),
             Some((turn, None)) => turn,
-            None => Turn::NotYet,
+            None => {
+                // It stands in no line, or no more: the whole line was let go.
+                self.ticket = None;
+                Turn::Ask {
+                    others_first: false,
+                }
+            }
         }
     }
 
@@ -401,13 +402,23 @@ impl Place {
             if hold.kind.line() != Line::Shared {
                 entry.set_holder(hold);
             }
-            (left_over, entry.queue.granted(ticket))
+            let then = entry.queue.granted(ticket);
+            // One after the other they would be served slower than others come, and the line would never end.
+            let let_go = if hold.kind.is_shared() {
+                entry.queue.let_go()
+            } else {
+                Vec::new()
+            };
+            (left_over, then, let_go)
         });
         self.ticket = None;
         self.registry.forget_if_idle(&self.entry);
-        let Some((left_over, then)) = then else {
+        let Some((left_over, then, let_go)) = then else {
             return;
         };
+        for waiter in let_go {
+            waiter.notify_one();
+        }
         if let Some(left_over) = left_over {
             self.registry.give_back(&left_over);
         }

@@ -29,4 +29,5 @@ mod multi_lock;
 mod non_reentrant;
 mod permit;
 mod red_lock;
+mod rw;
 mod spin;

@@ -8,4 +8,5 @@
 mod fair;
 mod lock;
 mod permit;
+mod rw;
 mod side;

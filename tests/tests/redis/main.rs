@@ -4,6 +4,7 @@ mod connections;
 mod fair;
 mod permit;
 mod processes;
+mod rw;
 mod wire;
 
 use std::time::Duration;

@@ -14,6 +14,7 @@ use crate::owner::Owner;
 /// Who holds a lock, and how often each has entered.
 pub(super) type Holders = BTreeMap<Owner, u32>;
 
+/// The holders, where the key is a lock of this kind. One of another kind has none of ours.
 fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders>, Fault> {
     match state
         .values
@@ -21,8 +22,19 @@ fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders
         .map(|entry| &mut entry.value)
     {
         Some(Value::Lock(holders)) => Ok(Some(holders)),
+        Some(Value::ReadWrite(_)) | None => Ok(None),
         Some(_) => Err(Fault::WrongType),
-        None => Ok(None),
+    }
+}
+
+/// What a key of another kind means for an attempt: a lock is held by another, what is no lock is in the wrong place.
+fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
+    match &state.values.get(key.name())?.value {
+        Value::Lock(_) => None,
+        Value::ReadWrite(_) => Some(Ok(Attempted::Held {
+            ttl: state.ttl(key.name(), now),
+        })),
+        _ => Some(Err(Fault::WrongType)),
     }
 }
 
@@ -33,6 +45,9 @@ fn topic(key: &Key) -> Topic {
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
     let Target { key, owner, .. } = &attempt.target;
     let expires = now.after(attempt.lease);
+    if let Some(strange) = stranger(state, key, now) {
+        return strange;
+    }
     match holders(state, key)? {
         Some(holders) => match holders.get_mut(owner) {
             Some(count) => *count = 1,
@@ -62,6 +77,9 @@ pub(super) fn attempt_all(
     now: Tick,
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
+        if let Some(strange) = stranger(state, &target.key, now) {
+            return strange.map(|held| (at, held));
+        }
         if holders(state, &target.key)?.is_some_and(|holders| !holders.contains_key(&target.owner))
         {
             let ttl = state.ttl(target.key.name(), now);
@@ -113,7 +131,14 @@ pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result
 }
 
 pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
-    let freed = holders(state, key)?.is_some() && state.remove(key.name());
+    let value = state.values.get(key.name()).map(|entry| &entry.value);
+    // Whatever kind of lock it is: as with Redisson, whose locks of all kinds are hashes.
+    let is_lock = match value {
+        Some(Value::Lock(_) | Value::ReadWrite(_)) => true,
+        Some(_) => return Err(Fault::WrongType),
+        None => false,
+    };
+    let freed = is_lock && state.remove(key.name());
     if freed {
         state.publish(client, &topic(key));
     }
@@ -121,12 +146,13 @@ pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result
 }
 
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
-    let Some(holders) = holders(state, key)? else {
-        return Ok(Inspected::default());
-    };
     let holder = |(owner, count): (&Owner, &u32)| (owner.text().into_bytes(), u64::from(*count));
-    Ok(Inspected {
-        holders: holders.iter().map(holder).collect(),
-        ttl: state.ttl(key.name(), now),
-    })
+    let holders = match state.values.get(key.name()).map(|entry| &entry.value) {
+        Some(Value::Lock(holders)) => holders.iter().map(holder).collect(),
+        Some(Value::ReadWrite(holders)) => holders.holders().collect(),
+        Some(_) => return Err(Fault::WrongType),
+        None => return Ok(Inspected::default()),
+    };
+    let ttl = state.ttl(key.name(), now);
+    Ok(Inspected { holders, ttl })
 }

@@ -6,6 +6,7 @@
 mod fair;
 mod lock;
 mod permit;
+mod rw;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -151,6 +152,11 @@ struct Entry {
 enum Value {
     Lock(lock::Holders),
     Permits(permit::Permits),
+    ReadWrite(rw::ReadWrite),
+    /// Whose turn it is at a read/write lock.
+    Turn(rw::Turn),
+    /// That readers wait for a read/write lock.
+    Mark,
 }
 
 /// What is listened to: what happens to a key, or to one waiter of it.
@@ -260,6 +266,7 @@ impl Backend for MemoryBackend {
             _ if attempt.target.kind.is_fair() => fair::attempt(state, attempt, self.client, now),
             Family::Lock => lock::attempt(state, attempt, now),
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
+            Family::ReadWrite => rw::attempt(state, attempt, now),
             _ => Err(not_built()),
         })
     }
@@ -273,6 +280,7 @@ impl Backend for MemoryBackend {
             let one = |renewal: &Renewal| match renewal.target.kind.family() {
                 Family::Lock => Ok(lock::renew(state, renewal, now)),
                 Family::Permit => Ok(permit::renew(state, renewal, now)),
+                Family::ReadWrite => Ok(rw::renew(state, renewal, now)),
                 _ => Err(not_built()),
             };
             batch.iter().map(one).collect()
@@ -284,6 +292,7 @@ impl Backend for MemoryBackend {
             _ if target.kind.is_fair() => fair::release(state, target, self.client, now),
             Family::Lock => lock::release(state, target, self.client),
             Family::Permit => permit::release(state, target, (now, self.client)),
+            Family::ReadWrite => rw::release(state, target, (self.client, now)),
             _ => Err(not_built()),
         })
     }
@@ -311,6 +320,7 @@ impl Backend for MemoryBackend {
             _ if kind.is_fair() => fair::force_release(state, key, self.client, now),
             Family::Lock => lock::force_release(state, key, self.client),
             Family::Permit => permit::delete(state, key),
+            Family::ReadWrite => rw::force_release(state, (kind, key), (self.client, now)),
             _ => Err(not_built()),
         })
     }
@@ -319,6 +329,7 @@ impl Backend for MemoryBackend {
         self.at_now(|state, now| match kind.family() {
             Family::Lock => lock::inspect(state, key, now),
             Family::Permit => permit::inspect(state, key, now),
+            Family::ReadWrite => rw::inspect(state, kind, key, now),
             _ => Err(not_built()),
         })
     }

@@ -10,6 +10,7 @@ mod lock;
 mod names;
 mod permit;
 mod reply;
+mod rw;
 mod script;
 mod subscriber;
 mod url;
@@ -144,6 +145,8 @@ impl Backend for RedisBackend {
                 Kind::Fenced => self.lock_fenced(attempt).await,
                 Kind::Permit => self.take_permits(attempt).await,
                 Kind::Fair | Kind::NonReentrantFair => self.lock_fair(attempt).await,
+                Kind::Read => self.lock_read(attempt).await,
+                Kind::Write => self.lock_write(attempt).await,
                 _ => Err(not_built()),
             }
         })
@@ -163,6 +166,7 @@ impl Backend for RedisBackend {
                 None => Ok(Vec::new()),
                 Some(Family::Lock) => self.renew_locks(batch).await,
                 Some(Family::Permit) => self.renew_permits(batch).await,
+                Some(Family::ReadWrite) => self.renew_rw(batch).await,
                 Some(_) => Err(not_built()),
             }
         })
@@ -174,6 +178,7 @@ impl Backend for RedisBackend {
                 _ if target.kind.is_fair() => self.unlock_fair(target).await,
                 Family::Lock => self.unlock(target).await,
                 Family::Permit => self.give_permits_back(target).await,
+                Family::ReadWrite => self.unlock_rw(target).await,
                 _ => Err(not_built()),
             }
         })
@@ -196,6 +201,7 @@ impl Backend for RedisBackend {
                 _ if kind.is_fair() => self.force_unlock_fair(key).await,
                 Family::Lock => self.force_unlock(key).await,
                 Family::Permit => self.delete_permits(key).await,
+                Family::ReadWrite => self.force_unlock_rw(kind, key).await,
                 _ => Err(not_built()),
             }
         })
@@ -206,6 +212,7 @@ impl Backend for RedisBackend {
             match kind.family() {
                 Family::Lock => self.inspect_lock(key).await,
                 Family::Permit => self.inspect_permits(key).await,
+                Family::ReadWrite => self.inspect_rw(kind, key).await,
                 _ => Err(not_built()),
             }
         })

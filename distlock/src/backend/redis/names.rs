@@ -51,6 +51,26 @@ pub(super) fn permits(name: &str) -> String {
     suffixed(name, "timeout")
 }
 
+/// The channel on which the end of a read or write lock's hold is published.
+pub(super) fn rw_channel(name: &str) -> String {
+    prefixed("redisson_rwlock", name)
+}
+
+/// What the names of a read lock's timeouts begin with; `<owner>:rwlock_timeout:<number of the hold>` follows.
+pub(super) fn rw_stem(name: &str) -> String {
+    suffixed(name, "")
+}
+
+/// Whose turn it is at a read/write lock, among our own clients. Redisson has no such key.
+pub(super) fn rw_turn(name: &str) -> String {
+    suffixed(name, "rwlock_turn")
+}
+
+/// That readers of our own clients wait. Redisson has no such key.
+pub(super) fn rw_mark(name: &str) -> String {
+    suffixed(name, "rwlock_readers_wait")
+}
+
 /// The channel that a waiter of this target listens to.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.key.name();
@@ -62,7 +82,7 @@ pub(super) fn channel(target: &Target) -> String {
             channel
         }
         (Family::Lock, _) => lock_channel(name),
-        (Family::ReadWrite, _) => prefixed("redisson_rwlock", name),
+        (Family::ReadWrite, _) => rw_channel(name),
         (Family::Semaphore | Family::Permit, _) => prefixed(SEMAPHORE_CHANNEL, name),
         // The one name that is always wrapped.
         (Family::Latch, _) => format!("redisson_countdownlatch__channel__{{{name}}}"),
@@ -123,5 +143,15 @@ mod tests {
         ] {
             assert_eq!(lock_channel(name), channel);
         }
+    }
+
+    #[test]
+    fn names_of_a_read_write_lock_are_redissons_and_two_of_our_own() {
+        assert_eq!(rw_channel("k"), "redisson_rwlock:{k}");
+        assert_eq!(rw_stem("k"), "{k}:");
+        assert_eq!(rw_turn("k"), "{k}:rwlock_turn");
+        assert_eq!(rw_mark("k"), "{k}:rwlock_readers_wait");
+        assert_eq!(rw_channel("{c}:k"), "redisson_rwlock:{c}:k");
+        assert_eq!(rw_stem("{c}:k"), "{c}:k:");
     }
 }

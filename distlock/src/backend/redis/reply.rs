@@ -107,13 +107,18 @@ pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
                 .ok()
                 .and_then(|count| count.parse().ok());
             count
-                .map(|count| (owner.clone(), count))
+                .map(|count| Some((owner.clone(), count)))
+                // The mode of a read/write lock, which stands among the holders.
+                .or_else(|| (owner == b"mode").then_some(None))
                 .ok_or_else(|| unexpected(&value))
         }
         _ => Err(unexpected(&value)),
     };
+    let holders = holders
+        .chunks(2)
+        .filter_map(|pair| holder(pair).transpose());
     Ok(Inspected {
-        holders: holders.chunks(2).map(holder).collect::<Result<_, _>>()?,
+        holders: holders.collect::<Result<_, _>>()?,
         ttl: ttl(*left),
     })
 }

@@ -45,6 +45,13 @@ scripts! {
     FAIR_ACQUIRE = "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
+    RW_READ_ACQUIRE = "scripts/rw_read_acquire.lua";
+    RW_READ_RELEASE = "scripts/rw_read_release.lua";
+    RW_WRITE_ACQUIRE = "scripts/rw_write_acquire.lua";
+    RW_WRITE_RELEASE = "scripts/rw_write_release.lua";
+    RW_RENEW = "scripts/rw_renew.lua";
+    RW_FORCE_RELEASE = "scripts/rw_force_release.lua";
+    RW_INSPECT = "scripts/rw_inspect.lua";
 }
 
 impl Script {

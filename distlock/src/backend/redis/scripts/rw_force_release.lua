@@ -1,0 +1,26 @@
+-- Frees a lock whoever holds it, where it is held in this mode, and wakes who waits for it: all readers, or the writer
+-- and the readers that it had let in.
+-- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
+-- ARGV  1 mode   2 stem of the timeout keys   3 channel   4 the readers' turn in ms
+-- Reply 1 freed   0 it was not held in this mode
+local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
+local mode, stem, channel, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+if redis.call('HGET', lock, 'mode') ~= mode then return 0 end
+for _, field in ipairs(redis.call('HKEYS', lock)) do
+  for hold = 1, tonumber(redis.call('HGET', lock, field)) or 0 do
+    redis.call('DEL', stem .. field .. ':rwlock_timeout:' .. hold)
+  end
+end
+redis.call('DEL', lock)
+if mode == 'read' then
+  redis.call('PUBLISH', channel, '0')
+  return 1
+end
+if redis.call('DEL', mark) == 1 then
+  redis.call('SET', turn, 'readers', 'PX', moment)
+else
+  redis.call('DEL', turn)
+end
+redis.call('PUBLISH', channel, '1')
+return 1

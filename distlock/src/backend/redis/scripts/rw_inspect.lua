@@ -1,0 +1,31 @@
+-- Tells who holds a lock in one mode, how often each has entered, and for how long: as of one moment. Readers whose
+-- timeouts have ended hold nothing any more.
+-- KEYS  1 lock (hash: mode, owner -> count)
+-- ARGV  1 mode   2 stem of the timeout keys
+-- Reply array: ms left (-1 no end set, -2 not held in this mode), then owner and count of each holder
+local lock = KEYS[1]
+local mode, stem = ARGV[1], ARGV[2]
+
+local function left_of(field, count)
+  local left = 0
+  for hold = 1, tonumber(count) or 0 do
+    left = math.max(left, redis.call('PTTL', stem .. field .. ':rwlock_timeout:' .. hold))
+  end
+  return left
+end
+
+local reply = { -2 }
+if not redis.call('HGET', lock, 'mode') then return reply end
+for _, field in ipairs(redis.call('HKEYS', lock)) do
+  local writes = string.sub(field, -6) == ':write'
+  if field ~= 'mode' and writes == (mode == 'write') then
+    local count = redis.call('HGET', lock, field)
+    local left = writes and redis.call('PTTL', lock) or left_of(field, count)
+    if writes or left > 0 then
+      reply[1] = math.max(reply[1], left)
+      reply[#reply + 1] = field
+      reply[#reply + 1] = count
+    end
+  end
+end
+return reply

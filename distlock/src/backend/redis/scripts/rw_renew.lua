@@ -1,0 +1,47 @@
+-- Renews read and write locks for their owners, and states how often each has entered: where the lock is still the
+-- owner's. A reader whose timeouts have ended has nothing to renew. Only timeouts of the owner itself are renewed.
+-- Never creates a lock and never shortens a lease: sent twice, or late, it does no harm.
+-- KEYS  1.. locks (hash: mode, owner -> count), any number
+-- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
+-- Reply one integer for each lock: 1 renewed   0 not this owner's
+
+-- Renews what reads: a timeout for each of its holds, all with one end.
+local function renew_reader(lock, owner, count, lease, timeouts)
+  local had, left = tonumber(redis.call('HGET', lock, owner)) or 0, 0
+  for hold = 1, had do left = math.max(left, redis.call('PTTL', timeouts .. hold)) end
+  if left <= 0 then return 0 end
+  left = math.max(left, tonumber(lease))
+  -- First write: passes when memory is out, and lets what follows pass; a bad lease fails before anything is stored.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
+  for hold = 1, tonumber(count) do redis.call('SET', timeouts .. hold, '1', 'PX', left) end
+  for hold = tonumber(count) + 1, had do redis.call('DEL', timeouts .. hold) end
+  if tostring(had) ~= count then redis.call('HSET', lock, owner, count) end
+  return 1
+end
+
+local function renew_writer(lock, writer, count, lease)
+  -- First write, as above.
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
+  if redis.call('HGET', lock, writer) ~= count then redis.call('HSET', lock, writer, count) end
+  return 1
+end
+
+local replies = {}
+for i, lock in ipairs(KEYS) do
+  local at = i * 5
+  local mode, owner, count, lease, stem = ARGV[at - 4], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at]
+  local field = mode == 'write' and owner .. ':write' or owner
+  local ours = redis.pcall('HEXISTS', lock, field)
+  if type(ours) == 'table' then
+    -- A value of another type is nobody's lock; what else went wrong is no answer about this lock.
+    if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
+    ours = 0
+  end
+  if ours == 1 and mode == 'write' then
+    ours = renew_writer(lock, field, count, lease)
+  elseif ours == 1 then
+    ours = renew_reader(lock, owner, count, lease, stem .. owner .. ':rwlock_timeout:')
+  end
+  replies[i] = ours
+end
+return replies
