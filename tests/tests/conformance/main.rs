@@ -28,6 +28,7 @@ mod lock_waiting;
 mod multi_lock;
 mod non_reentrant;
 mod permit;
+mod permit_outcome;
 mod red_lock;
 mod rw;
 mod spin;

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, Sizes, sizes};
+use distlock::test_util::{Op, Sizes, sizes};
 use distlock::{Blocker, Client, Error, ExpirableSemaphore, PermitId};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage::{Stage, drop_after, is_done_within, refused};
 
-const KEY: &str = "seats";
+pub(crate) const KEY: &str = "seats";
 
-async fn set(client: &Client, permits: u32) -> ExpirableSemaphore {
+pub(crate) async fn set(client: &Client, permits: u32) -> ExpirableSemaphore {
     let seats = client.expirable_semaphore(KEY);
     assert!(seats.try_set_permits(permits).await.unwrap());
     seats
 }
 
 /// Free, out, and all.
-async fn counts(seats: &ExpirableSemaphore) -> (i64, i64, i64) {
+pub(crate) async fn counts(seats: &ExpirableSemaphore) -> (i64, i64, i64) {
     (
         seats.available_permits().await.unwrap(),
         seats.acquired_permits().await.unwrap(),
@@ -28,7 +28,7 @@ async fn counts(seats: &ExpirableSemaphore) -> (i64, i64, i64) {
 }
 
 /// Waits until all permits are back, and removes the semaphore.
-async fn remove(stage: &Stage, seats: &ExpirableSemaphore, permits: i64) {
+pub(crate) async fn remove(stage: &Stage, seats: &ExpirableSemaphore, permits: i64) {
     let all = (permits, 0, permits);
     stage
         .eventually("all back", stage.lease(), async || {
@@ -39,7 +39,7 @@ async fn remove(stage: &Stage, seats: &ExpirableSemaphore, permits: i64) {
 }
 
 /// Waits until a client keeps nothing.
-async fn is_idle(stage: &Stage, client: &Client) {
+pub(crate) async fn is_idle(stage: &Stage, client: &Client) {
     stage
         .eventually("idle", stage.lease(), async || {
             sizes(client) == Sizes::default()
@@ -434,108 +434,6 @@ async fn storm_never_has_more_inside_than_permits(stage: &Stage) {
     remove(stage, &seats, PERMITS as i64).await;
 }
 
-async fn lost_answers_and_doubled_commands_count_once(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    let seats = set(&client, 5).await;
-    for fault in [Fault::FailAfter, Fault::FailBefore, Fault::Double] {
-        stage.faults().next(Op::Attempt, fault);
-        let permits = seats.acquire_many(2).await.unwrap();
-        assert_eq!(counts(&seats).await, (3, 2, 5), "{fault:?}");
-        stage.faults().next(Op::Renew, fault);
-        sleep(stage.part(2)).await;
-        assert!(permits.is_held(), "{fault:?}");
-        stage.faults().next(Op::Release, fault);
-        let released = permits.release().await;
-        // The second answer to a release that was carried out twice is that nothing is there.
-        assert_eq!(released.is_ok(), fault != Fault::Double, "{fault:?}");
-        assert_eq!(counts(&seats).await, (5, 0, 5), "{fault:?}");
-        for faulty in 0..4 {
-            let id = seats.acquire().await.unwrap().into_id().unwrap();
-            stage.faults().next(Op::Adjust, fault);
-            match faulty {
-                0 => seats.add_permits(2).await.unwrap(),
-                1 => seats.set_permits(5).await.unwrap(),
-                2 => seats.update_lease(id, stage.lease() * 2).await.unwrap(),
-                _ => assert!(!seats.try_set_permits(9).await.unwrap()),
-            }
-            let all = if faulty == 0 { 7 } else { 5 };
-            assert_eq!(
-                counts(&seats).await,
-                (all - 1, 1, all),
-                "{fault:?} {faulty}"
-            );
-            stage.faults().next(Op::Adjust, fault);
-            seats.release(id).await.unwrap();
-            assert_eq!(counts(&seats).await, (all, 0, all), "{fault:?} {faulty}");
-        }
-        assert!(seats.delete().await.unwrap());
-        stage.faults().next(Op::Adjust, fault);
-        assert!(seats.try_set_permits(5).await.unwrap());
-    }
-    remove(stage, &seats, 5).await;
-}
-
-async fn attempt_that_comes_after_its_withdrawal_takes_nothing(stage: &Stage) {
-    let (client, observer) = (stage.faulty_client().await, stage.client().await);
-    let seats = set(&client, 2).await;
-    let looks = observer.expirable_semaphore(KEY);
-    stage.faults().next(Op::Attempt, Fault::Late(stage.part(4)));
-    assert!(refused(seats.try_acquire_many(2).await).is_unavailable());
-    let start = Instant::now();
-    // It would be withdrawn again soon, so nobody may look away.
-    while start.elapsed() < stage.part(2) {
-        assert_eq!(counts(&looks).await, (2, 0, 2), "{:?}", start.elapsed());
-        sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!(stage.faults().hits(Op::Attempt), 1);
-    remove(stage, &seats, 2).await;
-}
-
-async fn acquisition_dropped_at_any_point_leaves_all_permits(stage: &Stage) {
-    let (client, other) = (stage.client().await, stage.client().await);
-    let seats = set(&client, 3).await;
-    let others = other.expirable_semaphore(KEY);
-    for polls in 0..8 {
-        for blocked in [false, true] {
-            let held = others
-                .acquire_many(if blocked { 3 } else { 1 })
-                .await
-                .unwrap();
-            let acquiring = drop_after(polls, seats.acquire_many(2).into_future());
-            let release = async {
-                sleep(stage.part(100)).await;
-                held.release().await.unwrap();
-            };
-            let (acquired, ()) = tokio::join!(acquiring, release);
-            if let Some(permits) = acquired {
-                let released = drop_after(polls, permits.unwrap().release());
-                drop(released.await);
-            }
-            is_idle(stage, &client).await;
-            assert_eq!(counts(&seats).await, (3, 0, 3), "{polls} {blocked}");
-            let tried = drop_after(polls, Box::pin(seats.try_acquire()));
-            drop(tried.await);
-            is_idle(stage, &client).await;
-            assert_eq!(counts(&seats).await, (3, 0, 3), "{polls} {blocked}");
-        }
-    }
-    remove(stage, &seats, 3).await;
-}
-
-async fn change_dropped_at_any_point_is_made_once_or_not(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 1).await;
-    for polls in 0..4 {
-        let before = counts(&seats).await.0;
-        let added = drop_after(polls, Box::pin(seats.add_permits(1))).await;
-        sleep(stage.part(50)).await;
-        let after = counts(&seats).await.0;
-        assert!(after == before || after == before + 1);
-        assert!(added.is_none() || after == before + 1);
-    }
-    assert!(seats.delete().await.unwrap());
-}
-
 async fn holders_of_a_removed_semaphore_are_told(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let seats = set(&one, 1).await;
@@ -599,10 +497,6 @@ on_every_backend![
     acquiring_within_a_scope_is_another_permit,
     permits_that_are_added_wake_as_many_waiters_as_they_suffice_for,
     storm_never_has_more_inside_than_permits,
-    lost_answers_and_doubled_commands_count_once,
-    attempt_that_comes_after_its_withdrawal_takes_nothing,
-    acquisition_dropped_at_any_point_leaves_all_permits,
-    change_dropped_at_any_point_is_made_once_or_not,
     holders_of_a_removed_semaphore_are_told,
     key_of_another_kind_is_refused_and_left_alone,
 ];
