@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use crate::config::{SPIN_PAUSE, check_lease, check_permits, check_wait};
 use crate::error::Error;
-use crate::guard::Guard;
+use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
 use crate::reentry::{Around, check_open, look_around};
 use crate::run::{Acquiring, Run, TryRun};
@@ -30,7 +30,8 @@ use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
 /// * [`Error::Unavailable`]: nobody answered, for the length of the wait or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
 /// * [`Error::Lost`]: a re-entry found the hold around it gone.
-/// * [`Error::InvalidKey`], [`Error::InvalidLease`], [`Error::InvalidWait`]: refused before anything was sent.
+/// * [`Error::InvalidKey`], [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidPermits`]: refused before
+///   anything was sent.
 /// * [`Error::Denied`], [`Error::WrongType`], [`Error::Closed`].
 ///
 /// # Cancel safety
@@ -107,25 +108,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
-        self
-    }
-
-    /// A fixed lease from 1 ms to ten years: no watchdog, the hold ends when it is over.
-    ///
-    /// Within a scope that holds the key already it bounds this guard alone, and never shortens the hold.
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
-    /// use std::time::Duration;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
-    /// tokio::time::sleep(Duration::from_secs(10)).await;
-    /// assert!(!guard.is_held());
-    /// # Ok(()) }
-    /// ```
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
         self
     }
 
@@ -277,6 +259,27 @@ fn check_any(handles: &[Handle]) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+impl<G: Leased> Acquire<G> {
+    /// A fixed lease from 1 ms to ten years: no watchdog, the hold ends when it is over.
+    ///
+    /// Within a scope that holds the key already it bounds this guard alone, and never shortens the hold.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
+    /// tokio::time::sleep(Duration::from_secs(10)).await;
+    /// assert!(!guard.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
 }
 
 impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {

@@ -16,8 +16,8 @@ use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::primitives::{
-    ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock, NonReentrantFairLock,
-    NonReentrantLock, RwLock, SpinLock,
+    CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
+    NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
 use crate::wait::Registry;
 
@@ -66,12 +66,9 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn in_memory() -> Self {
-        let server = MemoryServer::new();
-        Self::new(
-            Config::default(),
-            server.clock(),
-            Arc::new(server.connect()),
-        )
+        let (server, config) = (MemoryServer::new(), Config::default());
+        let backend = server.connect(&config);
+        Self::new(config, server.clock(), Arc::new(backend))
     }
 
     /// A client of the Redis or Valkey server at `url`, with default settings: see [`Builder::connect`].
@@ -242,6 +239,37 @@ impl Client {
     /// ```
     pub fn rw_lock(&self, key: impl Into<String>) -> RwLock {
         RwLock::new(self.handle(Kind::Read, key))
+    }
+
+    /// The [semaphore](Semaphore) on `key`. It has permits once somebody has [set them](Semaphore::try_set_permits).
+    ///
+    /// A key that is empty or too long shows when the semaphore is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let pool = client.semaphore("printers");
+    /// pool.try_set_permits(3).await?;
+    /// let _permit = pool.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, key: impl Into<String>) -> Semaphore {
+        Semaphore::new(self.handle(Kind::Semaphore, key))
+    }
+
+    /// The [count-down latch](CountDownLatch) on `key`.
+    ///
+    /// A key that is empty or too long shows when the latch is used, as [`Error::InvalidKey`].
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let started = client.count_down_latch("started");
+    /// started.wait().await?; // nobody has set a count
+    /// # Ok(()) }
+    /// ```
+    pub fn count_down_latch(&self, key: impl Into<String>) -> CountDownLatch {
+        CountDownLatch::new(self.handle(Kind::Latch, key))
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
@@ -539,8 +567,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
-        let backend = Arc::new(server.connect());
-        self.build(server.clock(), |_| backend)
+        self.build(server.clock(), |config| Arc::new(server.connect(config)))
     }
 
     /// A client of the Redis or Valkey server (one that speaks RESP3: Redis from 6 on) at `url`: `redis://[user:password@]host[:port][/db]`.

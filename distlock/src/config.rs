@@ -38,6 +38,9 @@ pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600)
 /// Longest wait in time: what tokio's timers can hold is some two years.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// Most permits of a semaphore at once, and the highest count of a latch: Redisson's are numbers of 32 bits with a sign.
+pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
+
 /// How long a waiter sleeps where nothing says when to try again: the key has no TTL, or messages may not arrive.
 pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
 
@@ -216,6 +219,13 @@ impl Config {
         (self.unavailable_after + self.response_timeout) * 2
     }
 
+    /// How long the server remembers that an owner has ended, or how a request was answered: until no copy of a command
+    /// can come any more. It is sent again for as long as somebody waits for an answer, and comes late by at most the
+    /// lease within which the locks' own late attempts are cleaned up.
+    pub(crate) fn remembered(&self) -> Duration {
+        self.unavailable_after + self.watchdog_timeout
+    }
+
     /// The pause between two tries of a failed command grows from the shortest to this.
     pub(crate) fn longest_pause(&self) -> Duration {
         Self::retry_pause(self.watchdog_timeout)
@@ -233,9 +243,18 @@ impl Config {
     }
 }
 
-/// Refuses a number of permits that no semaphore of Redisson's can have.
+/// Refuses a lease that Redis cannot count or nobody can mean.
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::InvalidLease { lease })
+    }
+}
+
+/// Refuses permits that Redisson cannot count, and none at all.
 pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
-    if (1..=i32::MAX as u32).contains(&permits) {
+    if (1..=MAX_NUMBER).contains(&permits) {
         Ok(())
     } else {
         let permits = u64::from(permits);
@@ -243,12 +262,12 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     }
 }
 
-/// Refuses a lease that Redis cannot count or nobody can mean.
-pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
-    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+/// Refuses a count that Redisson cannot count, and 0: it would be a latch that stands in the way of the next one.
+pub(crate) fn check_count(count: u32) -> Result<(), Error> {
+    if (1..=MAX_NUMBER).contains(&count) {
         Ok(())
     } else {
-        Err(Error::InvalidLease { lease })
+        Err(Error::InvalidCount { count })
     }
 }
 

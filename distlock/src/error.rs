@@ -150,6 +150,14 @@ pub enum Error {
         id: String,
     },
 
+    /// The count of a latch is 0, or beyond what Redisson can count.
+    #[error("invalid count {count}: expected 1 to {}", i32::MAX)]
+    #[non_exhaustive]
+    InvalidCount {
+        /// The count that was to be set.
+        count: u32,
+    },
+
     /// A setting of the builder cannot work.
     #[error("invalid setting {setting} = {value}")]
     #[non_exhaustive]
@@ -194,6 +202,8 @@ pub enum Blocker {
     Queue,
     /// Another branch within the same scope, which holds the key just now.
     Sibling,
+    /// A count-down latch, which was this far from 0.
+    Count(u64),
 }
 
 /// How a hold was lost.
@@ -213,6 +223,7 @@ impl fmt::Display for Blocker {
             Self::Owner(None) => f.write_str("held with no known end"),
             Self::Queue => f.write_str("behind other waiters of this client"),
             Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
+            Self::Count(count) => write!(f, "whose count was still {count}"),
         }
     }
 }
@@ -357,6 +368,11 @@ mod tests {
         assert_eq!(
             lost.to_string(),
             r#"lost lock "order:42": its lease ended before it was released; the body had completed"#
+        );
+        let permits = Error::InvalidPermits { permits: 0 };
+        assert_eq!(
+            permits.to_string(),
+            "invalid number of permits 0: expected 1 to 2147483647"
         );
     }
 

@@ -44,6 +44,12 @@ pub struct Guard {
     needs: usize,
 }
 
+/// What stands for a hold that has a lease, so that it can be acquired with [one of its own](crate::Acquire::lease):
+/// all guards, and not the permits of a plain semaphore. Not meant to be implemented elsewhere.
+pub trait Leased: From<Guard> + 'static {}
+
+impl Leased for Guard {}
+
 impl Guard {
     pub(crate) fn new(part: Part) -> Self {
         Self {
@@ -120,6 +126,11 @@ impl Guard {
     /// How many permits of a semaphore it stands for.
     pub(crate) fn permits(&self) -> u32 {
         self.first().tenure().hold().permits
+    }
+
+    /// Ends this guard's part, and gives no permits back.
+    pub(crate) fn forget(mut self) {
+        self.parts.drain(..).for_each(Part::forget);
     }
 
     /// Ends this guard, and leaves in the server what it held: until the lease ends, and renewed by nobody.

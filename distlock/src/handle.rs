@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::backend::{Change, Inspected, Target};
-use crate::config::RETRY_PAUSE;
+use crate::backend::{Change, Inspected};
+use crate::config::check_wait;
 use crate::error::Error;
 use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::wait::Registry;
+use crate::wait::{self, Registry};
 
 /// A kind and a key of one client. A key that is refused says so at the first use.
 #[derive(Clone)]
@@ -76,27 +77,42 @@ impl Handle {
         freed.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
     }
 
-    /// Changes a number, or looks at it. It is sent until it is answered, under one owner: so it counts once.
+    /// Sets the number under the key where there is none; whether it did.
+    pub(crate) async fn try_set(&self, number: u32) -> Result<bool, Error> {
+        Ok(self.adjust(Change::TrySet(number)).await? == 1)
+    }
+
+    /// Adds to the number under the key: what it is then.
+    pub(crate) async fn add(&self, change: i32) -> Result<i64, Error> {
+        self.adjust(Change::Add(change)).await
+    }
+
+    /// Takes all permits: how many they were.
+    pub(crate) async fn drain(&self) -> Result<i64, Error> {
+        self.adjust(Change::Drain).await
+    }
+
+    /// Counts down by one: what is left.
+    pub(crate) async fn count_down(&self) -> Result<i64, Error> {
+        self.adjust(Change::CountDown).await
+    }
+
+    /// The number under the key, 0 where there is none.
+    pub(crate) async fn number(&self) -> Result<i64, Error> {
+        self.adjust(Change::Count).await
+    }
+
     pub(crate) async fn adjust(&self, change: Change) -> Result<i64, Error> {
-        let (keeper, key) = (self.keeper(), self.key()?);
-        let target = Target::of(self.kind, key, keeper.new_owner());
-        let since = keeper.now();
-        let give_up = since.after(keeper.config.unavailable_after);
-        let longest = keeper.config.longest_pause();
-        let mut pause = RETRY_PAUSE.0.min(longest);
-        loop {
-            let fault = match keeper.backend.adjust(&target, change).await {
-                Ok(number) => return Ok(number),
-                Err(fault) => fault,
-            };
-            let now = keeper.now();
-            if fault.is_final() || now >= give_up {
-                return Err(fault.into_error(key, now.since(since)));
-            }
-            let until = now.after(pause).min(give_up);
-            keeper.clock.sleep_until(until).await;
-            pause = (pause * 2).min(longest);
+        wait::adjust(self.keeper(), self.kind, self.key()?, change).await
+    }
+
+    /// Completes when the number under the key is 0, for at most this long, or as long as the client waits by default.
+    pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
+        let wait = wait.or(self.keeper().config.default_wait);
+        if let Some(wait) = wait {
+            check_wait(wait)?;
         }
+        wait::until_zero(self.keeper(), self.key()?, wait).await
     }
 
     /// The count of a hold of this client, which the server may not have heard of yet.

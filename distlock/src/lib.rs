@@ -30,14 +30,14 @@ pub use crate::acquire::Acquire;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::client::{Builder, Client, with_client};
 pub use crate::error::{Blocker, Error, Loss};
-pub use crate::guard::Guard;
+pub use crate::guard::{Guard, Leased};
 pub use crate::handle::Holder;
 pub use crate::owner::Owner;
 pub use crate::permit::PermitId;
 pub use crate::primitives::{
-    ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock, Lock, Member,
-    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, ReadLock, RedLock, RwLock,
-    SpinLock, WriteLock,
+    CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
+    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, QuorumLock,
+    ReadLock, RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use distlock::{
-    Acquire, Client, Error, FencedLock, Guard, Holder, Lock, MultiLock, NonReentrantLock, SpinLock,
+    Acquire, Client, Error, FairLock, FencedLock, Guard, Holder, Leased, Lock, MultiLock,
+    NonReentrantFairLock, NonReentrantLock, SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,12 @@ pub enum Of {
     Spin,
     /// The fenced lock.
     Fenced,
+    /// The fair lock.
+    Fair,
+    /// The non-reentrant fair lock.
+    NonReentrantFair,
+    /// The write lock of a read/write lock.
+    Write,
     /// A multi-lock of the key and another one.
     Multi,
 }
@@ -33,6 +40,12 @@ pub enum AnyLock {
     Spin(SpinLock),
     /// The fenced lock.
     Fenced(FencedLock),
+    /// The fair lock.
+    Fair(FairLock),
+    /// The non-reentrant fair lock.
+    NonReentrantFair(NonReentrantFairLock),
+    /// The write lock.
+    Write(WriteLock),
     /// A multi-lock.
     Multi(MultiLock),
 }
@@ -46,6 +59,11 @@ impl Of {
             Self::NonReentrant => AnyLock::NonReentrant(client.non_reentrant_lock(key)),
             Self::Spin => AnyLock::Spin(client.spin_lock(key)),
             Self::Fenced => AnyLock::Fenced(client.fenced_lock(key)),
+            Self::Fair => AnyLock::Fair(client.fair_lock(key)),
+            Self::NonReentrantFair => {
+                AnyLock::NonReentrantFair(client.non_reentrant_fair_lock(key))
+            }
+            Self::Write => AnyLock::Write(client.rw_lock(key).write()),
             Self::Multi => {
                 let other = format!("{key}:other");
                 AnyLock::Multi(client.multi_lock([other.as_str(), key]))
@@ -56,14 +74,15 @@ impl Of {
     /// May it be entered again inside its own scope?
     #[must_use]
     pub fn is_reentrant(self) -> bool {
-        self != Self::NonReentrant
+        !matches!(self, Self::NonReentrant | Self::NonReentrantFair)
     }
 }
 
-fn set<G>(mut acquire: Acquire<G>, wait: Option<Duration>, lease: Option<Duration>) -> Acquire<G>
-where
-    G: From<Guard> + 'static,
-{
+fn set<G: Leased>(
+    mut acquire: Acquire<G>,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+) -> Acquire<G> {
     if let Some(wait) = wait {
         acquire = acquire.wait(wait);
     }
@@ -88,6 +107,9 @@ impl AnyLock {
             Self::NonReentrant(lock) => set(lock.acquire(), wait, lease).await,
             Self::Spin(lock) => set(lock.acquire(), wait, lease).await,
             Self::Fenced(lock) => set(lock.acquire(), wait, lease).await.map(Guard::from),
+            Self::Fair(lock) => set(lock.acquire(), wait, lease).await,
+            Self::NonReentrantFair(lock) => set(lock.acquire(), wait, lease).await,
+            Self::Write(lock) => set(lock.acquire(), wait, lease).await,
             Self::Multi(lock) => set(lock.acquire(), wait, lease).await,
         }
     }
@@ -102,6 +124,9 @@ impl AnyLock {
             Self::NonReentrant(lock) => lock.try_acquire().await,
             Self::Spin(lock) => lock.try_acquire().await,
             Self::Fenced(lock) => Ok(lock.try_acquire().await?.map(Guard::from)),
+            Self::Fair(lock) => lock.try_acquire().await,
+            Self::NonReentrantFair(lock) => lock.try_acquire().await,
+            Self::Write(lock) => lock.try_acquire().await,
             Self::Multi(lock) => lock.try_acquire().await,
         }
     }
@@ -116,6 +141,9 @@ impl AnyLock {
             Self::NonReentrant(lock) => lock.holders().await,
             Self::Spin(lock) => lock.holders().await,
             Self::Fenced(lock) => lock.holders().await,
+            Self::Fair(lock) => lock.holders().await,
+            Self::NonReentrantFair(lock) => lock.holders().await,
+            Self::Write(lock) => lock.holders().await,
             Self::Multi(lock) => lock.holders().await,
         }
     }
@@ -130,6 +158,9 @@ impl AnyLock {
             Self::NonReentrant(lock) => lock.remaining_lease().await,
             Self::Spin(lock) => lock.remaining_lease().await,
             Self::Fenced(lock) => lock.remaining_lease().await,
+            Self::Fair(lock) => lock.remaining_lease().await,
+            Self::NonReentrantFair(lock) => lock.remaining_lease().await,
+            Self::Write(lock) => lock.remaining_lease().await,
             Self::Multi(lock) => lock.remaining_lease().await,
         }
     }
@@ -144,6 +175,9 @@ impl AnyLock {
             Self::NonReentrant(lock) => lock.force_release().await,
             Self::Spin(lock) => lock.force_release().await,
             Self::Fenced(lock) => lock.force_release().await,
+            Self::Fair(lock) => lock.force_release().await,
+            Self::NonReentrantFair(lock) => lock.force_release().await,
+            Self::Write(lock) => lock.force_release().await,
             Self::Multi(lock) => lock.force_release().await,
         }
     }

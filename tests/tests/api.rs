@@ -7,9 +7,10 @@ use std::fmt::Debug;
 use std::rc::Rc;
 
 use distlock::{
-    Acquire, Acquiring, Blocker, Builder, Client, Error, ExpirablePermit, ExpirableSemaphore,
-    Guard, Holder, Inherit, Lock, Loss, MemoryServer, Owner, PermitId, ReadLock, Run, RwLock,
-    Scope, Section, TryRun, WriteLock, inherit, with_client,
+    Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Error, ExpirablePermit,
+    ExpirableSemaphore, Guard, Holder, Inherit, LatchWait, Lock, Loss, MemoryServer, Owner, Permit,
+    PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting, WriteLock,
+    inherit, with_client,
 };
 
 fn is_send<T: Send>(_: &T) {}
@@ -36,6 +37,11 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_value::<Acquire<ExpirablePermit>>();
     is_value::<ExpirablePermit>();
     is_value::<PermitId>();
+    is_value::<Semaphore>();
+    is_value::<Acquire<Permit>>();
+    is_value::<Permit>();
+    is_value::<CountDownLatch>();
+    is_value::<LatchWait>();
     is_value::<Section>();
     is_value::<Holder>();
     is_value::<Owner>();
@@ -50,6 +56,8 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<RwLock>();
     is_cheap_to_clone::<ReadLock>();
     is_cheap_to_clone::<WriteLock>();
+    is_cheap_to_clone::<Semaphore>();
+    is_cheap_to_clone::<CountDownLatch>();
     is_cheap_to_clone::<Acquire>();
     is_cheap_to_clone::<Error>();
 }
@@ -57,6 +65,8 @@ fn values_are_send_sync_unpin_debug_and_static() {
 #[test]
 fn named_futures_are_send_and_static() {
     is_future::<Acquiring>();
+    is_future::<Waiting>();
+    is_debug::<Waiting>();
     is_future::<Run<Body>>();
     is_future::<TryRun<Body>>();
     is_future::<Inherit<Body>>();
@@ -80,6 +90,18 @@ async fn futures_of_methods_are_send() {
     is_send(&lock.hold_count());
     is_send(&lock.remaining_lease());
     is_send(&lock.force_release());
+    let (pool, latch) = (client.semaphore("pool"), client.count_down_latch("jobs"));
+    is_send(&pool.try_set_permits(1));
+    is_send(&pool.add_permits(1));
+    is_send(&pool.release_permits(1));
+    is_send(&pool.available_permits());
+    is_send(&pool.drain_permits());
+    is_send(&pool.try_acquire_many(1));
+    is_send(&pool.delete());
+    is_send(&latch.try_set_count(1));
+    is_send(&latch.count_down());
+    is_send(&latch.count());
+    is_send(&latch.delete());
     is_send(&client.close(std::time::Duration::ZERO));
     is_send_and_static(&with_client(&client, async {}));
     is_send_and_static(&inherit(async {}));

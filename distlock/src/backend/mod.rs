@@ -320,6 +320,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// The answer to a verb that a kind does not have.
+pub(crate) fn misfit(kind: Kind, verb: &str) -> Fault {
+    Fault::Protocol(cause(format!("a {kind:?} cannot {verb}")))
+}
+
 /// A cause that is only a text.
 pub(crate) fn cause(text: impl Into<String>) -> Cause {
     let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();

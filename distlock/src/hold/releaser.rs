@@ -97,6 +97,12 @@ impl Debt {
         let _nobody_counted_it = self.tell(Settled::GivenUp);
     }
 
+    /// The owner ends, and what it has stays taken.
+    pub(crate) fn giving_nothing_back(mut self) -> Self {
+        self.target.permits = 0;
+        self
+    }
+
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
@@ -110,8 +116,11 @@ impl Debt {
     }
 
     /// May the attempt still run after a release that was answered over connection `epoch`?
+    ///
+    /// Not where a hold has no lease: there the server remembers the owner's end for as long as it may come.
     pub(super) fn may_come_late(&self, epoch: u64) -> bool {
-        self.doubt.is_some_and(|sent_over| sent_over != epoch)
+        let over_another = self.doubt.is_some_and(|sent_over| sent_over != epoch);
+        over_another && self.target.kind.has_lease()
     }
 }
 
@@ -279,9 +288,10 @@ async fn see_through(mut hand: InHand) {
             .clock
             .sleep_until(keeper.now().after(pause).min(until))
             .await;
-        // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely.
+        // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely,
+        // but what no lease frees comes free by nothing else.
         let in_time = keeper.now() < begun.after(keeper.config.watchdog_timeout);
-        pause = if in_time {
+        pause = if in_time || !target.kind.has_lease() {
             (pause * 2).min(longest)
         } else {
             pause * 2

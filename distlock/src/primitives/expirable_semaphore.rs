@@ -7,7 +7,7 @@ use crate::acquire::{Acquire, What};
 use crate::backend::Change;
 use crate::config::check_lease;
 use crate::error::{Error, Loss};
-use crate::guard::Guard;
+use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
 use crate::owner::Owner;
 use crate::permit::PermitId;
@@ -587,6 +587,8 @@ impl ExpirablePermit {
         Ok(ids.collect())
     }
 }
+
+impl Leased for ExpirablePermit {}
 
 impl From<Guard> for ExpirablePermit {
     fn from(guard: Guard) -> Self {

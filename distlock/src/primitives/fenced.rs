@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
-use crate::guard::Guard;
+use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
@@ -127,6 +127,8 @@ impl FencedGuard {
         self.0.release().await
     }
 }
+
+impl Leased for FencedGuard {}
 
 impl From<Guard> for FencedGuard {
     fn from(guard: Guard) -> Self {

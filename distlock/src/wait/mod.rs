@@ -4,6 +4,7 @@
 //! client the head first trusts that neighbour to hand over or to free, without asking the server.
 
 mod attempt;
+mod number;
 mod part;
 mod queue;
 pub(crate) mod quorum;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempt::{Attempts, Outcome};
+pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::part::{Left, Part};
 pub(crate) use self::registry::{End, Registry};
 use self::registry::{Place, Turn};

@@ -113,6 +113,15 @@ impl Part {
         }
     }
 
+    /// Ends, and gives no permits back.
+    pub(crate) fn forget(mut self) {
+        self.ended = true;
+        if let End::Release(debt) = self.registry.end(&self.tenure) {
+            let keeper = &self.registry.keeper;
+            keeper.release_later(debt.giving_nothing_back());
+        }
+    }
+
     /// Ends, and leaves the hold in the server to its lease, renewed by nobody.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
         self.ended = true;

@@ -41,6 +41,9 @@ on_every_lock!(
         non_reentrant = NonReentrant,
         spin = Spin,
         fenced = Fenced,
+        fair = Fair,
+        non_reentrant_fair = NonReentrantFair,
+        write = Write,
         multi = Multi,
     ],
     [

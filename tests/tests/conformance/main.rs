@@ -1,4 +1,5 @@
 //! What each primitive promises, as tests that every backend passes.
+//! What a reentrant lock promises, and then every other primitive, as tests that every backend passes.
 //!
 //! One file per subject, one `async fn(&Stage)` per promise. What all exclusive locks promise is asked of each in `every_lock`. A test is listed once, at the end of its file, and runs on
 //! every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too: when
@@ -12,6 +13,7 @@ mod stage;
 mod every_lock;
 mod fair;
 mod fenced;
+mod latch;
 mod lock_acquire;
 mod lock_cancel;
 mod lock_close;
@@ -31,4 +33,5 @@ mod permit;
 mod permit_outcome;
 mod red_lock;
 mod rw;
+mod semaphore;
 mod spin;

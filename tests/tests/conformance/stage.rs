@@ -103,6 +103,7 @@ impl Stage {
             Op::Release,
             Op::ForceRelease,
             Op::Inspect,
+            Op::Adjust,
         ] {
             self.faults.clear(op);
         }
@@ -272,6 +273,14 @@ impl Stage {
                 left.collect::<Vec<_>>()
             );
             sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How many channels the server is asked for.
+    pub(crate) async fn listened_channels(&self) -> usize {
+        match &self.server {
+            Server::Memory(server) => stored(server).1,
+            Server::Redis(server) => server.pubsub_channels().await.len(),
         }
     }
 

@@ -9,4 +9,5 @@ mod fair;
 mod lock;
 mod permit;
 mod rw;
+mod semaphore;
 mod side;

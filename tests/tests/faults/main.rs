@@ -21,6 +21,7 @@ mod keys;
 mod lease;
 mod messages;
 mod nesting;
+mod numbers;
 mod outcome;
 mod panics;
 mod process;
@@ -42,7 +43,7 @@ use self::row::{Listed, Row, table};
 
 /// The rows that one lock on one server has.
 const ROWS: &[u16] = &[
-    1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 21, 24, 25, 26, 27, 28, 29, 30, 31,
+    1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 21, 24, 25, 26, 27, 28, 29, 30, 31,
     33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53, 67, 68, 69, 70, 71, 72, 73,
     74, 75, 76, 79, 80, 81, 85, 86, 88, 89, 92,
 ];
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     args.test_threads = args.test_threads.or(threads.and_then(|n| n.parse().ok()));
     let listed: Vec<Listed> = [
         outcome::rows(),
+        numbers::rows(),
         lease::rows(),
         waiting::rows(),
         messages::rows(),

@@ -2,11 +2,12 @@
 
 mod connections;
 mod fair;
+mod latch;
 mod permit;
 mod processes;
 mod rw;
+mod semaphore;
 mod wire;
-
 use std::time::Duration;
 
 use distlock::Client;

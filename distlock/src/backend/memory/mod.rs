@@ -4,9 +4,12 @@
 //! of any client; messages are sent after the mutex was let go.
 
 mod fair;
+mod latch;
 mod lock;
+mod number;
 mod permit;
 mod rw;
+mod semaphore;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -20,9 +23,10 @@ use tokio::sync::watch;
 
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
-    Subscription, Target,
+    Subscription, Target, misfit,
 };
 use crate::clock::{Clock, Tick};
+use crate::config::Config;
 use crate::key::Key;
 use crate::kind::{Family, Kind, Line};
 use crate::owner::Owner;
@@ -95,9 +99,10 @@ impl MemoryServer {
     }
 
     /// A connection for one client.
-    pub(crate) fn connect(&self) -> MemoryBackend {
+    pub(crate) fn connect(&self, config: &Config) -> MemoryBackend {
         MemoryBackend {
             store: Arc::clone(&self.store),
+            remembered: config.remembered(),
             client: self.store.clients.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -156,7 +161,11 @@ enum Value {
     /// Whose turn it is at a read/write lock.
     Turn(rw::Turn),
     /// That readers wait for a read/write lock.
-    Mark,
+    ReadersWait,
+    /// Of a semaphore or a latch.
+    Number(i64),
+    /// Of a request that counts once.
+    Mark(number::Mark),
 }
 
 /// What is listened to: what happens to a key, or to one waiter of it.
@@ -237,6 +246,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct MemoryBackend {
     store: Arc<Store>,
+    /// How long a request that counts once is remembered.
+    remembered: Duration,
     client: u64,
 }
 
@@ -267,7 +278,8 @@ impl Backend for MemoryBackend {
             Family::Lock => lock::attempt(state, attempt, now),
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
             Family::ReadWrite => rw::attempt(state, attempt, now),
-            _ => Err(not_built()),
+            Family::Semaphore => semaphore::attempt(state, attempt, now),
+            Family::Latch => Err(misfit(attempt.target.kind, "be held")),
         })
     }
 
@@ -281,7 +293,7 @@ impl Backend for MemoryBackend {
                 Family::Lock => Ok(lock::renew(state, renewal, now)),
                 Family::Permit => Ok(permit::renew(state, renewal, now)),
                 Family::ReadWrite => Ok(rw::renew(state, renewal, now)),
-                _ => Err(not_built()),
+                Family::Semaphore | Family::Latch => Err(misfit(renewal.target.kind, "renew")),
             };
             batch.iter().map(one).collect()
         })
@@ -293,7 +305,10 @@ impl Backend for MemoryBackend {
             Family::Lock => lock::release(state, target, self.client),
             Family::Permit => permit::release(state, target, (now, self.client)),
             Family::ReadWrite => rw::release(state, target, (self.client, now)),
-            _ => Err(not_built()),
+            Family::Semaphore => {
+                semaphore::release(state, target, self.client, now.after(self.remembered))
+            }
+            Family::Latch => Err(misfit(target.kind, "be released")),
         })
     }
 
@@ -321,7 +336,8 @@ impl Backend for MemoryBackend {
             Family::Lock => lock::force_release(state, key, self.client),
             Family::Permit => permit::delete(state, key),
             Family::ReadWrite => rw::force_release(state, (kind, key), (self.client, now)),
-            _ => Err(not_built()),
+            Family::Semaphore => number::delete(state, key),
+            Family::Latch => latch::delete(state, key, self.client),
         })
     }
 
@@ -330,14 +346,19 @@ impl Backend for MemoryBackend {
             Family::Lock => lock::inspect(state, key, now),
             Family::Permit => permit::inspect(state, key, now),
             Family::ReadWrite => rw::inspect(state, kind, key, now),
-            _ => Err(not_built()),
+            Family::Semaphore | Family::Latch => number::inspect(state, key, now),
         })
     }
 
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
-        self.at_now(|state, now| match target.kind.family() {
-            Family::Permit => permit::adjust(state, target, change, (now, self.client)),
-            _ => Err(not_built()),
+        self.at_now(|state, now| {
+            let until = now.after(self.remembered);
+            match target.kind.family() {
+                Family::Permit => permit::adjust(state, target, change, (now, self.client)),
+                Family::Semaphore => semaphore::adjust(state, target, change, self.client, until),
+                Family::Latch => latch::adjust(state, target, change, self.client, until),
+                Family::Lock | Family::ReadWrite => Err(misfit(target.kind, "count")),
+            }
         })
     }
 
@@ -368,10 +389,6 @@ impl Backend for MemoryBackend {
     fn epoch(&self) -> u64 {
         0
     }
-}
-
-fn not_built() -> Fault {
-    Fault::Protocol(super::cause("not built"))
 }
 
 /// One share in a channel; the last one to go takes the channel along.

@@ -3,8 +3,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, State, Topic, Value, not_built};
-use crate::backend::{Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target};
+use super::{Name, State, Topic, Value};
+use crate::backend::{
+    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
+};
 use crate::clock::Tick;
 use crate::config::{OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
 use crate::key::Key;
@@ -312,7 +314,7 @@ fn make(
             Change::TrySet(number) | Change::SetPermits(number) => i64::from(number),
             Change::Add(number) => i64::from(number),
             Change::ReleasePermit(_) | Change::UpdateLease(..) => return Ok((0, false)),
-            _ => return Err(not_built()),
+            _ => return Err(misfit(target.kind, "change so")),
         };
         let new = Permits {
             free,
@@ -327,7 +329,7 @@ fn make(
         return Ok((answer, free > 0));
     }
     let Some(permits) = permits(state, key)? else {
-        return Err(not_built());
+        return Err(misfit(target.kind, "change so"));
     };
     if matches!(change, Change::TrySet(_)) {
         return Ok((0, false));
@@ -353,7 +355,7 @@ fn make(
             }
             None => 0,
         },
-        _ => return Err(not_built()),
+        _ => return Err(misfit(target.kind, "change so")),
     };
     let grown = swept || permits.free > before;
     // Who sleeps until the next permit ends may sleep too long now.

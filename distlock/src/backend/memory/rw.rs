@@ -151,7 +151,7 @@ fn read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
 fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted {
     let ttl = state.ttl(blocker, now);
     let time = ttl.unwrap_or_default() + READERS_PATIENCE;
-    keep(state, &mark_name(key), Value::Mark, (now, time));
+    keep(state, &mark_name(key), Value::ReadersWait, (now, time));
     Attempted::Held { ttl }
 }
 

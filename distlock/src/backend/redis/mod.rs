@@ -5,13 +5,16 @@
 
 mod channels;
 mod fair;
+mod latch;
 mod link;
 mod lock;
 mod names;
+mod number;
 mod permit;
 mod reply;
 mod rw;
 mod script;
+mod semaphore;
 mod subscriber;
 mod url;
 
@@ -28,7 +31,7 @@ use self::script::{Call, Script};
 use self::subscriber::Subscriber;
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
-    Target, cause,
+    Target, cause, misfit,
 };
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
@@ -46,6 +49,8 @@ pub(crate) struct RedisBackend {
     /// How long the mark of a withdrawn owner stands, and the answer to a request.
     owners_remembered: Duration,
     requests_remembered: Duration,
+    /// How long the server remembers a request that counts once.
+    remembered: Duration,
     /// Places for attempts in the connection. Renewals and releases need none, so they never stand behind a crowd.
     attempts: Semaphore,
 }
@@ -65,6 +70,7 @@ impl RedisBackend {
             fence_ttl: config.fence_ttl,
             owners_remembered: config.owners_remembered(),
             requests_remembered: config.requests_remembered(),
+            remembered: config.remembered(),
             attempts: Semaphore::new(ATTEMPTS_AT_ONCE),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
@@ -147,7 +153,8 @@ impl Backend for RedisBackend {
                 Kind::Fair | Kind::NonReentrantFair => self.lock_fair(attempt).await,
                 Kind::Read => self.lock_read(attempt).await,
                 Kind::Write => self.lock_write(attempt).await,
-                _ => Err(not_built()),
+                Kind::Semaphore => self.take_from_semaphore(attempt).await,
+                Kind::Latch => Err(misfit(attempt.target.kind, "be held")),
             }
         })
     }
@@ -167,7 +174,9 @@ impl Backend for RedisBackend {
                 Some(Family::Lock) => self.renew_locks(batch).await,
                 Some(Family::Permit) => self.renew_permits(batch).await,
                 Some(Family::ReadWrite) => self.renew_rw(batch).await,
-                Some(_) => Err(not_built()),
+                Some(Family::Semaphore | Family::Latch) => {
+                    Err(misfit(batch[0].target.kind, "renew"))
+                }
             }
         })
     }
@@ -179,7 +188,8 @@ impl Backend for RedisBackend {
                 Family::Lock => self.unlock(target).await,
                 Family::Permit => self.give_permits_back(target).await,
                 Family::ReadWrite => self.unlock_rw(target).await,
-                _ => Err(not_built()),
+                Family::Semaphore => self.give_to_semaphore(target).await,
+                Family::Latch => Err(misfit(target.kind, "be released")),
             }
         })
     }
@@ -202,7 +212,8 @@ impl Backend for RedisBackend {
                 Family::Lock => self.force_unlock(key).await,
                 Family::Permit => self.delete_permits(key).await,
                 Family::ReadWrite => self.force_unlock_rw(kind, key).await,
-                _ => Err(not_built()),
+                Family::Semaphore => self.delete_number(key, None).await,
+                Family::Latch => self.delete_latch(key).await,
             }
         })
     }
@@ -213,16 +224,20 @@ impl Backend for RedisBackend {
                 Family::Lock => self.inspect_lock(key).await,
                 Family::Permit => self.inspect_permits(key).await,
                 Family::ReadWrite => self.inspect_rw(kind, key).await,
-                _ => Err(not_built()),
+                Family::Semaphore | Family::Latch => self.inspect_number(key).await,
             }
         })
     }
 
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
         Box::pin(async move {
+            // A latch that opens has all its waiters look at once.
+            let _place = self.place().await?;
             match target.kind.family() {
                 Family::Permit => self.adjust_permits(target, change).await,
-                _ => Err(not_built()),
+                Family::Semaphore => self.adjust_semaphore(target, change).await,
+                Family::Latch => self.adjust_latch(target, change).await,
+                Family::Lock | Family::ReadWrite => Err(misfit(target.kind, "count")),
             }
         })
     }
@@ -239,10 +254,6 @@ impl Backend for RedisBackend {
     fn channels(&self) -> usize {
         self.subscriber.channels()
     }
-}
-
-fn not_built() -> Fault {
-    Fault::Protocol(cause("not built"))
 }
 
 impl fmt::Debug for RedisBackend {

@@ -71,6 +71,21 @@ pub(super) fn rw_mark(name: &str) -> String {
     suffixed(name, "rwlock_readers_wait")
 }
 
+/// The channel on which the permits of a semaphore that are free are published.
+pub(super) fn semaphore_channel(name: &str) -> String {
+    prefixed(SEMAPHORE_CHANNEL, name)
+}
+
+/// The channel of a count-down latch: the one name that is always wrapped.
+pub(super) fn latch_channel(name: &str) -> String {
+    format!("redisson_countdownlatch__channel__{{{name}}}")
+}
+
+/// The mark by which an owner's requests for a number count once. A key of our own.
+pub(super) fn mark(name: &str, owner: &str) -> String {
+    suffixed(name, &format!("{owner}:request"))
+}
+
 /// The channel that a waiter of this target listens to.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.key.name();
@@ -83,9 +98,8 @@ pub(super) fn channel(target: &Target) -> String {
         }
         (Family::Lock, _) => lock_channel(name),
         (Family::ReadWrite, _) => rw_channel(name),
-        (Family::Semaphore | Family::Permit, _) => prefixed(SEMAPHORE_CHANNEL, name),
-        // The one name that is always wrapped.
-        (Family::Latch, _) => format!("redisson_countdownlatch__channel__{{{name}}}"),
+        (Family::Semaphore | Family::Permit, _) => semaphore_channel(name),
+        (Family::Latch, _) => latch_channel(name),
     }
 }
 
@@ -153,5 +167,19 @@ mod tests {
         assert_eq!(rw_mark("k"), "{k}:rwlock_readers_wait");
         assert_eq!(rw_channel("{c}:k"), "redisson_rwlock:{c}:k");
         assert_eq!(rw_stem("{c}:k"), "{c}:k:");
+    }
+
+    #[test]
+    fn a_latch_wraps_its_channel_always_and_a_mark_lies_beside_its_number() {
+        assert_eq!(semaphore_channel("pool"), "redisson_sc:{pool}");
+        assert_eq!(semaphore_channel("{a}:b"), "redisson_sc:{a}:b");
+        for (name, channel) in [
+            ("jobs", "redisson_countdownlatch__channel__{jobs}"),
+            ("{a}:b", "redisson_countdownlatch__channel__{{a}:b}"),
+        ] {
+            assert_eq!(latch_channel(name), channel);
+        }
+        assert_eq!(mark("pool", "id:7"), "{pool}:id:7:request");
+        assert_eq!(mark("{a}:b", "id:7"), "{a}:b:id:7:request");
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target};
+use crate::backend::{
+    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
+};
 use crate::key::Key;
 use crate::permit::PermitId;
 
@@ -116,7 +118,7 @@ impl RedisBackend {
                     _ => free + out,
                 })
             }
-            Change::Drain | Change::CountDown => Err(super::not_built()),
+            Change::Drain | Change::CountDown => Err(misfit(target.kind, "change so")),
         }
     }
 

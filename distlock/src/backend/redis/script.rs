@@ -52,6 +52,13 @@ scripts! {
     RW_RENEW = "scripts/rw_renew.lua";
     RW_FORCE_RELEASE = "scripts/rw_force_release.lua";
     RW_INSPECT = "scripts/rw_inspect.lua";
+    SEMAPHORE_ACQUIRE = "scripts/semaphore_acquire.lua";
+    SEMAPHORE_RELEASE = "scripts/semaphore_release.lua";
+    SEMAPHORE_ADJUST = "scripts/semaphore_adjust.lua";
+    LATCH_ADJUST = "scripts/latch_adjust.lua";
+    NUMBER_COUNT = "scripts/number_count.lua";
+    NUMBER_DELETE = "scripts/number_delete.lua";
+    NUMBER_INSPECT = "scripts/number_inspect.lua";
 }
 
 impl Script {

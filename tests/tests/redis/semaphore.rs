@@ -1,0 +1,238 @@
+//! Keys, values, TTLs and messages of semaphores as Redisson has them, and the marks beside them.
+
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+
+use std::time::Duration;
+
+use distlock::Semaphore;
+use distlock::test_util::{Change, Kind, Verbs};
+use distlock_tests::{RedisServer, eventually, eventually_eq};
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use super::{SOON, client, ms};
+
+/// Far less than a waiter sleeps that no message wakes.
+const AT_ONCE: Duration = ms(3_000);
+
+async fn text(server: &RedisServer, key: &str) -> Option<String> {
+    server.try_cli(&["GET", key]).await.unwrap()
+}
+
+/// What is said on a channel from now on.
+pub(super) struct Heard {
+    messages: redis::aio::PubSubStream,
+}
+
+impl Heard {
+    pub(super) async fn on(server: &RedisServer, channel: &str) -> Self {
+        let mut messages = server.client().get_async_pubsub().await.unwrap();
+        messages.subscribe(channel).await.unwrap();
+        let messages = messages.into_on_message();
+        Self { messages }
+    }
+
+    /// The next message.
+    pub(super) async fn next(&mut self) -> String {
+        let message = timeout(SOON, self.messages.next()).await.unwrap().unwrap();
+        String::from_utf8(message.get_payload_bytes().to_vec()).unwrap()
+    }
+}
+
+/// Completes when the server has this many listeners on a channel.
+pub(super) async fn listened(server: &RedisServer, channel: &str, listeners: u64) {
+    eventually_eq(SOON, "listeners", listeners, || {
+        server.pubsub_numsub(channel)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn number_messages_and_marks_are_as_they_should_be() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    let mut heard = Heard::on(&server, "redisson_sc:{pool}").await;
+    assert!(pool.try_set_permits(3).await.unwrap());
+    assert_eq!(text(&server, "pool").await.unwrap(), "3");
+    assert_eq!(server.pttl("pool").await, -1);
+    assert_eq!(heard.next().await, "3");
+    let permits = pool.acquire_many(2).await.unwrap();
+    assert_eq!(text(&server, "pool").await.unwrap(), "1");
+    let mark = format!("{{pool}}:{}:request", permits.owner());
+    assert_eq!(text(&server, &mark).await.unwrap(), "taken");
+    // As long as permits are out: in years.
+    assert!(server.pttl(&mark).await > 9 * 365 * 24 * 3_600_000);
+    permits.release().await.unwrap();
+    assert_eq!(text(&server, "pool").await.unwrap(), "3");
+    assert_eq!(heard.next().await, "3");
+    assert_eq!(text(&server, &mark).await.unwrap(), "ended");
+    let left = server.pttl(&mark).await;
+    assert!((25_000..=35_000).contains(&left), "{left}");
+    // Redisson says -2 and -1 here, which its own listeners cannot bear.
+    assert_eq!(pool.add_permits(-5).await.unwrap(), -2);
+    assert_eq!(text(&server, "pool").await.unwrap(), "-2");
+    assert_eq!(pool.release_permits(1).await.unwrap(), -1);
+    assert_eq!(pool.add_permits(3).await.unwrap(), 2);
+    assert_eq!(heard.next().await, "2");
+    // Fewer than before are no news.
+    assert_eq!(pool.add_permits(-1).await.unwrap(), 1);
+    assert_eq!(pool.drain_permits().await.unwrap(), 1);
+    assert_eq!(text(&server, "pool").await.unwrap(), "0");
+    pool.add_permits(17).await.unwrap();
+    assert_eq!(heard.next().await, "17");
+    // Every key but the number goes by itself.
+    for key in server.keys().await {
+        let left = server.pttl(&key).await;
+        assert!(
+            key == "pool" || (0..=35_000).contains(&left),
+            "{key} {left}"
+        );
+    }
+    assert!(pool.delete().await.unwrap());
+    assert_eq!(text(&server, "pool").await, None);
+}
+
+#[tokio::test]
+async fn message_fits_what_redisson_reads() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let mut heard = Heard::on(&server, "redisson_sc:{cart:1}:pool").await;
+    let pool = client.semaphore("{cart:1}:pool");
+    assert!(pool.try_set_permits(i32::MAX as u32).await.unwrap());
+    assert_eq!(heard.next().await, "2147483647");
+    let many = pool.add_permits(i32::MAX).await.unwrap();
+    assert_eq!(many, 2 * i64::from(i32::MAX));
+    assert_eq!(heard.next().await, "2147483647");
+    let permit = pool.acquire().await.unwrap();
+    let mark = format!("{{cart:1}}:pool:{}:request", permit.owner());
+    assert_eq!(text(&server, &mark).await.unwrap(), "taken");
+    permit.release().await.unwrap();
+    assert_eq!(heard.next().await, "2147483647");
+}
+
+#[tokio::test]
+async fn redissons_release_wakes_us_and_its_time_to_live_stays() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    server.cli(&["SET", "pool", "1", "PX", "600000"]).await;
+    let permit = pool.acquire().await.unwrap();
+    for (released, said) in [("1", "1"), ("17", "17"), ("2147483647", "2147483647")] {
+        let waiting = tokio::spawn(pool.acquire_many(released.parse().unwrap()).into_future());
+        listened(&server, "redisson_sc:{pool}", 1).await;
+        // Asleep, and asked since it listens.
+        tokio::time::sleep(ms(100)).await;
+        server.cli(&["INCRBY", "pool", released]).await;
+        server.cli(&["PUBLISH", "redisson_sc:{pool}", said]).await;
+        let taken = timeout(AT_ONCE, waiting)
+            .await
+            .expect("woken by the message");
+        taken.unwrap().unwrap().forget();
+        eventually_eq(SOON, "the number", Some(String::from("0")), || {
+            text(&server, "pool")
+        })
+        .await;
+    }
+    permit.release().await.unwrap();
+    pool.add_permits(2).await.unwrap();
+    pool.add_permits(-1).await.unwrap();
+    pool.drain_permits().await.unwrap();
+    let left = server.pttl("pool").await;
+    assert!((500_000..=600_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn our_release_wakes_a_waiter_of_another_process_at_once() {
+    let server = RedisServer::start().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let pool = one.semaphore("pool");
+    pool.try_set_permits(2).await.unwrap();
+    let permits = pool.acquire_many(2).await.unwrap();
+    let wait = |pool: Semaphore| tokio::spawn(pool.acquire().into_future());
+    let waiting = [wait(two.semaphore("pool")), wait(two.semaphore("pool"))];
+    listened(&server, "redisson_sc:{pool}", 1).await;
+    tokio::time::sleep(ms(100)).await;
+    permits.release().await.unwrap();
+    // One message for two: the first to wake wakes the other.
+    for waiting in waiting {
+        let permit = timeout(AT_ONCE, waiting).await.expect("woken").unwrap();
+        permit.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn verbs_sent_twice_leave_what_they_left_once() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let verbs = Verbs::new(&client, client.id()).of_kind(Kind::Semaphore);
+    let two = verbs.with_permits(2);
+    for twice in 0..2 {
+        verbs.adjust("pool", 100, Change::TrySet(5)).await.unwrap();
+        verbs.adjust("pool", 101, Change::Add(2)).await.unwrap();
+        assert_eq!(text(&server, "pool").await.unwrap(), "7", "{twice}");
+    }
+    for _ in 0..2 {
+        two.attempt("pool", 1, SOON).await.unwrap();
+        assert_eq!(text(&server, "pool").await.unwrap(), "5");
+    }
+    for _ in 0..2 {
+        two.release("pool", 1).await.unwrap();
+        two.withdraw("pool", 1).await.unwrap();
+        two.attempt("pool", 1, SOON).await.unwrap();
+        assert_eq!(text(&server, "pool").await.unwrap(), "7");
+    }
+}
+
+#[tokio::test]
+async fn release_to_a_server_that_lost_its_data_is_lost_and_makes_nothing() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    pool.try_set_permits(2).await.unwrap();
+    let permit = pool.acquire().await.unwrap();
+    server.cli(&["FLUSHALL"]).await;
+    assert!(permit.release().await.unwrap_err().is_lost());
+    assert_eq!(text(&server, "pool").await, None);
+}
+
+/// A doubtful release whose first copy was carried out long ago, so that even the mark of its end has gone.
+#[tokio::test]
+async fn release_that_comes_again_after_its_mark_has_gone_gives_nothing_back() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let verbs = Verbs::new(&client, client.id()).of_kind(Kind::Semaphore);
+    verbs.adjust("pool", 100, Change::TrySet(5)).await.unwrap();
+    verbs.attempt("pool", 1, SOON).await.unwrap();
+    verbs.release("pool", 1).await.unwrap();
+    let marks = server.keys().await;
+    for mark in marks.iter().filter(|key| key.ends_with(":request")) {
+        server.cli(&["DEL", mark]).await;
+    }
+    verbs.release("pool", 1).await.unwrap();
+    assert_eq!(text(&server, "pool").await.unwrap(), "5");
+}
+
+#[tokio::test]
+async fn crashed_holder_leaves_its_permit_taken_as_redissons_does() {
+    let server = RedisServer::start().await;
+    let other = client(&server).await;
+    other.semaphore("pool").try_set_permits(1).await.unwrap();
+    let verbs = Verbs::new(&other, uuid::Uuid::from_u128(7)).of_kind(Kind::Semaphore);
+    verbs.attempt("pool", 1, ms(300)).await.unwrap();
+    assert!(
+        other
+            .semaphore("pool")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    eventually(SOON, "the mark to go with its lease", || async {
+        let keys = server.keys().await;
+        let marks = keys.iter().filter(|key| key.contains("000007:1:"));
+        (marks.count() == 0).then_some(()).ok_or(keys)
+    })
+    .await;
+    assert_eq!(text(&server, "pool").await.unwrap(), "0");
+}
