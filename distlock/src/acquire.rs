@@ -52,7 +52,9 @@ use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
 pub struct Acquire<G = Guard> {
     what: What,
     permits: u32,
-    pause: (Duration, Duration),
+    /// First and longest pause between two attempts, where they are not the usual ones. Shared, for an acquisition is
+    /// small and most have none.
+    pause: Option<Arc<(Duration, Duration)>>,
     wait: Option<Duration>,
     lease: Option<Duration>,
     guard: PhantomData<fn() -> G>,
@@ -73,7 +75,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         Self {
             what,
             permits: 1,
-            pause: SPIN_PAUSE,
+            pause: None,
             wait: None,
             lease: None,
             guard: PhantomData,
@@ -88,7 +90,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
     /// First and longest pause between two attempts, where nobody listens for messages.
     pub(crate) fn pause(mut self, pause: (Duration, Duration)) -> Self {
-        self.pause = pause;
+        self.pause = Some(Arc::new(pause));
         self
     }
 
@@ -188,7 +190,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             since: keeper.now(),
             wait,
             lease: self.lease,
-            pause: self.pause,
+            pause: self.pause.as_deref().copied().unwrap_or(SPIN_PAUSE),
         };
         Ok((Arc::clone(&handle.registry), ask))
     }
@@ -253,10 +255,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 /// Refuses a lock of nothing, which anybody could have at any time.
 fn check_any(handles: &[Handle]) -> Result<(), Error> {
     if handles.is_empty() {
-        return Err(Error::invalid_key(
-            "",
-            "a lock of several needs at least one",
-        ));
+        return Err(Error::NoKeys);
     }
     Ok(())
 }
@@ -295,6 +294,7 @@ impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
             what: self.what.clone(),
+            pause: self.pause.clone(),
             ..*self
         }
     }

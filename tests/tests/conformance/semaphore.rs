@@ -290,7 +290,8 @@ async fn permits_that_cannot_be_are_refused_before_anything_is_sent(stage: &Stag
         (too_many, refused(pool.try_set_permits(too_many).await)),
     ];
     for (wanted, error) in refusals {
-        let named = matches!(error, Error::InvalidPermits { permits, .. } if permits == wanted);
+        let named =
+            matches!(error, Error::InvalidPermits { permits, .. } if permits == u64::from(wanted));
         assert!(named && error.is_misuse(), "{error}");
     }
     assert!(refused(client.semaphore("").available_permits().await).is_misuse());
