@@ -71,6 +71,12 @@ impl Of {
         }
     }
 
+    /// Is it granted in the order of arrival?
+    #[must_use]
+    pub fn is_fair(self) -> bool {
+        matches!(self, Self::Fair | Self::NonReentrantFair)
+    }
+
     /// May it be entered again inside its own scope?
     #[must_use]
     pub fn is_reentrant(self) -> bool {

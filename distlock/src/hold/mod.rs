@@ -35,6 +35,15 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
 
+/// An attempt that may have been carried out, or may still be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// The connection over which it went.
+    pub(crate) epoch: u64,
+    /// Nothing that it leaves in the server lasts beyond this, were it carried out at once.
+    pub(crate) until: Tick,
+}
+
 /// One owner's possession of one key.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -44,9 +53,8 @@ pub(crate) struct Hold {
     pub(crate) permits: u32,
     /// The fencing token of its grant, where the kind has one.
     pub(crate) token: Option<u64>,
-    /// The connection over which an earlier attempt of this owner went that nobody answered: it may still be carried
-    /// out, after the release.
-    doubt: Option<u64>,
+    /// An earlier attempt of this owner that nobody answered: it may still be carried out, after the release.
+    doubt: Option<Doubt>,
     /// Cancelled when the hold is lost, or freed and confirmed so.
     over: CancellationToken,
     state: Mutex<State>,
@@ -120,7 +128,7 @@ impl Hold {
         (sent, lease): (Tick, Duration),
         term: Term,
         watchdog: Duration,
-        doubt: Option<u64>,
+        doubt: Option<Doubt>,
     ) -> Arc<Tenure> {
         let hold = Self {
             kind: target.kind,

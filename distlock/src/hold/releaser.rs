@@ -54,8 +54,10 @@ impl Debt {
     pub(crate) fn of_hold(hold: &Hold) -> Self {
         Self {
             target: hold.target(),
-            until: hold.latest_end(),
-            doubt: hold.doubt,
+            until: hold.doubt.map_or(hold.latest_end(), |doubt| {
+                doubt.until.max(hold.latest_end())
+            }),
+            doubt: hold.doubt.map(|doubt| doubt.epoch),
             withdraws: false,
             answered: false,
             then: None,

@@ -10,7 +10,7 @@ use crate::backend::{Attempt, Attempted, Fault, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
-use crate::hold::{Debt, Hold, Keeper, Tenure};
+use crate::hold::{Debt, Doubt, Hold, Keeper, Tenure};
 use crate::kind::Kind;
 use crate::telemetry;
 
@@ -25,13 +25,6 @@ pub(super) struct Attempts {
     doubt: Option<Doubt>,
     /// The server keeps a place for the owner, for this long at most.
     placed_until: Option<Tick>,
-}
-
-/// An attempt that may have been carried out, or may still be.
-#[derive(Clone, Copy, Debug)]
-struct Doubt {
-    epoch: u64,
-    until: Tick,
 }
 
 /// What one attempt came to.
@@ -67,7 +60,9 @@ impl Attempts {
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
         let sent = self.keeper.now();
         let before = self.doubt;
-        let longest = self.attempts.iter().map(|attempt| attempt.lease).max();
+        // A hold lasts for its lease, and who comes too late for that stands in the way as a waiter.
+        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
+        let longest = self.attempts.iter().map(lasts).max();
         self.doubt = Some(Doubt {
             epoch: before.map_or_else(|| self.keeper.backend.epoch(), |doubt| doubt.epoch),
             until: sent.after(longest.unwrap_or_default()),
@@ -121,8 +116,7 @@ impl Attempts {
             return Outcome::TooLate;
         }
         self.doubt = None;
-        let doubt = before.map(|doubt| doubt.epoch);
-        let hold = |attempt: &Attempt| self.hold(attempt, sent, token, doubt);
+        let hold = |attempt: &Attempt| self.hold(attempt, sent, token, before);
         Outcome::Granted(self.attempts.iter().map(hold).collect())
     }
 
@@ -131,7 +125,7 @@ impl Attempts {
         attempt: &Attempt,
         sent: Tick,
         token: Option<u64>,
-        doubt: Option<u64>,
+        doubt: Option<Doubt>,
     ) -> Arc<Tenure> {
         let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {

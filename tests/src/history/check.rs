@@ -8,10 +8,11 @@
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
 //! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal |
+//! | A8 | where grants are in order nobody is granted before one that came first and is granted later |
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
-//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A8 and A9 are of
+//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A9 is of
 //! primitives that are no locks. A12 is ours: a watchdog that forgets a hold breaks none of the others.
 
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub struct Bounds {
     pub late: Stamp,
     /// How long a fault goes on to keep clients from the server after its end: they have yet to notice, and to connect.
     pub aftermath: Stamp,
+    /// Whether grants follow the order of arrival.
+    pub in_order: bool,
 }
 
 /// A rule that was broken.
@@ -66,6 +69,9 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
         claims.sort_by_key(|(claim, op)| (claim.from, op.id));
         checker.exclusion(key, &claims);
         checker.tokens(key, &ops);
+        if bounds.in_order {
+            checker.order(key, &ops);
+        }
         checker.wake_ups(key, &ops);
     }
     for op in &operations.all {
@@ -133,6 +139,24 @@ impl Checker<'_> {
             if *token <= before {
                 let what = format!("{key}: {id} has the token {token} after {before}");
                 self.found("A2", *returned, what);
+            }
+        }
+    }
+
+    /// A8. Where no fault kept the first from its place.
+    fn order(&mut self, key: &str, ops: &[&Operation]) {
+        let late = self.bounds.late;
+        let granted = |op: &&Operation| op.granted.then_some((op.called, op.returned?, op.id));
+        let granted: Vec<_> = ops.iter().filter_map(granted).collect();
+        for (called, returned, id) in &granted {
+            let overtaken = granted.iter().find(|(before, after, _)| {
+                before + late < *called
+                    && *after > returned + late
+                    && !self.any_fault(*before, *returned, None)
+            });
+            if let Some((_, _, first)) = overtaken {
+                let what = format!("{key}: {id} was granted before {first}, which came first");
+                self.found("A8", *returned, what);
             }
         }
     }

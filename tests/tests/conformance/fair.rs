@@ -223,6 +223,24 @@ async fn end_of_a_lease_lets_the_first_in(stage: &Stage) {
     second.await.unwrap().unwrap().release().await.unwrap();
 }
 
+async fn end_of_a_short_lease_granted_from_the_queue_lets_the_next_in(stage: &Stage) {
+    let (client, brief) = (
+        stage.client().await,
+        stage.part(10).min(Duration::from_millis(200)),
+    );
+    let held = client.fair_lock(KEY).acquire().await.unwrap();
+    let first = tokio::spawn(client.fair_lock(KEY).acquire().lease(brief).into_future());
+    stage.has_places(KEY, 1).await;
+    let second = queued(stage, &client).await;
+    held.release().await.unwrap();
+    let first = first.await.unwrap().unwrap();
+    let start = Instant::now();
+    let second = second.await.unwrap().unwrap();
+    stage.assert_took(start, brief);
+    assert!(!first.is_held());
+    second.release().await.unwrap();
+}
+
 async fn nested_acquisition_enters_again_and_does_not_queue(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let lock = one.fair_lock(KEY);
@@ -374,6 +392,7 @@ on_every_backend![
     waiters_keep_their_places_for_as_long_as_they_wait,
     force_release_wakes_the_first,
     end_of_a_lease_lets_the_first_in,
+    end_of_a_short_lease_granted_from_the_queue_lets_the_next_in,
     nested_acquisition_enters_again_and_does_not_queue,
     non_reentrant_one_is_never_entered_twice,
     plain_and_fair_locks_of_one_key_exclude_each_other,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::{Name, State, lock};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::clock::Tick;
+use crate::config::WAITER_TIMEOUT;
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
@@ -31,6 +32,10 @@ pub(super) fn attempt(
         let attempted = lock::attempt(state, attempt, now)?;
         if matches!(attempted, Attempted::Granted { .. }) {
             leave(state, key.name(), *owner);
+            // Nobody tells of an expiry. Whoever is next must learn of a lease that may end before it asks by itself.
+            if attempt.lease < attempt.place.unwrap_or(WAITER_TIMEOUT) {
+                tell_head(state, key, client);
+            }
             return Ok(attempted);
         }
     } else if died {

@@ -47,7 +47,15 @@ const BOUNDS: Bounds = Bounds {
     wake: 250_000_000,
     late: 50_000_000,
     aftermath: 0,
+    in_order: false,
 };
+
+fn bounds(of: Of) -> Bounds {
+    Bounds {
+        in_order: of.is_fair(),
+        ..BOUNDS
+    }
+}
 
 fn pace(of: Of) -> Pace {
     Pace {
@@ -144,7 +152,7 @@ impl MemoryRun {
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
             // Late behind others, or too long: the calm at the end stays calm.
-            if begin.elapsed() + step.length < plan.lasts {
+            if begin.elapsed() + step.length < plan.lasts && self.concerns(&step.fault) {
                 self.apply(step).await;
             }
         }
@@ -154,7 +162,8 @@ impl MemoryRun {
             _ = workers.join_all() => {}
             () = hang => {}
         }
-        let mut outcome = judge(("memory", plan.seed), &self.history, &BOUNDS, &resource);
+        let bounds = bounds(self.crew.pace.of);
+        let mut outcome = judge(("memory", plan.seed), &self.history, &bounds, &resource);
         let never = self.planned.load(Ordering::Relaxed);
         outcome
             .faults
@@ -206,6 +215,11 @@ impl MemoryRun {
                 what: What::Fault(happened),
             });
         });
+    }
+
+    /// Can the fault meet anything? A lock that is waited for without messages does not miss them.
+    fn concerns(&self, fault: &MemoryFault) -> bool {
+        !(matches!(fault, MemoryFault::Deaf) && self.crew.pace.of == Of::Spin)
     }
 
     async fn apply(&self, step: &Step<MemoryFault>) {

@@ -49,6 +49,7 @@ const BOUNDS: Bounds = Bounds {
     wake: 1_500_000_000,
     late: 1_000_000_000,
     aftermath: 1_000_000_000,
+    in_order: false,
 };
 
 /// What a run on a real server is made of.
@@ -103,6 +104,13 @@ impl Setting {
             eprintln!("{server}{wire}{processes}{outcome}");
         }
         outcome
+    }
+}
+
+fn bounds(of: Of) -> Bounds {
+    Bounds {
+        in_order: of.is_fair(),
+        ..BOUNDS
     }
 }
 
@@ -211,7 +219,8 @@ impl RedisRun {
         let done = timeout(UNDISTURBED + QUIET, workers.join_all()).await;
         let children = self.children_end().await;
         let name = ("redis", self.crew.seed);
-        let mut outcome = judge(name, &self.history, &BOUNDS, &self.resource);
+        let bounds = bounds(self.crew.pace.of);
+        let mut outcome = judge(name, &self.history, &bounds, &self.resource);
         if done.is_err() {
             outcome.found("A11", String::from("workers that never end"));
         }

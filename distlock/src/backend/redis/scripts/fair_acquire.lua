@@ -8,6 +8,7 @@
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
 local DAY = 86400000
+local PATIENCE = 5000 -- how long the place of a waiter of ours is kept by default
 
 -- What the foreign waiters before the owner may still take from it. Each takes what it came with, which shows as the gap
 -- between its time and that of the one before; what the first came with is not told, so it counts as just come.
@@ -87,6 +88,10 @@ if has_it or not held and (not head or head == owner) then
   leave(owner)
   redis.call('HSET', lock, owner, '1')
   redis.call('PEXPIRE', lock, keep)
+  -- Nobody tells of an expiry. Whoever is next must learn of a lease that may end before it asks by itself.
+  local patience = place == '0' and PATIENCE or tonumber(place)
+  local next = redis.call('LINDEX', queue, 0)
+  if next and tonumber(lease) < patience then wake(next, channel) end
   return nil
 end
 if place ~= '0' then stand() end
