@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::owner::Owner;
+use crate::primitives::ExpirablePermit;
 
 pub use crate::backend::Change;
 pub use crate::backend::faulty::{Fault, Faults, Op};
@@ -65,6 +66,11 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
 /// The fencing token of a guard that has one.
 pub fn token(guard: &Guard) -> Option<u64> {
     guard.token()
+}
+
+/// The guard behind permits, for tests that treat all kinds alike.
+pub fn guard_of(permit: ExpirablePermit) -> Guard {
+    permit.into_guard()
 }
 
 /// Takes all data of a server in this process away.

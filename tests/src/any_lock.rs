@@ -1,14 +1,18 @@
-//! Every exclusive lock behind one face, for what all of them promise.
+//! Every lock behind one face, for what all of them promise.
 
 use std::time::Duration;
 
+use distlock::test_util::guard_of;
 use distlock::{
-    Acquire, Client, Error, FairLock, FencedLock, Guard, Holder, Leased, Lock, MultiLock,
-    NonReentrantFairLock, NonReentrantLock, SpinLock, WriteLock,
+    Acquire, Client, Error, ExpirableSemaphore, FairLock, FencedLock, Guard, Holder, Leased, Lock,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, ReadLock, SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
 
-/// A kind of exclusive lock.
+/// How many permits the semaphores of tests have.
+pub const PERMITS: u32 = 3;
+
+/// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Of {
     /// The reentrant lock.
@@ -25,11 +29,15 @@ pub enum Of {
     NonReentrantFair,
     /// The write lock of a read/write lock.
     Write,
+    /// Its read lock: many at once.
+    Read,
+    /// A permit-expirable semaphore with [`PERMITS`] permits.
+    Permit,
     /// A multi-lock of the key and another one.
     Multi,
 }
 
-/// A lock of any exclusive kind.
+/// A lock of any kind.
 #[derive(Clone, Debug)]
 pub enum AnyLock {
     /// The reentrant lock.
@@ -46,6 +54,10 @@ pub enum AnyLock {
     NonReentrantFair(NonReentrantFairLock),
     /// The write lock.
     Write(WriteLock),
+    /// The read lock.
+    Read(ReadLock),
+    /// The semaphore.
+    Permit(ExpirableSemaphore),
     /// A multi-lock.
     Multi(MultiLock),
 }
@@ -64,10 +76,22 @@ impl Of {
                 AnyLock::NonReentrantFair(client.non_reentrant_fair_lock(key))
             }
             Self::Write => AnyLock::Write(client.rw_lock(key).write()),
+            Self::Read => AnyLock::Read(client.rw_lock(key).read()),
+            Self::Permit => AnyLock::Permit(client.expirable_semaphore(key)),
             Self::Multi => {
                 let other = format!("{key}:other");
                 AnyLock::Multi(client.multi_lock([other.as_str(), key]))
             }
+        }
+    }
+
+    /// How many may have it at once.
+    #[must_use]
+    pub fn capacity(self) -> u32 {
+        match self {
+            Self::Permit => PERMITS,
+            Self::Read => u32::MAX,
+            _ => 1,
         }
     }
 
@@ -80,7 +104,10 @@ impl Of {
     /// May it be entered again inside its own scope?
     #[must_use]
     pub fn is_reentrant(self) -> bool {
-        !matches!(self, Self::NonReentrant | Self::NonReentrantFair)
+        !matches!(
+            self,
+            Self::NonReentrant | Self::NonReentrantFair | Self::Permit
+        )
     }
 }
 
@@ -116,6 +143,13 @@ impl AnyLock {
             Self::Fair(lock) => set(lock.acquire(), wait, lease).await,
             Self::NonReentrantFair(lock) => set(lock.acquire(), wait, lease).await,
             Self::Write(lock) => set(lock.acquire(), wait, lease).await,
+            Self::Read(lock) => set(lock.acquire(), wait, lease).await,
+            Self::Permit(semaphore) => {
+                // Whoever comes first sets how many there are, also after they were taken away.
+                let _set = semaphore.try_set_permits(PERMITS).await;
+                let permit = set(semaphore.acquire(), wait, lease).await?;
+                Ok(guard_of(permit))
+            }
             Self::Multi(lock) => set(lock.acquire(), wait, lease).await,
         }
     }
@@ -133,6 +167,8 @@ impl AnyLock {
             Self::Fair(lock) => lock.try_acquire().await,
             Self::NonReentrantFair(lock) => lock.try_acquire().await,
             Self::Write(lock) => lock.try_acquire().await,
+            Self::Read(lock) => lock.try_acquire().await,
+            Self::Permit(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
             Self::Multi(lock) => lock.try_acquire().await,
         }
     }
@@ -150,6 +186,8 @@ impl AnyLock {
             Self::Fair(lock) => lock.holders().await,
             Self::NonReentrantFair(lock) => lock.holders().await,
             Self::Write(lock) => lock.holders().await,
+            Self::Read(lock) => lock.holders().await,
+            Self::Permit(_) => Ok(Vec::new()),
             Self::Multi(lock) => lock.holders().await,
         }
     }
@@ -167,6 +205,8 @@ impl AnyLock {
             Self::Fair(lock) => lock.remaining_lease().await,
             Self::NonReentrantFair(lock) => lock.remaining_lease().await,
             Self::Write(lock) => lock.remaining_lease().await,
+            Self::Read(lock) => lock.remaining_lease().await,
+            Self::Permit(_) => Ok(None),
             Self::Multi(lock) => lock.remaining_lease().await,
         }
     }
@@ -184,6 +224,8 @@ impl AnyLock {
             Self::Fair(lock) => lock.force_release().await,
             Self::NonReentrantFair(lock) => lock.force_release().await,
             Self::Write(lock) => lock.force_release().await,
+            Self::Read(lock) => lock.force_release().await,
+            Self::Permit(semaphore) => semaphore.delete().await,
             Self::Multi(lock) => lock.force_release().await,
         }
     }

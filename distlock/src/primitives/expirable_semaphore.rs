@@ -590,6 +590,13 @@ impl ExpirablePermit {
 
 impl Leased for ExpirablePermit {}
 
+#[cfg(feature = "test-util")]
+impl ExpirablePermit {
+    pub(crate) fn into_guard(self) -> Guard {
+        self.0
+    }
+}
+
 impl From<Guard> for ExpirablePermit {
     fn from(guard: Guard) -> Self {
         Self(guard)

@@ -11,7 +11,7 @@ use crate::any_lock::Of;
 /// How fast a run goes, and what its operations are like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pace {
-    /// Which kind of lock.
+    /// Which kind of lock; the read lock has its writers too.
     pub(super) of: Of,
     /// The watchdog's lease.
     pub(super) lease: Duration,
@@ -64,6 +64,7 @@ pub(super) enum Leave {
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) pause: Duration,
+    pub(super) of: Of,
     pub(super) key: String,
     pub(super) wait: Option<Duration>,
     pub(super) lease: Option<Duration>,
@@ -104,8 +105,14 @@ impl Intent {
         let (bounded, dropped, is_cut) = (chance(75), chance(20), chance(8));
         // The square makes the first keys the busiest.
         let at = random.random::<f64>().powi(2) * pace.keys.len() as f64;
+        // Last, so that a seed's other choices are the same for each kind.
+        let reads = pace.of == Of::Read && random.random_bool(0.7);
         Self {
             pause,
+            of: match pace.of {
+                Of::Read if !reads => Of::Write,
+                of => of,
+            },
             key: pace.keys[at as usize].clone(),
             wait: bounded.then_some(wait),
             lease,

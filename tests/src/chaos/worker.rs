@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::intent::{Ask, Intent, Leave, Pace, Section};
 use super::time::{Time, stamp};
+use crate::any_lock::Of;
 use crate::history::{End, Event, History, Id, Refusal, Stamp, What};
 use crate::resource::Door;
 
@@ -119,7 +120,7 @@ impl Worker {
     }
 
     async fn acquire(&self, intent: &Intent) -> Option<Held> {
-        let lock = self.crew.pace.of.lock(&self.client, &intent.key);
+        let lock = intent.of.lock(&self.client, &intent.key);
         let wait = match intent.ask {
             Ask::Try => Some(Duration::ZERO),
             Ask::Await => intent.wait,
@@ -130,6 +131,7 @@ impl Worker {
             key: intent.key.clone(),
             wait: wait.map(stamp),
             lease: intent.lease.map(stamp),
+            shared: intent.of == Of::Read,
         });
         let asking = Asking {
             crew: &self.crew,
@@ -305,6 +307,10 @@ async fn section(door: &mut Door, hold: &Held, intent: &Intent) -> bool {
 /// Reads, works and writes, as one step of whoever holds the lock.
 async fn visit(door: &mut Door, hold: &Held, intent: &Intent) {
     let (id, crew) = (hold.id, &hold.crew);
+    if intent.of.capacity() > 1 {
+        // The resource lets in one at a time.
+        return sleep(intent.work).await;
+    }
     let entry = door.enter(&intent.key).await;
     crew.now(What::Entered { id });
     sleep(intent.work).await;

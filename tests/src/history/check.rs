@@ -2,7 +2,7 @@
 //!
 //! | rule | what must hold |
 //! | --- | --- |
-//! | A1 | two claims of one key do not overlap |
+//! | A1 | two claims of one key do not overlap, but of readers; of a semaphore no more than it has permits |
 //! | A2 | of two grants one after the other the second has the higher fencing token |
 //! | A4 | the resource refuses only writes of those whose claim had ended |
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
@@ -33,6 +33,8 @@ pub struct Bounds {
     pub aftermath: Stamp,
     /// Whether grants follow the order of arrival.
     pub in_order: bool,
+    /// How many may have a key at once; readers do not count among each other.
+    pub capacity: u32,
 }
 
 /// A rule that was broken.
@@ -96,18 +98,25 @@ impl Checker<'_> {
 
     /// A1 and A4.
     fn exclusion(&mut self, key: &str, claims: &[(Claim, &Operation)]) {
-        let mut longest: Option<&(Claim, &Operation)> = None;
+        let mut inside: Vec<&(Claim, &Operation)> = Vec::new();
         for next in claims.iter().filter(|(claim, _)| claim.from < claim.to) {
-            if let Some((claim, op)) = longest
-                && next.0.from < claim.to
-            {
+            inside.retain(|(claim, _)| claim.to > next.0.from);
+            let in_the_way = |(_, op): &&&(Claim, &Operation)| !(op.shared && next.1.shared);
+            let mut others: Vec<_> = inside.iter().filter(in_the_way).collect();
+            others.sort_by_key(|(claim, _)| claim.to);
+            // With so many others it is one too many: until the first of them ends.
+            if others.len() >= self.bounds.capacity as usize {
+                let first = others.len() - self.bounds.capacity as usize;
+                let (claim, op) = others[first];
                 let for_ns = claim.to.min(next.0.to) - next.0.from;
                 let what = format!("{key}: {} and {} overlap for {for_ns} ns", op.id, next.1.id);
                 self.found("A1", next.0.from, what);
             }
-            if longest.is_none_or(|(claim, _)| next.0.to > claim.to) {
-                longest = Some(next);
-            }
+            inside.push(next);
+        }
+        if self.bounds.capacity > 1 {
+            // The resource lets in one at a time.
+            return;
         }
         for (claim, op) in claims {
             if let (Some(entered), Some((at, false))) = (op.entered, op.wrote)

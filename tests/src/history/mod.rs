@@ -64,6 +64,8 @@ pub enum What {
         wait: Option<Stamp>,
         /// Its fixed lease, if it has one.
         lease: Option<Stamp>,
+        /// Whether others may have it at the same time: readers.
+        shared: bool,
     },
     /// It was granted.
     Granted {

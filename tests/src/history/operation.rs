@@ -15,6 +15,8 @@ pub struct Operation {
     pub wait: Option<Stamp>,
     /// Its fixed lease.
     pub lease: Option<Stamp>,
+    /// Whether others of its kind may have the lock at the same time.
+    pub shared: bool,
     /// When it was called.
     pub called: Stamp,
     /// The name of its hold in the server.
@@ -73,6 +75,7 @@ impl Operation {
             key: String::new(),
             wait: None,
             lease: None,
+            shared: false,
             called,
             owner: None,
             token: None,
@@ -153,10 +156,14 @@ impl Operation {
     fn take(&mut self, at: Stamp, what: &What) {
         match what {
             What::Called {
-                key, wait, lease, ..
+                key,
+                wait,
+                lease,
+                shared,
+                ..
             } => {
                 self.key.clone_from(key);
-                (self.wait, self.lease) = (*wait, *lease);
+                (self.wait, self.lease, self.shared) = (*wait, *lease, *shared);
             }
             What::Granted {
                 owner,

@@ -33,13 +33,15 @@ const SEEDS_OF_A_KIND: usize = 150;
 const PROCESSES_TIME: Duration = Duration::from_secs(10);
 
 /// The other kinds of lock.
-const KINDS: [(&str, Of); 7] = [
+const KINDS: [(&str, Of); 9] = [
     ("non_reentrant", Of::NonReentrant),
     ("spin", Of::Spin),
     ("fenced", Of::Fenced),
     ("fair", Of::Fair),
     ("non_reentrant_fair", Of::NonReentrantFair),
     ("write", Of::Write),
+    ("read_write", Of::Read),
+    ("permit", Of::Permit),
     ("multi", Of::Multi),
 ];
 

@@ -233,8 +233,13 @@ fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)
         return Released::NotOurs;
     };
     let mut others_wait = false;
-    if !is_written && !left_to_readers(state, key, now) {
-        others_wait = state.publish(client, &topic(key));
+    if !is_written {
+        let before = state.ttl(key.name(), now);
+        left_to_readers(state, key, now);
+        // Free, or sooner than whoever waits was told: nobody tells of an expiry.
+        if state.ttl(key.name(), now) < before {
+            others_wait = state.publish(client, &topic(key));
+        }
     }
     if was_alive {
         Released::Freed { others_wait }

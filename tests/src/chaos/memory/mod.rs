@@ -16,7 +16,7 @@ use super::plan::{Plan, Step};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, alarm, judge};
-use crate::any_lock::Of;
+use crate::any_lock::{AnyLock, Of, PERMITS};
 use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
 use crate::resource::{Door, Resource};
 
@@ -48,11 +48,13 @@ const BOUNDS: Bounds = Bounds {
     late: 50_000_000,
     aftermath: 0,
     in_order: false,
+    capacity: 1,
 };
 
 fn bounds(of: Of) -> Bounds {
     Bounds {
         in_order: of.is_fair(),
+        capacity: if of == Of::Permit { of.capacity() } else { 1 },
         ..BOUNDS
     }
 }
@@ -286,11 +288,29 @@ impl MemoryRun {
         self.hits() > before
     }
 
+    /// A semaphore stays, whoever has its permits.
+    async fn take_permits_away(&self) {
+        if self.crew.pace.of == Of::Permit {
+            for key in &self.crew.pace.keys {
+                let semaphore = self.wiper.expirable_semaphore(key.as_str());
+                semaphore.delete().await.expect("no fault is on its way");
+            }
+        }
+    }
+
     /// Takes a lock's data away as soon as there is any.
     async fn wipe(&self, key: &str) -> bool {
-        let lock = self.crew.pace.of.lock(&self.wiper, key);
+        let of = self.crew.pace.of;
+        let lock = of.lock(&self.wiper, key);
+        // Of a read/write lock whichever side has it.
+        let writer = Of::Write.lock(&self.wiper, key);
         for _ in 0..100 {
-            if lock.force_release().await.expect("no fault is on its way") {
+            let freed = async |lock: &AnyLock| lock.force_release().await.expect("no fault");
+            if freed(&lock).await || of == Of::Read && freed(&writer).await {
+                if of == Of::Permit {
+                    let semaphore = self.wiper.expirable_semaphore(key);
+                    let _set = semaphore.try_set_permits(PERMITS).await;
+                }
                 return true;
             }
             sleep(LEASE / 500).await;
@@ -336,6 +356,7 @@ impl MemoryRun {
 
     /// What is left some time after the last operation, if anything is.
     async fn left(&self) -> Option<String> {
+        self.take_permits_away().await;
         let quiet = Instant::now() + LEASE * 2;
         loop {
             let sizes: Vec<Sizes> = self.clients.iter().map(sizes).collect();

@@ -208,8 +208,13 @@ impl RedisRun {
 async fn wipe(server: &RedisServer, key: &str) -> bool {
     let mut redis = server.connection().await;
     for _ in 0..100 {
-        let deleted: u64 = redis.del(key).await.expect("the server answers");
-        if deleted == 1 {
+        // A semaphore's permits that are out, too.
+        let permits = format!("{{{key}}}:timeout");
+        let deleted: u64 = redis
+            .del(&[key, &permits])
+            .await
+            .expect("the server answers");
+        if deleted > 0 {
             return true;
         }
         sleep(LEASE / 1_000).await;

@@ -50,6 +50,7 @@ const BOUNDS: Bounds = Bounds {
     late: 1_000_000_000,
     aftermath: 1_000_000_000,
     in_order: false,
+    capacity: 1,
 };
 
 /// What a run on a real server is made of.
@@ -110,6 +111,7 @@ impl Setting {
 fn bounds(of: Of) -> Bounds {
     Bounds {
         in_order: of.is_fair(),
+        capacity: if of == Of::Permit { of.capacity() } else { 1 },
         ..BOUNDS
     }
 }
@@ -284,8 +286,11 @@ impl RedisRun {
         loop {
             let sizes: Vec<Sizes> = clients.iter().map(sizes).collect();
             let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
-            // The last fencing token of a lock stays on purpose.
+            // The last fencing token of a lock stays on purpose, and so does a semaphore.
             keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+            if self.crew.pace.of == Of::Permit {
+                keys.retain(|key| !self.crew.pace.keys.contains(key));
+            }
             let idle = sizes.iter().all(|size| *size == Sizes::default());
             if idle && keys.is_empty() && channels.is_empty() {
                 clients.clear();

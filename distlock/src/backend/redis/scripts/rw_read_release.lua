@@ -1,5 +1,6 @@
--- Ends a reader, whatever its count. Where nobody who lives is left it frees the lock and wakes who waits for it; else
--- the lock lasts as long as the longest of those who read. Readers whose timeouts have ended are dropped on the way.
+-- Ends a reader, whatever its count. Where nobody who lives is left it frees the lock; else the lock lasts as long as the
+-- longest of those who read. Whoever waits is woken where the lock is free, or will be sooner than it was told: nobody
+-- tells of an expiry. Readers whose timeouts have ended are dropped on the way.
 -- States that the owner holds nothing: sent twice it does no harm. A writer's lease is never touched.
 -- KEYS  1 lock (hash: mode, owner -> count)
 -- ARGV  1 owner   2 stem of the timeout keys   3 channel
@@ -32,12 +33,13 @@ if mode == 'read' then
       longest = math.max(longest, left)
     end
   end
+  local before = redis.call('PTTL', lock)
   if longest > 0 then
     redis.call('PEXPIRE', lock, longest)
   else
     redis.call('DEL', lock)
-    heard = redis.call('PUBLISH', channel, '0')
   end
+  if longest < before or longest <= 0 then heard = redis.call('PUBLISH', channel, '0') end
 end
 if ours <= 0 then return -1 end
 return heard
