@@ -28,6 +28,7 @@ mod process;
 mod refusals;
 mod release;
 mod rights;
+mod rights_by_kind;
 mod scripts;
 mod servers;
 mod subscriptions;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         servers::rows(),
         refusals::rows(),
         rights::rows(),
+        rights_by_kind::rows(),
         process::rows(),
         scripts::rows(),
         sweep::rows(),

@@ -1,11 +1,11 @@
-//! Rows 6, 50, 52 and 53 for semaphores and latches: what is sent twice counts once, also where memory is out, what is no
-//! number stays as it is, and no rights are needed but those of the README.
+//! Rows 6, 50 and 52 for semaphores and latches: what is sent twice counts once, also where memory is out, and what is no
+//! number stays as it is.
 
 use distlock::{Client, Error};
 use distlock_tests::{Proxy, RedisServer, Select, Which};
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, ms, server_and_proxy};
+use crate::support::{SOON, client, server_and_proxy};
 
 async fn number(server: &RedisServer, key: &str) -> Option<i64> {
     server.try_cli(&["GET", key]).await.unwrap()
@@ -148,88 +148,9 @@ async fn f52_what_is_no_number_is_an_error_that_names_it_and_stays(row: &Row) {
     assert_eq!(server.keys().await, Vec::<String>::new());
 }
 
-const README: &str = include_str!("../../../README.md");
-
-/// What the README grants the user `shop` in all.
-fn granted() -> Vec<&'static str> {
-    let blocks = README.split("```text").skip(1);
-    let blocks = blocks.filter_map(|block| block.trim_start().strip_prefix("ACL SETUSER shop"));
-    let words = blocks.flat_map(|block| block.split("```").next());
-    words.flat_map(str::split_whitespace).collect()
-}
-
-/// Everything that is done with numbers.
-async fn life(server: &RedisServer) -> Result<(), Error> {
-    let url = format!("redis://shop:SECRET@{}", server.addr());
-    let client = Client::builder().key_prefix("shop:").connect(&url).await?;
-    for key in ["a", "{b}:c"] {
-        let (pool, latch) = (client.semaphore(key), client.count_down_latch("jobs"));
-        pool.try_set_permits(1).await?;
-        let permit = pool.acquire().await?;
-        let waiting = tokio::spawn(pool.acquire().wait(SOON).into_future());
-        waits_for(server, "redisson_sc:*").await;
-        permit.release().await?;
-        waiting.await.expect("no panic")?.release().await?;
-        pool.drain_permits().await?;
-        pool.add_permits(1).await?;
-        pool.available_permits().await?;
-        pool.delete().await?;
-        latch.try_set_count(1).await?;
-        let waiting = tokio::spawn(latch.wait().timeout(SOON).into_future());
-        waits_for(server, "redisson_countdownlatch*").await;
-        latch.count_down().await?;
-        waiting.await.expect("no panic")?;
-        latch.delete().await?;
-    }
-    Ok(())
-}
-
-/// Somebody listens, or is not let to.
-async fn waits_for(server: &RedisServer, channels: &str) {
-    for _ in 0..200 {
-        let listened: Vec<String> = server
-            .try_cli(&["PUBSUB", "CHANNELS", channels])
-            .await
-            .unwrap();
-        if !listened.is_empty() {
-            return;
-        }
-        tokio::time::sleep(ms(2)).await;
-    }
-}
-
-async fn f53_user_with_the_rights_of_the_readme_has_numbers_and_needs_each(row: &Row) {
-    let server = RedisServer::start().await;
-    let grant = async |words: &[&str]| {
-        server
-            .cli(&[&["ACL", "SETUSER", "shop"], words].concat())
-            .await;
-    };
-    grant(&granted()).await;
-    life(&server).await.unwrap();
-    let refusals: Vec<redis::Value> = server.try_cli(&["ACL", "LOG"]).await.unwrap();
-    let told = format!("{refusals:?}");
-    assert!(
-        refusals.is_empty() || told.contains("client|setinfo"),
-        "{told}"
-    );
-    for right in ["-get", "-set", "-incrby"] {
-        grant(&[right]).await;
-        server.cli(&["FLUSHALL"]).await;
-        let refused = life(&server).await.unwrap_err();
-        assert!(
-            matches!(refused, Error::Denied { .. }),
-            "{right}: {refused}"
-        );
-        row.injected("right taken away", 1);
-        grant(&[right.replace('-', "+").as_str()]).await;
-    }
-}
-
 rows! {
     Real: f06_permits_whose_replies_are_lost_are_conserved,
         f06_counts_of_a_latch_whose_replies_are_lost_count_once,
         f50_numbers_change_while_memory_is_out,
-        f52_what_is_no_number_is_an_error_that_names_it_and_stays,
-        f53_user_with_the_rights_of_the_readme_has_numbers_and_needs_each;
+        f52_what_is_no_number_is_an_error_that_names_it_and_stays;
 }

@@ -16,10 +16,10 @@ use crate::foreign::Foreign;
 use crate::row::{Row, rows};
 use crate::support::{SOON, idle, ms};
 
-const README: &str = include_str!("../../../README.md");
+pub(crate) const README: &str = include_str!("../../../README.md");
 
 /// What the README grants the user `shop`, word by word.
-fn granted() -> Vec<&'static str> {
+pub(crate) fn granted() -> Vec<&'static str> {
     let begin = README.find("ACL SETUSER shop").expect("in the README");
     let (block, _) = README[begin..].split_once("```").expect("its end");
     block
@@ -65,7 +65,7 @@ async fn life(server: &RedisServer, user: &str, key: &str) -> Result<(), Error> 
 }
 
 /// `user command` or `user key` .. of all that was refused.
-async fn refused(admin: &mut Foreign) -> BTreeSet<String> {
+pub(crate) async fn refused(admin: &mut Foreign) -> BTreeSet<String> {
     let log: Vec<Vec<(String, Value)>> = admin.ask(&["ACL", "LOG", "1000"]).await.unwrap();
     let text = |entry: &[(String, Value)], field: &str| {
         let found = entry.iter().find(|(name, _)| name == field);
@@ -78,7 +78,7 @@ async fn refused(admin: &mut Foreign) -> BTreeSet<String> {
 }
 
 /// A server whose default user is off, and a connection that was there before.
-async fn server_without_default_user() -> (RedisServer, Foreign) {
+pub(crate) async fn server_without_default_user() -> (RedisServer, Foreign) {
     let server = RedisServer::start().await;
     let mut admin = Foreign::on(&server).await;
     admin.send(&["ACL", "SETUSER", "default", "off"]).await;
