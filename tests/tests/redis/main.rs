@@ -1,4 +1,5 @@
-//! What only a real server shows: the data and messages that Redisson expects, several processes, connections that fail.
+//! What only a real server shows: the data and messages that Redisson expects, in which slots they lie, several processes,
+//! connections that fail.
 
 mod connections;
 mod fair;
@@ -7,6 +8,7 @@ mod permit;
 mod processes;
 mod rw;
 mod semaphore;
+mod slots;
 mod wire;
 use std::time::Duration;
 
