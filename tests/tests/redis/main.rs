@@ -3,6 +3,7 @@
 
 mod connections;
 mod fair;
+mod golden;
 mod latch;
 mod permit;
 mod processes;

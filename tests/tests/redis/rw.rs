@@ -93,6 +93,10 @@ async fn states_and_messages_are_redissons() {
     assert_left(&server, "k", 60_000).await;
     assert_eq!(server.keys().await, ["k".to_owned(), timeout_key(&u2, 1)]);
 
+    // Left once, and then for good: the first is told to nobody.
+    writes.renew(&[("k", 1, 1, ms(30_000))]).await.unwrap();
+    assert_fields(&server, &[("mode", "write"), (&writer, "1"), (&u2, "1")]).await;
+    assert_left(&server, "k", 60_000).await;
     freed(&writes, 1).await;
     assert_fields(&server, &[("mode", "read"), (&u2, "1")]).await;
     assert_left(&server, "k", 10_000).await;
