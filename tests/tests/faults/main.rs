@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod lives;
 mod log;
 mod row;
 mod support;
