@@ -34,7 +34,8 @@ use crate::scope::{Scope, Section};
 /// Times are the server's, so clocks need not agree. Each permit that is out is an entry of a sorted set: thousands are
 /// fine, millions acquired at once would stop the server for seconds.
 ///
-/// After Redisson's `RedissonPermitExpirableSemaphore`, on the same keys, ids and channel.
+/// After Redisson's `RedissonPermitExpirableSemaphore`, on the same keys, ids and channel, except that what is published
+/// is always how many permits are free, and never a negative number.
 ///
 /// # Examples
 /// ```

@@ -24,8 +24,8 @@ use crate::primitives::inspect::inspection;
 /// The last token of a key stays in the server for ever, in a key of its own, unless
 /// [`fence_ttl`](crate::Builder::fence_ttl) is set.
 ///
-/// After Redisson's `RedissonFencedLock`, on the same keys; on fencing, Martin Kleppmann, "How to do distributed
-/// locking".
+/// After Redisson's `RedissonFencedLock`, on the same keys, except that its tokens count from 1, and each entry has one
+/// more; on fencing, Martin Kleppmann, "How to do distributed locking".
 ///
 /// # Examples
 /// ```

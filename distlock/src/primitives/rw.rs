@@ -39,8 +39,9 @@ use crate::primitives::inspect::inspection;
 /// of *them* keeps writers out, ours as well as its own, and the [`wait`](Acquire::wait) is what ends that. Its writers
 /// heed no readers' turn. Who excludes whom is the same for all.
 ///
-/// After Redisson's `RedissonReadLock` and `RedissonWriteLock`, on the same keys, fields and channels; the turns after
-/// phase-fair locks (Brandenburg and Anderson).
+/// After Redisson's `RedissonReadLock` and `RedissonWriteLock`, on the same keys, fields and channels, except that: leases
+/// of a writer do not add up, a reader inside a write has an owner of its own, and the end of a write that goes on as a
+/// read is published. The turns after phase-fair locks (Brandenburg and Anderson).
 ///
 /// # Examples
 /// ```
