@@ -10,7 +10,7 @@ use distlock::{
 use serde::{Deserialize, Serialize};
 
 /// How many permits the semaphores of tests have.
-pub const PERMITS: u32 = 3;
+pub const PERMITS: u32 = 2;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -277,7 +277,7 @@ impl Backend for MemoryBackend {
             _ if attempt.target.kind.is_fair() => fair::attempt(state, attempt, self.client, now),
             Family::Lock => lock::attempt(state, attempt, now),
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
-            Family::ReadWrite => rw::attempt(state, attempt, now),
+            Family::ReadWrite => rw::attempt(state, attempt, (self.client, now)),
             Family::Semaphore => semaphore::attempt(state, attempt, now),
             Family::Latch => Err(misfit(attempt.target.kind, "be held")),
         })

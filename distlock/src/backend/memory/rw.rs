@@ -101,12 +101,16 @@ fn keep(state: &mut State, name: &Name, value: Value, (now, time): (Tick, Durati
     state.insert(name, value, now.after(time));
 }
 
-pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
+pub(super) fn attempt(
+    state: &mut State,
+    attempt: &Attempt,
+    (client, now): (u64, Tick),
+) -> Result<Attempted, Fault> {
     if let Some(strange) = stranger(state, &attempt.target.key, now) {
         return strange;
     }
     match attempt.target.kind {
-        Kind::Write => Ok(write(state, attempt, now)),
+        Kind::Write => Ok(write(state, attempt, (client, now))),
         _ => Ok(read(state, attempt, now)),
     }
 }
@@ -155,7 +159,7 @@ fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted 
     Attempted::Held { ttl }
 }
 
-fn write(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
+fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> Attempted {
     let Target { key, owner, .. } = &attempt.target;
     let (turn, ends) = (turn(state, key), now.after(attempt.lease));
     let Some(found) = holders(state, key) else {
@@ -168,6 +172,10 @@ fn write(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
             ..ReadWrite::default()
         };
         state.insert(key.name(), Value::ReadWrite(holders), ends);
+        // Readers that its turn kept out wait for the end of that, and nobody tells of an expiry.
+        if state.ttl(&turn_name(key), now) > Some(attempt.lease) {
+            state.publish(client, &topic(key));
+        }
         state.remove(&turn_name(key));
         return granted();
     };
@@ -248,14 +256,13 @@ fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)
     }
 }
 
-/// Leaves the lock to those who read, for as long as the longest of them; false where nobody does, and it is free.
-fn left_to_readers(state: &mut State, key: &Key, now: Tick) -> bool {
+/// Leaves the lock to those who read, for as long as the longest of them; where nobody does, it is free.
+fn left_to_readers(state: &mut State, key: &Key, now: Tick) {
     let longest = holders(state, key).and_then(|found| found.settle(now));
     match longest {
         Some(ends) => state.expire_at(key.name(), ends),
         None => drop(state.remove(key.name())),
     }
-    longest.is_some()
 }
 
 fn release_writer(state: &mut State, target: &Target, (client, now): (u64, Tick)) -> Released {

@@ -40,10 +40,14 @@ impl RedisBackend {
     pub(super) async fn lock_write(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         let name = &**attempt.target.key.name();
         let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
-        let place = attempt.place.map_or(0, reply::millis);
+        let (place, channel) = (
+            attempt.place.map_or(0, reply::millis),
+            names::rw_channel(name),
+        );
         let with = |call: Call| {
             let call = call.keys([name, &turn].into_iter()).arg(&owner);
-            call.arg(reply::millis(attempt.lease)).arg(place)
+            let call = call.arg(reply::millis(attempt.lease)).arg(place);
+            call.arg(&channel)
         };
         self.run(&script::RW_WRITE_ACQUIRE, with)
             .await

@@ -2,10 +2,10 @@
 -- States the count 1, adds nothing and never shortens a lease: sent twice it leaves what it left once. Refused, one that
 -- waits takes the turn, or keeps the one it has: then no further reader of ours gets in before it.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')
--- ARGV  1 owner   2 lease in ms   3 how long its turn is kept in ms, zero: it does not wait
+-- ARGV  1 owner   2 lease in ms   3 how long its turn is kept in ms, zero: it does not wait   4 channel
 -- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held by another with no end set
 local lock, turn = KEYS[1], KEYS[2]
-local owner, lease, place = ARGV[1], ARGV[2], ARGV[3]
+local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
 
 if redis.call('HEXISTS', lock, writer) == 1 then
@@ -21,6 +21,8 @@ if redis.call('EXISTS', lock) == 0 then
   redis.call('PEXPIRE', lock, lease)
   redis.call('HSET', lock, 'mode', 'write', writer, '1')
   redis.call('PEXPIRE', lock, lease)
+  -- Readers that its turn kept out wait for the end of that, and nobody tells of an expiry.
+  if redis.call('PTTL', turn) > tonumber(lease) then redis.call('PUBLISH', channel, '1') end
   redis.call('DEL', turn)
   return nil
 end
