@@ -382,7 +382,18 @@ async fn attempts_of_unknown_outcome_take_one_place(stage: &Stage) {
     }
 }
 
+async fn force_release_leaves_what_is_no_lock(stage: &Stage) {
+    let client = stage.client().await;
+    let semaphore = client.semaphore(KEY);
+    semaphore.try_set_permits(3).await.unwrap();
+    let error = refused(client.fair_lock(KEY).force_release().await);
+    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    assert_eq!(semaphore.available_permits().await.unwrap(), 3);
+    assert!(semaphore.delete().await.unwrap());
+}
+
 on_every_backend![
+    force_release_leaves_what_is_no_lock,
     grants_follow_the_order_of_arrival_across_clients,
     release_wakes_the_first_at_once,
     single_tries_neither_overtake_nor_queue,

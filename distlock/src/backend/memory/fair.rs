@@ -87,7 +87,7 @@ pub(super) fn force_release(
     client: u64,
     now: Tick,
 ) -> Result<bool, Fault> {
-    let freed = state.remove(key.name());
+    let freed = lock::remove(state, key)?;
     wake_head(state, key, client, now);
     Ok(freed)
 }

@@ -130,7 +130,8 @@ pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result
     Ok(Released::Freed { others_wait })
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
+/// Removes a lock, whoever holds it; whether there was one.
+pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     let value = state.values.get(key.name()).map(|entry| &entry.value);
     // Whatever kind of lock it is: as with Redisson, whose locks of all kinds are hashes.
     let is_lock = match value {
@@ -138,7 +139,11 @@ pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result
         Some(_) => return Err(Fault::WrongType),
         None => false,
     };
-    let freed = is_lock && state.remove(key.name());
+    Ok(is_lock && state.remove(key.name()))
+}
+
+pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
+    let freed = remove(state, key)?;
     if freed {
         state.publish(client, &topic(key));
     }
