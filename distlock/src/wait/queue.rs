@@ -9,6 +9,7 @@
 //! 3. Whoever leaves passes on what it had: a hold in its slot, or the place at the head.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
@@ -16,6 +17,15 @@ use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
 /// A waiter's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    /// One that no queue has given before, and higher than all those: a line that was let go is forgotten, and its
+    /// tickets have to be void in the key's next line as well.
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// What the caller has to do after a change.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +56,6 @@ pub(crate) struct Queue<H, W> {
     waiters: VecDeque<Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
-    next: u64,
     run: Run,
 }
 
@@ -62,15 +71,13 @@ impl<H, W: Clone> Queue<H, W> {
         Self {
             waiters: VecDeque::new(),
             slot: None,
-            next: 0,
             run: Run::default(),
         }
     }
 
     /// Takes the last place. `takes_over`: a hold may be handed to it as it is, for it wants no lease of its own.
     pub(crate) fn join(&mut self, wake: W, takes_over: bool) -> Ticket {
-        let ticket = Ticket(self.next);
-        self.next += 1;
+        let ticket = Ticket::new();
         self.waiters.push_back(Waiter {
             ticket,
             wake,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Fault, Kind, Op, Verbs};
+use distlock::test_util::{Answer, Fault, Kind, Op, Verbs, sizes};
 use distlock::{Client, Error, Guard, RwLock};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use crate::stage::{Stage, drop_after, refused};
@@ -649,7 +650,34 @@ async fn reads_inside_a_write_dropped_at_any_point_leave_nothing(stage: &Stage) 
     dropped(stage, start).await;
 }
 
+async fn reader_that_was_let_go_and_never_looked_has_no_place_any_more(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let (lock, other) = (client.rw_lock(KEY), other.rw_lock(KEY));
+    let writer = other.write().acquire().await.unwrap();
+    let first = reading(&lock);
+    stage.waiting(&client, 1).await;
+    let mut sleepy = Box::pin(lock.read().acquire().into_future());
+    assert!((&mut sleepy).now_or_never().is_none());
+    stage.waiting(&client, 2).await;
+    writer.release().await.unwrap();
+    // Its end lets the whole line go, and the line is forgotten.
+    first.await.unwrap().release().await.unwrap();
+    let writer = other.write().acquire().await.unwrap();
+    let head = reading(&lock);
+    stage.waiting(&client, 1).await;
+    let second = reading(&lock);
+    stage.waiting(&client, 2).await;
+    drop(sleepy);
+    assert_eq!(sizes(&client).waiters, 2);
+    writer.release().await.unwrap();
+    let both = async { (head.await.unwrap(), second.await.unwrap()) };
+    let (head, second) = timeout(stage.lease(), both).await.expect("both were woken");
+    head.release().await.unwrap();
+    second.release().await.unwrap();
+}
+
 on_every_backend![
+    reader_that_was_let_go_and_never_looked_has_no_place_any_more,
     many_read_or_one_writes,
     end_of_the_last_reader_wakes_a_writer_and_that_of_a_writer_all_readers,
     read_inside_a_write_outlives_it_and_lets_other_readers_in,
