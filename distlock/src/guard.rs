@@ -298,7 +298,8 @@ impl Guard {
     /// Now, and when the key is no longer this guard's unless it is renewed before.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        (self.first().now(), self.stake().deadline())
+        let now = self.first().now();
+        (now, now.after(self.stake().left()))
     }
 }
 

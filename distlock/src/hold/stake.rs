@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use uuid::Uuid;
 
 use super::Tenure;
-use crate::clock::{Clock, Tick};
+use crate::clock::Clock;
 use crate::error::{Error, Loss};
 
 /// A tenure, and the client that it is of.
@@ -36,15 +36,11 @@ impl Member {
         self.tenure.is_held(self.clock.now().after(self.margin))
     }
 
-    /// When, as things stand, it no longer counts.
-    fn end(&self) -> Tick {
+    /// How long, as things stand, it still counts. A span and no tick: each member's clock has a start of its own.
+    fn left(&self) -> Duration {
         let end = self.tenure.term().end();
         let end = self.tenure.hold().deadline().min(end);
-        if end == Tick::NEVER {
-            end
-        } else {
-            end.before(self.margin)
-        }
+        end.left(self.clock.now()).saturating_sub(self.margin)
     }
 }
 
@@ -94,8 +90,10 @@ impl Stake {
 
     /// Completes when too few are held: released, handed on, lost, or their leases over by the clock.
     pub(crate) async fn over(self) {
-        if let [Member { tenure, clock, .. }] = self.members.as_slice() {
-            return Arc::clone(tenure).over(clock.clone()).await;
+        if let [only] = self.members.as_slice()
+            && only.margin.is_zero()
+        {
+            return Arc::clone(&only.tenure).over(only.clock.clone()).await;
         }
         let over = |member: &Member| Arc::clone(&member.tenure).over(member.clock.clone());
         let mut ends: FuturesUnordered<_> = self.members.iter().map(over).collect();
@@ -103,17 +101,17 @@ impl Stake {
         while let Some(clock) = clock.as_ref().filter(|_| self.is_held()) {
             tokio::select! {
                 _ = ends.next(), if !ends.is_empty() => {}
-                () = clock.sleep_until(self.deadline()) => {}
+                () = clock.sleep_until(clock.now().after(self.left())) => {}
             }
         }
     }
 
-    /// When, as things stand, too few will be held.
-    pub(crate) fn deadline(&self) -> Tick {
-        let mut ends: SmallVec<[Tick; 1]> = self.members.iter().map(Member::end).collect();
-        ends.sort_unstable();
-        let last_needed = ends.len().saturating_sub(self.needs);
-        ends.get(last_needed).copied().unwrap_or_default()
+    /// How long, as things stand, enough of them are held.
+    pub(crate) fn left(&self) -> Duration {
+        let mut left: SmallVec<[Duration; 1]> = self.members.iter().map(Member::left).collect();
+        left.sort_unstable();
+        let last_needed = left.len().saturating_sub(self.needs);
+        left.get(last_needed).copied().unwrap_or_default()
     }
 
     /// An error that says for which key the guard is no good any more.

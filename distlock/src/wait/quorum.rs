@@ -226,7 +226,7 @@ impl Rounds {
     fn is_valid(&self, parts: &Parts) -> bool {
         let (registry, ask) = &self.asks[0];
         let stake = Stake::of(parts.iter().map(Part::member), self.quorum);
-        stake.deadline().left(self.now()) >= lease(registry, ask) / (RENEWALS_PER_LEASE + 1)
+        stake.left() >= lease(registry, ask) / (RENEWALS_PER_LEASE + 1)
     }
 
     /// Until there may be a quorum: at news from who refused, when enough of their leases are over, or by the clock.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Op, sizes, stored};
-use distlock::{Client, Error, MemoryServer, QuorumLock, RedLock};
+use distlock::{Client, Error, MemoryServer, MultiLock, QuorumLock, RedLock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -235,6 +235,41 @@ async fn entered_again_inside_its_own_scope() {
     });
     nested.await.unwrap().unwrap();
     servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_whose_clocks_began_at_different_times() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.clients[0]
+        .lock("other")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    sleep(LEASE * 3).await;
+    let guard = program
+        .lock()
+        .acquire()
+        .lease(LEASE)
+        .wait(LEASE)
+        .await
+        .unwrap();
+    let start = Instant::now();
+    timeout(LEASE * 2, guard.lost())
+        .await
+        .expect("its lease is over");
+    assert!(start.elapsed() > LEASE / 2, "{:?}", start.elapsed());
+    let members = program
+        .clients
+        .iter()
+        .map(|client| client.lock("all").into());
+    let guard = MultiLock::of(members).acquire().lease(LEASE).await.unwrap();
+    timeout(LEASE * 2, guard.lost())
+        .await
+        .expect("its lease is over");
 }
 
 #[tokio::test(start_paused = true)]
