@@ -170,11 +170,11 @@ impl Rounds {
         }
     }
 
-    /// Asks everybody, until a quorum has granted and a grace for the others is over, or there can be none.
+    /// Asks everybody, until a quorum has answered and a grace for the others is over, or none can answer.
     async fn play(&self, deadline: Tick) -> Round {
         let began = self.now();
         let (mut parts, mut refused, mut failed) = (Parts::new(), Vec::new(), None);
-        let mut failures = 0;
+        let (mut granted, mut failures) = (0, 0);
         let ask = |(at, (registry, ask))| async move { (at, try_once(registry, ask).await) };
         let asked = self.asks.iter().map(|(registry, ask)| (registry, ask));
         let mut tries: FuturesUnordered<_> = asked.enumerate().map(ask).collect();
@@ -189,23 +189,32 @@ impl Rounds {
             };
             let Some((at, tried)) = answer else { break };
             match tried {
-                Ok(Tried::Granted(tenures)) => parts.extend(self.parts_of(at, tenures)),
+                Ok(Tried::Granted(tenures)) => {
+                    granted += 1;
+                    parts.extend(self.parts_of(at, tenures));
+                }
                 Ok(Tried::Held { ttl, .. }) => refused.push((at, ttl)),
                 Err(error) => {
                     failures += 1;
                     failed = failed.or(Some(error));
                 }
             }
+            let (answered, spare) = (granted + refused.len(), self.asks.len() - self.quorum);
+            let in_vain = refused.len() + failures > spare;
+            if in_vain {
+                // It keeps others out, while it is still open whether this is busy or unavailable.
+                parts.clear();
+            }
+            if failures > spare || in_vain && answered >= self.quorum {
+                break;
+            }
             // A quorum has spoken: of use are only those that do so soon. What was granted in vain keeps others out.
-            if parts.len() + refused.len() == self.quorum {
+            if answered == self.quorum {
                 let took = self.now().since(began);
                 until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
             }
-            if refused.len() + failures > self.asks.len() - self.quorum {
-                break;
-            }
         }
-        let answered = parts.len() + refused.len() >= self.quorum;
+        let answered = granted + refused.len() >= self.quorum;
         Round {
             unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
             parts,

@@ -238,6 +238,24 @@ async fn entered_again_inside_its_own_scope() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn held_by_another_is_busy_also_with_a_minority_gone() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    two.faults[0].always(Op::Attempt, Fault::FailBefore);
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    let releasing = async {
+        sleep(LEASE).await;
+        guard.release().await.unwrap();
+    };
+    let waiting = async { two.lock().acquire().await.unwrap() };
+    let ((), guard) = tokio::join!(releasing, waiting);
+    guard.release().await.unwrap();
+    two.faults[0].clear(Op::Attempt);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn servers_whose_clocks_began_at_different_times() {
     let servers = Servers::new(3);
     let program = servers.program();
