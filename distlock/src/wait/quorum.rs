@@ -64,6 +64,8 @@ struct Round {
     parts: Parts,
     /// Who refused, and what is left of the lease in its way.
     refused: Vec<(usize, Option<Duration>)>,
+    /// Of how many of those there has to be news before there can be a quorum.
+    wanting: usize,
     /// Why less than a quorum answered, if that is so.
     unanswered: Option<Error>,
 }
@@ -113,6 +115,7 @@ impl Rounds {
             let Round {
                 parts,
                 refused,
+                wanting,
                 unanswered,
             } = round;
             // What was had goes back, in the background.
@@ -133,7 +136,7 @@ impl Rounds {
                     }
                 }
             }
-            self.pause(&refused, deadline).await;
+            self.pause(&refused, wanting, deadline).await;
         }
     }
 
@@ -205,10 +208,11 @@ impl Rounds {
                 // It keeps others out, while it is still open whether this is busy or unavailable.
                 parts.clear();
             }
-            if failures > spare || in_vain && answered >= self.quorum {
+            if failures > spare || in_vain && answered >= self.quorum && single {
                 break;
             }
-            // A quorum has spoken: of use are only those that do so soon. What was granted in vain keeps others out.
+            // A quorum has spoken: of use are only those that do so soon, if only as refusals, of whose end there will be
+            // news. What was granted in vain keeps others out.
             if answered == self.quorum {
                 let took = self.now().since(began);
                 until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
@@ -217,6 +221,9 @@ impl Rounds {
         let answered = granted + refused.len() >= self.quorum;
         Round {
             unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
+            wanting: (self.quorum + refused.len() + failures)
+                .saturating_sub(self.asks.len())
+                .max(1),
             parts,
             refused,
         }
@@ -238,15 +245,19 @@ impl Rounds {
         stake.left() >= lease(registry, ask) / (RENEWALS_PER_LEASE + 1)
     }
 
-    /// Until there may be a quorum: at news from who refused, when enough of their leases are over, or by the clock.
-    async fn pause(&mut self, refused: &[(usize, Option<Duration>)], deadline: Tick) {
+    /// Until there may be a quorum: when of `wanting` who refused there was news, or the lease in the way is over; or by
+    /// the clock. News of fewer is what others make who try in vain, and of whoever granted it is our own.
+    async fn pause(
+        &mut self,
+        refused: &[(usize, Option<Duration>)],
+        wanting: usize,
+        deadline: Tick,
+    ) {
         let now = self.now();
-        let shortest = refused.iter().filter_map(|(_, ttl)| *ttl).min();
-        let pause = shortest.map_or(MAX_SLEEP_UNTOLD, |ttl| ttl.min(MAX_SLEEP_UNTOLD));
         let pause = if refused.is_empty() {
             QUORUM_JITTER
         } else {
-            pause
+            MAX_SLEEP_UNTOLD
         };
         for (at, _) in refused {
             let (registry, ask) = &self.asks[*at];
@@ -257,13 +268,24 @@ impl Rounds {
                 .get_or_insert_with(|| (registry.keeper.backend.subscribe(&target), false));
         }
         let clock = self.asks[0].0.keeper.clock.clone();
+        let subscriptions = self.subscriptions.iter_mut().enumerate();
+        let news = subscriptions.filter_map(|(at, subscription)| {
+            let (_, ttl) = refused.iter().find(|(refused, _)| *refused == at)?;
+            let over = ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
+            let ((subscription, was_live), clock) = (subscription.as_mut()?, &clock);
+            Some(async move {
+                tokio::select! {
+                    () = subscription.told(*was_live) => {}
+                    () = clock.sleep_until(over) => {}
+                }
+            })
+        });
+        let mut news: FuturesUnordered<_> = news.collect();
         let news = async {
-            let told = self.subscriptions.iter_mut().flatten();
-            let told = told.map(|(subscription, was_live)| subscription.told(*was_live));
-            let mut told: FuturesUnordered<_> = told.collect();
-            match told.next().await {
-                Some(()) => {}
-                None => std::future::pending().await,
+            for _ in 0..wanting {
+                if news.next().await.is_none() {
+                    std::future::pending().await
+                }
             }
         };
         tokio::select! {

@@ -256,6 +256,31 @@ async fn held_by_another_is_busy_also_with_a_minority_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiters_do_not_keep_each_other_busy_with_a_minority_that_is_free() {
+    let servers = Servers::new(3);
+    let (one, two, holder) = (servers.program(), servers.program(), servers.program());
+    let mut held = Vec::new();
+    for client in &holder.clients[1..] {
+        held.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let wait = Duration::from_secs(60);
+    let (first, second) = (one.lock(), two.lock());
+    let (first, second) = tokio::join!(
+        first.acquire().wait(wait).into_future(),
+        second.acquire().wait(wait).into_future()
+    );
+    assert!(first.unwrap_err().is_busy() && second.unwrap_err().is_busy());
+    let rounds = [&one, &two].map(|program| program.faults[0].calls(Op::Attempt));
+    // Where nothing says when to ask again it is after five seconds.
+    assert!(
+        rounds.iter().all(|rounds| *rounds < 30),
+        "{rounds:?} rounds in a minute"
+    );
+    drop(held);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn servers_whose_clocks_began_at_different_times() {
     let servers = Servers::new(3);
     let program = servers.program();
