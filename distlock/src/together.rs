@@ -105,7 +105,8 @@ async fn acquire_groups(groups: &[Group]) -> Result<Parts, Error> {
         for (at, other) in others {
             match other.acquire(&other.once()).await {
                 Ok(more) => parts.extend(more),
-                Err(busy) if busy.is_busy() && !group.is_over() => {
+                // Of one that does not answer, its own wait finds out whether it ever does.
+                Err(error) if (error.is_busy() || error.is_unavailable()) && !group.is_over() => {
                     refused = Some(at);
                     break;
                 }

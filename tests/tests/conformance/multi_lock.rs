@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Op};
-use distlock::{Client, Error, MultiLock};
+use distlock::{Client, Error, Member, MultiLock};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -15,7 +15,48 @@ use crate::stage::{Stage, refused};
 
 const KEYS: [&str; 3] = ["order:42", "stock:7", "item:9"];
 
+async fn crowd_with_members_of_several_kinds_gets_on(stage: &Stage) {
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let client = stage.client().await;
+        tasks.spawn(async move {
+            let mut keys: [Member; 3] = [
+                client.fair_lock("a").into(),
+                client.lock("b").into(),
+                client.fenced_lock("c").into(),
+            ];
+            keys.rotate_left(n % 3);
+            let multi = MultiLock::of(keys);
+            for _ in 0..5 {
+                let guard = multi.acquire().await.unwrap();
+                sleep(Duration::from_millis(3)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let start = Instant::now();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert!(start.elapsed() < stage.lease(), "{:?}", start.elapsed());
+}
+
+async fn member_that_does_not_answer_once_is_asked_again(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let multi = MultiLock::of([client.lock("a").into(), client.fenced_lock("b").into()]);
+    stage.faults().pass(Op::Attempt);
+    stage.faults().next(Op::Attempt, Fault::FailAfter);
+    let guard = multi.acquire().wait(stage.lease()).await.unwrap();
+    assert_eq!(stage.faults().hits(Op::Attempt), 1);
+    guard.release().await.unwrap();
+    stage.faults().pass(Op::Attempt);
+    stage.faults().next(Op::Attempt, Fault::FailBefore);
+    assert!(refused(multi.try_acquire().await).is_unavailable());
+}
+
 on_every_backend![
+    member_that_does_not_answer_once_is_asked_again,
+    crowd_with_members_of_several_kinds_gets_on,
     all_are_held_and_all_are_freed_by_one_command_each,
     one_that_is_taken_keeps_all_free,
     keys_may_come_in_any_order_and_twice,
