@@ -146,6 +146,9 @@ impl Group {
 /// The parts of a quorum that the scopes around have already.
 pub(crate) async fn enter_again(asks: &mut [(Arc<Registry>, Ask)]) -> Result<Parts, Error> {
     let mut parts = Parts::new();
+    // In an order that all have in common: who waits at one gate has passed others.
+    let mut asks: Vec<_> = asks.iter_mut().collect();
+    asks.sort_by_key(|(registry, _)| registry.keeper.id);
     for (registry, ask) in asks {
         let margin = quorum::margin(registry, ask);
         match look_around(registry, ask, 0).await {

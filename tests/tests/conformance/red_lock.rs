@@ -316,6 +316,26 @@ async fn servers_whose_clocks_began_at_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn branches_that_name_the_servers_in_another_order_get_on() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let backwards = RedLock::new(program.clients.iter().rev().cloned()).lock(KEY);
+    let visit = async |lock: QuorumLock| {
+        let guard = lock.acquire().wait(LEASE).await.unwrap();
+        guard.release().await.unwrap();
+    };
+    let body = async {
+        let middle = program.clients[1].lock(KEY);
+        let middle = middle.acquire().run(sleep(Duration::from_secs(1)));
+        let (middle, (), ()) = tokio::join!(middle, visit(lock.clone()), visit(backwards));
+        middle.unwrap();
+    };
+    lock.acquire().run(body).await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_server_is_refused() {
     let error = RedLock::new([]).lock(KEY).acquire().await.unwrap_err();
     assert!(matches!(error, Error::NoKeys), "{error}");
