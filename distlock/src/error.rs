@@ -28,7 +28,7 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 #[non_exhaustive]
 pub enum Error {
     /// The wait ended while somebody else held the lock. Nothing is held.
-    #[error("timed out after {} waiting for lock {key:?}, {blocker}", show(*waited))]
+    #[error("timed out after {} waiting for {key:?}, {blocker}", show(*waited))]
     #[non_exhaustive]
     Timeout {
         /// The key that was waited for.
@@ -40,7 +40,7 @@ pub enum Error {
     },
 
     /// The hold was gone before it was released: others may have been inside meanwhile.
-    #[error("lost lock {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
+    #[error("lost {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
     #[non_exhaustive]
     Lost {
         /// The key of the hold.
@@ -76,7 +76,7 @@ pub enum Error {
     },
 
     /// The key holds something that is no lock of this kind; it was left as it is.
-    #[error("{key:?} holds another type of value in the server, not a lock; use another key")]
+    #[error("{key:?} holds another type of value in the server; use another key")]
     #[non_exhaustive]
     WrongType {
         /// The key that was asked for.
@@ -362,12 +362,12 @@ mod tests {
         let ttl = Some(Duration::from_micros(12_300_700));
         assert_eq!(
             timeout(Blocker::Owner(ttl)).to_string(),
-            r#"timed out after 5s waiting for lock "order:42", held for another 12s 300ms"#
+            r#"timed out after 5s waiting for "order:42", held for another 12s 300ms"#
         );
         let lost = Error::lost("order:42", Loss::Expired).after_body();
         assert_eq!(
             lost.to_string(),
-            r#"lost lock "order:42": its lease ended before it was released; the body had completed"#
+            r#"lost "order:42": its lease ended before it was released; the body had completed"#
         );
         let permits = Error::InvalidPermits { permits: 0 };
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::owner::Owner;
 const TARGET: &str = "distlock";
 
 pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
-    tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "lock lost");
+    tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost");
 }
 
 pub(crate) fn renewal_failed(holds: usize, fault: &Fault) {
@@ -23,13 +23,13 @@ pub(crate) fn renewal_failed(holds: usize, fault: &Fault) {
 pub(crate) fn release_given_up(target: &Target, fault: &Fault) {
     tracing::warn!(
         target: TARGET, key = target.key.text(), owner = %target.owner, %fault,
-        "release given up, the lease frees the lock"
+        "release given up, what is left of the hold ends with its lease"
     );
 }
 
 /// A body's own result is passed on, and what its release said is only told here.
 pub(crate) fn release_failed(error: &Error) {
-    tracing::warn!(target: TARGET, %error, "the guarded body ended and its lock was not released as it should");
+    tracing::warn!(target: TARGET, %error, "the guarded body ended and its hold was not released as it should");
 }
 
 pub(crate) fn late_grant(key: &Key, owner: Owner) {

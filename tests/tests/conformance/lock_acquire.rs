@@ -58,7 +58,7 @@ async fn held_lock_times_out_and_says_what_stood_in_the_way(stage: &Stage) {
         "{left:?}"
     );
     if stage.is_paused() {
-        let expected = r#"timed out after 5s waiting for lock "order:42", held for another 25s"#;
+        let expected = r#"timed out after 5s waiting for "order:42", held for another 25s"#;
         assert_eq!(text, expected);
     }
 }

@@ -99,7 +99,7 @@ async fn waiter_behind_others_is_told_so(stage: &Stage) {
         }
     );
     assert!(behind, "{error}");
-    let queue = r#"waiting for lock "order:42", behind other waiters of this client"#;
+    let queue = r#"waiting for "order:42", behind other waiters of this client"#;
     assert!(error.to_string().ends_with(queue), "{error}");
     held.release().await.unwrap();
     drop(first.await.unwrap().unwrap());

@@ -236,7 +236,7 @@ async fn f18_process_stopped_past_its_lease_writes_nothing_and_is_told(row: &Row
     two.ask("acquire k", "granted", SOON).await;
     sleep(ms(1_500).saturating_sub(stopped.elapsed())).await;
     one.cont();
-    one.expect("failed lost lock \"k\"", SOON).await;
+    one.expect("failed lost \"k\"", SOON).await;
     row.injected("process stopped past its lease", 1);
     // Stopped in the middle of a poll, the scope may have read the line, and was dropped with it all the same.
     one.send("id");
@@ -246,7 +246,7 @@ async fn f18_process_stopped_past_its_lease_writes_nothing_and_is_told(row: &Row
     } else {
         assert!(line.starts_with("id "), "{line}");
     }
-    one.ask("release", "failed lost lock \"k\"", SOON).await;
+    one.ask("release", "failed lost \"k\"", SOON).await;
     let holders = observer.lock("k").holders().await.unwrap();
     assert_eq!(holders.len(), 1, "the second process still holds");
     two.ask("release", "released", SOON).await;
@@ -303,7 +303,7 @@ async fn f25_body_is_cut_when_its_fixed_lease_ends_and_never_meets_the_next_owne
         assert_lost(&guard.release().await.unwrap_err(), Loss::Expired);
         assert!(next.is_held());
         next.release().await.unwrap();
-        let told = lines_with(&["lock lost", "row:25"]);
+        let told = lines_with(&["hold lost", "row:25"]);
         assert_eq!(told, round + 1, "losses in the log");
         row.injected("lease ended inside the section", 1);
     }
