@@ -8,6 +8,7 @@ use distlock::{
     MultiLock, NonReentrantFairLock, NonReentrantLock, ReadLock, SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 /// How many permits the semaphores of tests have.
 pub const PERMITS: u32 = 2;
@@ -146,7 +147,8 @@ impl AnyLock {
             Self::Read(lock) => set(lock.acquire(), wait, lease).await,
             Self::Permit(semaphore) => {
                 // Whoever comes first sets how many there are, also after they were taken away.
-                let _set = semaphore.try_set_permits(PERMITS).await;
+                let set = semaphore.try_set_permits(PERMITS);
+                let _set = timeout(Duration::from_millis(50), set).await;
                 let permit = set(semaphore.acquire(), wait, lease).await?;
                 Ok(guard_of(permit))
             }
