@@ -43,6 +43,8 @@ pub(crate) struct Keeper {
     releaser_runs: AtomicBool,
     /// The runtime of the newest caller: for drops on threads that have none, and for tasks whose own has gone.
     runtime: Mutex<Option<Handle>>,
+    /// The server was let go while it owed an answer, and has said nothing since.
+    silent: AtomicBool,
     /// Since when nobody is left who could acquire: the tasks end when nothing is left to do, or it takes too long.
     retired: OnceLock<Tick>,
     closed: AtomicBool,
@@ -62,6 +64,7 @@ impl Keeper {
             watchdog_runs: AtomicBool::new(false),
             releaser_runs: AtomicBool::new(false),
             runtime: Mutex::default(),
+            silent: AtomicBool::new(false),
             retired: OnceLock::new(),
             closed: AtomicBool::new(false),
         })
@@ -81,6 +84,18 @@ impl Keeper {
         let mut tokens = self.tokens.lock();
         let highest = tokens.get_or_insert_mut(key.clone(), || token);
         *highest = token.max(*highest);
+    }
+
+    /// Is there no sign of the server since somebody gave up on its answer?
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// The server answered, or somebody has waited for its answer long enough.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        if self.is_silent() != silent {
+            self.silent.store(silent, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn now(&self) -> Tick {

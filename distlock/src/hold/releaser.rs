@@ -271,6 +271,7 @@ async fn see_through(mut hand: InHand) {
         let over = keeper.now() >= until;
         match outcome {
             Ok(released) => {
+                keeper.set_silent(false);
                 let late = hand
                     .debt
                     .as_ref()

@@ -2,6 +2,7 @@
 //!
 //! All servers are asked at once, each under an owner of its own, and the time of a round is that of the quorum: those
 //! that answer much later than it, or not at all, are let go, and what they may have granted is released in the background.
+//! Of one that was let go nobody waits for more than the quorum, until it has answered that release or anything else.
 //! Without a quorum everything goes back, and the next round comes after news from a server that refused, when its lease is
 //! over, or in the end by the clock; after a pause at random, so that several who share the servers between them do not
 //! meet again.
@@ -14,8 +15,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::registry::{Place, Turn};
 use super::{Ask, Part, Registry, Tenures, Tried, try_once};
@@ -184,13 +186,24 @@ impl Rounds {
         // A single try is bounded by the backend.
         let single = self.ask().wait.is_some_and(|wait| wait.is_zero());
         let mut until = if single { Tick::NEVER } else { deadline };
+        let mut owing: SmallVec<[bool; 8]> = smallvec![true; self.asks.len()];
         loop {
-            let answer = tokio::select! {
-                biased;
-                answer = tries.next() => answer,
-                () = self.sleep_until(until) => None,
+            let spoken = parts.len() + refused.len() >= self.quorum;
+            let answer = if spoken && !self.any_may_answer(&owing) {
+                tries.next().now_or_never().flatten()
+            } else {
+                tokio::select! {
+                    biased;
+                    answer = tries.next() => answer,
+                    () = self.sleep_until(until) => None,
+                }
             };
-            let Some((at, tried)) = answer else { break };
+            let Some((at, tried)) = answer else {
+                self.let_go(&owing);
+                break;
+            };
+            owing[at] = false;
+            self.asks[at].0.keeper.set_silent(tried.is_err());
             match tried {
                 Ok(Tried::Granted(tenures)) => {
                     granted += 1;
@@ -226,6 +239,21 @@ impl Rounds {
                 .max(1),
             parts,
             refused,
+        }
+    }
+
+    /// Is there one among those who owe an answer that is known to give any? Who hangs costs the grace once, and not each
+    /// round.
+    fn any_may_answer(&self, owing: &[bool]) -> bool {
+        let mut owing = self.asks.iter().zip(owing).filter(|(_, owes)| **owes);
+        owing.any(|((registry, _), _)| !registry.keeper.is_silent())
+    }
+
+    /// Waits no longer for those who owe an answer. What they may have granted is released in the background, and once
+    /// that is answered they are waited for again.
+    fn let_go(&self, owing: &[bool]) {
+        for ((registry, _), _) in self.asks.iter().zip(owing).filter(|(_, owes)| **owes) {
+            registry.keeper.set_silent(true);
         }
     }
 
