@@ -1,0 +1,76 @@
+//! What the lock costs beside the bare commands it sends: ratios, side by side in one run, on a server of its own.
+//!
+//! `cargo bench -p distlock-tests`. Rounds of both sides alternate, so that a noisy machine hurts them alike, and the
+//! median of the rounds' ratios is printed. A bare pair is the library's own two scripts, sent by EVALSHA over one
+//! multiplexed connection with the same socket settings, and nothing else.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a bench that cannot run must say so at once"
+)]
+#![allow(missing_docs, reason = "a program")]
+
+mod bare;
+mod hand_over;
+mod plain;
+mod readers;
+mod several;
+
+use std::time::{Duration, Instant};
+
+use distlock_tests::RedisServer;
+use tokio::task::JoinSet;
+
+const ROUNDS: usize = 31;
+const TASKS: usize = 64;
+
+fn main() {
+    // `cargo bench` and `cargo test --benches` hand their own flags on; there is nothing to choose here.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    if let Ok(url) = std::env::var("DISTLOCK_BENCH_CHILD") {
+        return runtime.block_on(hand_over::child(&url));
+    }
+    runtime.block_on(async {
+        let server = RedisServer::start().await;
+        println!("ratios, median of {ROUNDS} alternating rounds (middle half of the rounds); to the bare commands:");
+        plain::one_task(&server).await;
+        plain::many_keys(&server).await;
+        plain::hot_key(&server).await;
+        hand_over::two_processes(&server).await;
+        println!("to the plain lock:");
+        several::multi_lock(&server).await;
+        several::red_lock().await;
+        hand_over::fair(&server).await;
+        readers::one_key(&server).await;
+    });
+}
+
+/// One line of the report; `goal` says which way is good.
+fn report(what: &str, mut ratios: Vec<f64>, goal: &str) {
+    ratios.sort_by(f64::total_cmp);
+    let at = |part: f64| ratios[((ratios.len() - 1) as f64 * part) as usize];
+    println!(
+        "{what:<58} {:>7.2}  ({:.2} to {:.2})  goal {goal}",
+        at(0.5),
+        at(0.25),
+        at(0.75)
+    );
+}
+
+/// Runs `work` in all tasks at once, and answers how long they took together.
+async fn together<F>(work: impl Fn(usize) -> F) -> Duration
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let start = Instant::now();
+    for n in 0..TASKS {
+        tasks.spawn(work(n));
+    }
+    tasks.join_all().await;
+    start.elapsed()
+}
