@@ -37,7 +37,8 @@ use crate::primitives::inspect::inspection;
 ///
 /// Redisson knows of no turns. Its readers come in beside other readers also while a writer waits, so a steady stream
 /// of *them* keeps writers out, ours as well as its own, and the [`wait`](Acquire::wait) is what ends that. Its writers
-/// heed no readers' turn. Who excludes whom is the same for all.
+/// heed no readers' turn. Who excludes whom is the same for all. And its downgrade tells nobody: readers who wait for
+/// such a writer, ours as well as its own, come in when the lease that they were told is over, and not at once.
 ///
 /// After Redisson's `RedissonReadLock` and `RedissonWriteLock`, on the same keys, fields and channels, except that: leases
 /// of a writer do not add up, a reader inside a write has an owner of its own, and the end of a write that goes on as a
