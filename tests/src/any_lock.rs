@@ -147,8 +147,8 @@ impl AnyLock {
             Self::Read(lock) => set(lock.acquire(), wait, lease).await,
             Self::Permit(semaphore) => {
                 // Whoever comes first sets how many there are, also after they were taken away.
-                let set = semaphore.try_set_permits(PERMITS);
-                let _set = timeout(Duration::from_millis(50), set).await;
+                let setting = semaphore.try_set_permits(PERMITS);
+                let _set = timeout(Duration::from_millis(50), setting).await;
                 let permit = set(semaphore.acquire(), wait, lease).await?;
                 Ok(guard_of(permit))
             }
