@@ -1,6 +1,10 @@
 //! Which primitive a hold is of, and how the mechanism treats it, as data.
 
 /// A primitive, as the mechanism and the backends tell it apart.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only tests name it")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Redisson's `RLock`.

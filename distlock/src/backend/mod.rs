@@ -118,6 +118,10 @@ pub(crate) enum Released {
 }
 
 /// A change of a semaphore or a latch, or a look at it.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only tests name it")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Sets the number where there is none: 1 if it was set, else 0.
