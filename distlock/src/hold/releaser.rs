@@ -260,6 +260,12 @@ async fn see_through(mut hand: InHand) {
         let Some(debt) = &hand.debt else { return };
         let (target, until, withdraws) = (debt.target.clone(), debt.until, debt.withdraws);
         let turn = keeper.releaser.turns.acquire().await;
+        // It ended while it waited for its turn behind others that nobody answers: that would not end for them either.
+        if begun < until && keeper.now() >= until {
+            drop(turn);
+            hand.answered(Settled::GivenUp);
+            break;
+        }
         let outcome = if withdraws {
             keeper.backend.withdraw(&target).await
         } else {
