@@ -7,6 +7,7 @@ mod golden;
 mod latch;
 mod permit;
 mod processes;
+mod red_lock;
 mod rw;
 mod semaphore;
 mod slots;
