@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::key::Key;
 use crate::owner::Owner;
-use crate::primitives::ExpirablePermit;
+use crate::primitives::{ExpirablePermit, Permit};
 
 pub use crate::backend::Change;
 pub use crate::backend::faulty::{Fault, Faults, Op};
@@ -69,8 +69,32 @@ pub fn token(guard: &Guard) -> Option<u64> {
 }
 
 /// The guard behind permits, for tests that treat all kinds alike.
-pub fn guard_of(permit: ExpirablePermit) -> Guard {
-    permit.into_guard()
+pub fn guard_of(permit: impl Into<Permits>) -> Guard {
+    match permit.into() {
+        Permits::Expirable(permit) => permit.into_guard(),
+        Permits::Plain(permit) => permit.into_guard(),
+    }
+}
+
+/// Permits of either semaphore.
+#[derive(Debug)]
+pub enum Permits {
+    /// Those with leases.
+    Expirable(ExpirablePermit),
+    /// Those without.
+    Plain(Permit),
+}
+
+impl From<ExpirablePermit> for Permits {
+    fn from(permit: ExpirablePermit) -> Self {
+        Self::Expirable(permit)
+    }
+}
+
+impl From<Permit> for Permits {
+    fn from(permit: Permit) -> Self {
+        Self::Plain(permit)
+    }
 }
 
 /// Takes all data of a server in this process away.

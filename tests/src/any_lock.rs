@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::test_util::guard_of;
 use distlock::{
     Acquire, Client, Error, ExpirableSemaphore, FairLock, FencedLock, Guard, Holder, Leased, Lock,
-    MultiLock, NonReentrantFairLock, NonReentrantLock, ReadLock, SpinLock, WriteLock,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, ReadLock, Semaphore, SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -34,6 +34,8 @@ pub enum Of {
     Read,
     /// A permit-expirable semaphore with [`PERMITS`] permits.
     Permit,
+    /// A plain semaphore with as many, which have no lease.
+    Semaphore,
     /// A multi-lock of the key and another one.
     Multi,
 }
@@ -57,8 +59,10 @@ pub enum AnyLock {
     Write(WriteLock),
     /// The read lock.
     Read(ReadLock),
-    /// The semaphore.
+    /// The semaphore whose permits have leases.
     Permit(ExpirableSemaphore),
+    /// The one whose have none.
+    Semaphore(Semaphore),
     /// A multi-lock.
     Multi(MultiLock),
 }
@@ -79,6 +83,7 @@ impl Of {
             Self::Write => AnyLock::Write(client.rw_lock(key).write()),
             Self::Read => AnyLock::Read(client.rw_lock(key).read()),
             Self::Permit => AnyLock::Permit(client.expirable_semaphore(key)),
+            Self::Semaphore => AnyLock::Semaphore(client.semaphore(key)),
             Self::Multi => {
                 let other = format!("{key}:other");
                 AnyLock::Multi(client.multi_lock([other.as_str(), key]))
@@ -90,10 +95,16 @@ impl Of {
     #[must_use]
     pub fn capacity(self) -> u32 {
         match self {
-            Self::Permit => PERMITS,
+            Self::Permit | Self::Semaphore => PERMITS,
             Self::Read => u32::MAX,
             _ => 1,
         }
+    }
+
+    /// Does it end by itself?
+    #[must_use]
+    pub fn has_lease(self) -> bool {
+        self != Self::Semaphore
     }
 
     /// Is it granted in the order of arrival?
@@ -107,7 +118,7 @@ impl Of {
     pub fn is_reentrant(self) -> bool {
         !matches!(
             self,
-            Self::NonReentrant | Self::NonReentrantFair | Self::Permit
+            Self::NonReentrant | Self::NonReentrantFair | Self::Permit | Self::Semaphore
         )
     }
 }
@@ -152,6 +163,14 @@ impl AnyLock {
                 let permit = set(semaphore.acquire(), wait, lease).await?;
                 Ok(guard_of(permit))
             }
+            Self::Semaphore(semaphore) => {
+                let acquire = semaphore.acquire();
+                let permit = match wait {
+                    Some(wait) => acquire.wait(wait).await?,
+                    None => acquire.await?,
+                };
+                Ok(guard_of(permit))
+            }
             Self::Multi(lock) => set(lock.acquire(), wait, lease).await,
         }
     }
@@ -171,6 +190,7 @@ impl AnyLock {
             Self::Write(lock) => lock.try_acquire().await,
             Self::Read(lock) => lock.try_acquire().await,
             Self::Permit(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
+            Self::Semaphore(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
             Self::Multi(lock) => lock.try_acquire().await,
         }
     }
@@ -189,7 +209,7 @@ impl AnyLock {
             Self::NonReentrantFair(lock) => lock.holders().await,
             Self::Write(lock) => lock.holders().await,
             Self::Read(lock) => lock.holders().await,
-            Self::Permit(_) => Ok(Vec::new()),
+            Self::Permit(_) | Self::Semaphore(_) => Ok(Vec::new()),
             Self::Multi(lock) => lock.holders().await,
         }
     }
@@ -208,7 +228,7 @@ impl AnyLock {
             Self::NonReentrantFair(lock) => lock.remaining_lease().await,
             Self::Write(lock) => lock.remaining_lease().await,
             Self::Read(lock) => lock.remaining_lease().await,
-            Self::Permit(_) => Ok(None),
+            Self::Permit(_) | Self::Semaphore(_) => Ok(None),
             Self::Multi(lock) => lock.remaining_lease().await,
         }
     }
@@ -228,6 +248,7 @@ impl AnyLock {
             Self::Write(lock) => lock.force_release().await,
             Self::Read(lock) => lock.force_release().await,
             Self::Permit(semaphore) => semaphore.delete().await,
+            Self::Semaphore(semaphore) => semaphore.delete().await,
             Self::Multi(lock) => lock.force_release().await,
         }
     }

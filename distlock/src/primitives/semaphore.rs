@@ -363,6 +363,13 @@ impl Permit {
     }
 }
 
+#[cfg(feature = "test-util")]
+impl Permit {
+    pub(crate) fn into_guard(self) -> Guard {
+        self.0
+    }
+}
+
 impl From<Guard> for Permit {
     fn from(guard: Guard) -> Self {
         Self(guard)

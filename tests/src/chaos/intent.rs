@@ -89,6 +89,8 @@ impl Intent {
         };
         let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
         let (fixed, forget, overrun) = (chance(15), chance(15), chance(40));
+        // What has no lease ends by nothing else than its guard.
+        let (fixed, forget) = (fixed && pace.of.has_lease(), forget && pace.of.has_lease());
         let lease = fixed.then_some(pace.lease / 40 + lease);
         let work = match lease {
             Some(lease) if overrun => lease * 2,

@@ -12,7 +12,7 @@
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
-//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A9 is of
+//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A9 is asked of
 //! primitives that are no locks. A12 is ours: a watchdog that forgets a hold breaks none of the others.
 
 use std::collections::BTreeMap;

@@ -74,6 +74,10 @@ fn main() -> ExitCode {
             sound(on_redis(&seeds(&redis, AT_ONCE), of, REDIS_TIME, false))
         }));
     }
+    trials.push(Trial::test("memory_semaphore", || {
+        let seeds = seeds("memory_semaphore", SEEDS_OF_A_KIND);
+        sound(on_memory(&seeds, Of::Semaphore))
+    }));
     trials.push(Trial::test("processes", || {
         let all = KINDS
             .iter()

@@ -54,7 +54,10 @@ const BOUNDS: Bounds = Bounds {
 fn bounds(of: Of) -> Bounds {
     Bounds {
         in_order: of.is_fair(),
-        capacity: if of == Of::Permit { of.capacity() } else { 1 },
+        capacity: match of {
+            Of::Permit | Of::Semaphore => of.capacity(),
+            _ => 1,
+        },
         ..BOUNDS
     }
 }
@@ -139,6 +142,12 @@ impl MemoryRun {
 
     async fn play(self, plan: &Plan<MemoryFault>) -> Outcome {
         self.note_hits();
+        if self.crew.pace.of == Of::Semaphore {
+            for key in &self.crew.pace.keys {
+                let semaphore = self.wiper.semaphore(key.as_str());
+                semaphore.try_set_permits(PERMITS).await.expect("no fault");
+            }
+        }
         let resource = Resource::default();
         let (begin, end) = (
             Instant::now(),
@@ -170,10 +179,35 @@ impl MemoryRun {
         outcome
             .faults
             .insert(String::from("single, never met"), (0, never));
+        if let Some(wrong) = self.wrong_sum().await {
+            outcome.found("A9", wrong);
+        }
         if let Some(left) = self.left().await {
             outcome.found("A10", left);
         }
         outcome
+    }
+
+    /// Are there other permits than there were, when all were given back?
+    async fn wrong_sum(&self) -> Option<String> {
+        if self.crew.pace.of != Of::Semaphore {
+            return None;
+        }
+        let late = Instant::now() + LEASE * 2;
+        for key in &self.crew.pace.keys {
+            let semaphore = self.wiper.semaphore(key.as_str());
+            loop {
+                let free = semaphore.available_permits().await.expect("no fault");
+                if free == i64::from(PERMITS) {
+                    break;
+                }
+                if Instant::now() > late {
+                    return Some(format!("{key}: {free} permits of {PERMITS}"));
+                }
+                sleep(LEASE / 100).await;
+            }
+        }
+        None
     }
 
     /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
@@ -220,8 +254,18 @@ impl MemoryRun {
     }
 
     /// Can the fault meet anything? A lock that is waited for without messages does not miss them.
+    /// Permits without a lease are renewed by nobody, and not to be had back where their semaphore was taken away.
     fn concerns(&self, fault: &MemoryFault) -> bool {
-        !(matches!(fault, MemoryFault::Deaf) && self.crew.pace.of == Of::Spin)
+        let of = self.crew.pace.of;
+        match fault {
+            MemoryFault::Deaf => of != Of::Spin,
+            MemoryFault::Wipe(_) => of.has_lease(),
+            MemoryFault::Next(op, _) => of.has_lease() || *op != Op::Renew,
+            MemoryFault::Outage(ops) | MemoryFault::Unheard(ops) => {
+                of.has_lease() || **ops != [Op::Renew]
+            }
+            MemoryFault::Slow(_) => true,
+        }
     }
 
     async fn apply(&self, step: &Step<MemoryFault>) {
@@ -290,10 +334,11 @@ impl MemoryRun {
 
     /// A semaphore stays, whoever has its permits.
     async fn take_permits_away(&self) {
-        if self.crew.pace.of == Of::Permit {
+        let of = self.crew.pace.of;
+        if matches!(of, Of::Permit | Of::Semaphore) {
             for key in &self.crew.pace.keys {
-                let semaphore = self.wiper.expirable_semaphore(key.as_str());
-                semaphore.delete().await.expect("no fault is on its way");
+                let semaphore = of.lock(&self.wiper, key);
+                semaphore.force_release().await.expect("no fault");
             }
         }
     }
@@ -357,7 +402,8 @@ impl MemoryRun {
     /// What is left some time after the last operation, if anything is.
     async fn left(&self) -> Option<String> {
         self.take_permits_away().await;
-        let quiet = Instant::now() + LEASE * 2;
+        // What counts once is remembered for as long as it may come twice.
+        let quiet = Instant::now() + LEASE * 4;
         loop {
             let sizes: Vec<Sizes> = self.clients.iter().map(sizes).collect();
             let stored = stored(&self.server);
