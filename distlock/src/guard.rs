@@ -295,11 +295,11 @@ impl Guard {
         }
     }
 
-    /// Now, and when the key is no longer this guard's unless it is renewed before.
+    /// Now, and when the key is no longer this guard's unless it is renewed before, or was not: of a guard on keys of one
+    /// client.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        let now = self.first().now();
-        (now, now.after(self.stake().left()))
+        (self.first().now(), self.stake().deadline())
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use uuid::Uuid;
 
 use super::Tenure;
-use crate::clock::Clock;
+use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 
 /// A tenure, and the client that it is of.
@@ -36,11 +36,18 @@ impl Member {
         self.tenure.is_held(self.clock.now().after(self.margin))
     }
 
+    /// When, as things stand, it no longer counts, by its own clock.
+    fn end(&self) -> Tick {
+        let end = self.tenure.term().end();
+        match self.tenure.hold().deadline().min(end) {
+            Tick::NEVER => Tick::NEVER,
+            end => end.before(self.margin),
+        }
+    }
+
     /// How long, as things stand, it still counts. A span and no tick: each member's clock has a start of its own.
     fn left(&self) -> Duration {
-        let end = self.tenure.term().end();
-        let end = self.tenure.hold().deadline().min(end);
-        end.left(self.clock.now()).saturating_sub(self.margin)
+        self.end().left(self.clock.now())
     }
 }
 
@@ -108,10 +115,22 @@ impl Stake {
 
     /// How long, as things stand, enough of them are held.
     pub(crate) fn left(&self) -> Duration {
-        let mut left: SmallVec<[Duration; 1]> = self.members.iter().map(Member::left).collect();
-        left.sort_unstable();
-        let last_needed = left.len().saturating_sub(self.needs);
-        left.get(last_needed).copied().unwrap_or_default()
+        self.last_needed(Member::left)
+    }
+
+    /// When, as things stand, too few will be held or were: for a history, which wants to know of a deadline also when
+    /// it has passed. Only of members that have one clock.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn deadline(&self) -> Tick {
+        self.last_needed(Member::end)
+    }
+
+    /// The value of the member whose end is that of the guard.
+    fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&Member) -> T) -> T {
+        let mut ends: SmallVec<[T; 1]> = self.members.iter().map(of).collect();
+        ends.sort_unstable();
+        let last_needed = ends.len().saturating_sub(self.needs);
+        ends.get(last_needed).copied().unwrap_or_default()
     }
 
     /// An error that says for which key the guard is no good any more.
