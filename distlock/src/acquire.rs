@@ -68,6 +68,8 @@ pub(crate) enum What {
     All(Arc<[Handle]>),
     /// A majority of these, each on a server of its own.
     Quorum(Arc<[Handle]>),
+    /// Nothing that can be; why.
+    Refused(Box<Error>),
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
@@ -200,6 +202,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             What::One(handle) => self.acquire_one(handle).await,
             What::All(handles) => Box::pin(self.acquire_all(handles)).await,
             What::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await,
+            What::Refused(error) => Err((**error).clone()),
         }
     }
 

@@ -94,6 +94,16 @@ pub enum Error {
         cause: Cause,
     },
 
+    /// What was asked for is nothing that this kind of lock can do.
+    #[error("unsupported for {key:?}: {reason}")]
+    #[non_exhaustive]
+    Unsupported {
+        /// The key; of several the first.
+        key: String,
+        /// What it cannot do.
+        reason: &'static str,
+    },
+
     /// A lock of several keys or servers was given none.
     #[error("no keys: a lock of several needs at least one")]
     NoKeys,

@@ -118,8 +118,20 @@ impl Guard {
         self.first().tenure().hold().owner
     }
 
-    /// The fencing token of the grant, where the lock is a fenced one.
-    pub(crate) fn token(&self) -> Option<u64> {
+    /// The fencing token of the grant, where the lock is a fenced one: higher than that of each grant of its key before.
+    ///
+    /// A [`FencedLock`](crate::FencedLock) gives a guard that has one for certain.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, Locks, Mode};
+    ///
+    /// let locks = Locks::from(Client::in_memory());
+    /// assert!(locks.acquire(Mode::Fenced, ["order:42"]).await?.token().is_some());
+    /// assert!(locks.acquire(Mode::Reentrant, ["order:7"]).await?.token().is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn token(&self) -> Option<u64> {
         self.first().tenure().hold().token
     }
 

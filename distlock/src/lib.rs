@@ -13,6 +13,8 @@ mod handle;
 mod hold;
 mod key;
 mod kind;
+mod locks;
+mod mode;
 mod owner;
 mod permit;
 mod primitives;
@@ -32,6 +34,8 @@ pub use crate::client::{Builder, Client, with_client};
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::{Guard, Leased};
 pub use crate::handle::Holder;
+pub use crate::locks::Locks;
+pub use crate::mode::Mode;
 pub use crate::owner::Owner;
 pub use crate::permit::PermitId;
 pub use crate::primitives::{

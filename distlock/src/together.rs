@@ -153,7 +153,13 @@ pub(crate) async fn enter_again(asks: &mut [(Arc<Registry>, Ask)]) -> Result<Par
         let margin = quorum::margin(registry, ask);
         match look_around(registry, ask, 0).await {
             Ok(Around::Again(part)) => parts.push(part.with_margin(margin)),
-            Ok(_) => {}
+            Ok(Around::Nothing) => {}
+            Ok(Around::Inside(_)) => {
+                return Err(Error::Nested {
+                    key: ask.wanted[0].key.text().to_owned(),
+                    reason: "a Redlock cannot be read inside its own write",
+                });
+            }
             // One of the servers lost its hold: the others may do.
             Err(error) if error.is_lost() => {}
             Err(error) => return Err(error),

@@ -137,7 +137,7 @@ impl From<Guard> for FencedGuard {
 }
 
 impl From<FencedGuard> for Guard {
-    /// The same guard, which says nothing of its token any more.
+    /// The same guard, whose [token](Guard::token) is an `Option` then.
     fn from(guard: FencedGuard) -> Self {
         guard.0
     }

@@ -53,13 +53,19 @@ impl RedLock {
     /// # Examples
     /// See [`RedLock`].
     pub fn lock(&self, key: impl Into<String>) -> QuorumLock {
-        let key = key.into();
-        let clients = self.clients.iter();
         QuorumLock {
-            handles: clients
-                .map(|client| client.handle(Kind::Reentrant, key.as_str()))
-                .collect(),
+            handles: self.handles(Kind::Reentrant, &key.into()),
         }
+    }
+
+    /// A key of this kind, on a majority of the servers.
+    pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
+        Acquire::new(What::Quorum(self.handles(kind, key)))
+    }
+
+    fn handles(&self, kind: Kind, key: &str) -> Arc<[Handle]> {
+        let clients = self.clients.iter();
+        clients.map(|client| client.handle(kind, key)).collect()
     }
 }
 

@@ -27,6 +27,7 @@ mod lock_runtime;
 mod lock_siblings;
 mod lock_storm;
 mod lock_waiting;
+mod locks;
 mod multi_lock;
 mod non_reentrant;
 mod permit;
