@@ -3,6 +3,7 @@
 
 mod acquire;
 mod backend;
+mod builder;
 mod client;
 mod clock;
 mod config;
@@ -30,7 +31,8 @@ pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
 pub use crate::backend::memory::MemoryServer;
-pub use crate::client::{Builder, Client, with_client};
+pub use crate::builder::Builder;
+pub use crate::client::{Client, with_client};
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::{Guard, Leased};
 pub use crate::handle::Holder;
