@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use crate::config::{SPIN_PAUSE, check_lease, check_permits, check_wait};
+use crate::config::{SPIN_PAUSE, check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
+use crate::kind::Kind;
 use crate::reentry::{Around, check_open, look_around};
 use crate::run::{Acquiring, Run, TryRun};
 use crate::together;
@@ -27,11 +28,12 @@ use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
 ///
 /// # Errors
 /// * [`Error::Timeout`]: held by another until the wait was over.
+/// * [`Error::Overloaded`]: held by another, and too many wait already.
 /// * [`Error::Unavailable`]: nobody answered, for the length of the wait or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
 /// * [`Error::Lost`]: a re-entry found the hold around it gone.
-/// * [`Error::InvalidKey`], [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidPermits`]: refused before
-///   anything was sent.
+/// * [`Error::InvalidKey`], [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidPermits`],
+///   [`Error::InvalidConfig`], [`Error::Unsupported`]: refused before anything was sent.
 /// * [`Error::Denied`], [`Error::WrongType`], [`Error::Closed`].
 ///
 /// # Cancel safety
@@ -52,12 +54,21 @@ use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
 pub struct Acquire<G = Guard> {
     what: What,
     permits: u32,
-    /// First and longest pause between two attempts, where they are not the usual ones. Shared, for an acquisition is
-    /// small and most have none.
-    pause: Option<Arc<(Duration, Duration)>>,
     wait: Option<Duration>,
     lease: Option<Duration>,
+    /// Boxed, for an acquisition is small and most have none.
+    bounds: Option<Box<Bounds>>,
     guard: PhantomData<fn() -> G>,
+}
+
+/// What else an acquisition may say of itself.
+#[derive(Clone, Debug, Default)]
+struct Bounds {
+    /// First and longest pause between two attempts, where they are not the usual ones.
+    pause: Option<(Duration, Duration)>,
+    max_hold: Option<Duration>,
+    hold_at_least: Duration,
+    max_waiters: Option<u32>,
 }
 
 /// What is to be acquired.
@@ -77,9 +88,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         Self {
             what,
             permits: 1,
-            pause: None,
             wait: None,
             lease: None,
+            bounds: None,
             guard: PhantomData,
         }
     }
@@ -92,8 +103,12 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
     /// First and longest pause between two attempts, where nobody listens for messages.
     pub(crate) fn pause(mut self, pause: (Duration, Duration)) -> Self {
-        self.pause = Some(Arc::new(pause));
+        self.bounds().pause = Some(pause);
         self
+    }
+
+    fn bounds(&mut self) -> &mut Bounds {
+        self.bounds.get_or_insert_default()
     }
 
     /// How long to wait at most. Zero means one full try, and no waiting.
@@ -112,6 +127,35 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// How many others may wait for the key already, in this client, where this acquisition has to wait as well: with as
+    /// many it is refused at once. 0: it never waits, and neither does it time out.
+    ///
+    /// Bounds a crowd before a key that is held for long. Without it as the client's
+    /// [`max_waiters`](crate::Builder::max_waiters) says, and without that any number wait. Of several keys those count
+    /// that wait for the one that is in the way, of several servers those of the first. Waiting for a sibling branch of
+    /// the same scope does not count.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::Overloaded`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let held = lock.acquire().max_waiters(1).await?; // free, so it did not wait
+    /// let waiting = tokio::spawn(lock.acquire().max_waiters(1).into_future());
+    /// tokio::task::yield_now().await;
+    /// assert!(lock.acquire().max_waiters(1).await.unwrap_err().is_overloaded());
+    /// held.release().await?;
+    /// waiting.await.unwrap()?.release().await
+    /// # }
+    /// ```
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        self.bounds().max_waiters = Some(most);
         self
     }
 
@@ -176,11 +220,15 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }
-        let keeper = handle.keeper();
-        let wait = self.wait.or(keeper.config.default_wait);
+        let config = &handle.keeper().config;
+        let wait = self.wait.or(config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
         }
+        let none = Bounds::default();
+        let bounds = self.bounds.as_deref().unwrap_or(&none);
+        bounds.check(handle.kind, key.text(), self.lease)?;
+        let (waiters, waiters_in_all) = config.max_waiters;
         let wanted = Wanted {
             kind: handle.kind,
             key,
@@ -189,10 +237,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         };
         let ask = Ask {
             wanted: smallvec![wanted],
-            since: keeper.now(),
+            since: handle.keeper().now(),
             wait,
             lease: self.lease,
-            pause: self.pause.as_deref().copied().unwrap_or(SPIN_PAUSE),
+            pause: bounds.pause.unwrap_or(SPIN_PAUSE),
+            max_hold: bounds.max_hold.or(config.max_hold),
+            hold_at_least: bounds.hold_at_least,
+            max_waiters: (bounds.max_waiters.unwrap_or(waiters), waiters_in_all),
         };
         Ok((Arc::clone(&handle.registry), ask))
     }
@@ -255,6 +306,29 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 }
 
+impl Bounds {
+    fn check(&self, kind: Kind, key: &str, lease: Option<Duration>) -> Result<(), Error> {
+        if let Some(most) = self.max_hold {
+            check_hold("max_hold", most)?;
+        }
+        if self.hold_at_least.is_zero() {
+            return Ok(());
+        }
+        check_hold("hold_at_least", self.hold_at_least)?;
+        if lease.is_some_and(|lease| lease < self.hold_at_least) {
+            // The lease ends the hold whatever else was asked for.
+            return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
+        }
+        if !kind.can_rest() {
+            return Err(Error::Unsupported {
+                key: key.to_owned(),
+                reason: "`hold_at_least` is for reentrant, non-reentrant, spin and fenced locks",
+            });
+        }
+        Ok(())
+    }
+}
+
 /// Refuses a lock of nothing, which anybody could have at any time.
 fn check_any(handles: &[Handle]) -> Result<(), Error> {
     if handles.is_empty() {
@@ -282,6 +356,64 @@ impl<G: Leased> Acquire<G> {
         self.lease = Some(lease);
         self
     }
+
+    /// How long the hold may last at most: then the watchdog renews it no longer, and it is lost.
+    ///
+    /// A bound for code that may hang: its scope is dropped with [`Error::Lost`], `reason`
+    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Unlike with a [lease](Acquire::lease), the
+    /// key of a process that died is free after the watchdog's lease, however long this is. With a lease the shorter of the two
+    /// counts. 1 ms to ten years; without limit unless set here or for the [client](crate::Builder::max_hold).
+    ///
+    /// A re-entry has a bound of its own and does not lengthen that of the hold around it.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::InvalidConfig`] for a time out of its bounds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let stuck = client.lock("report").acquire().max_hold(Duration::from_secs(600));
+    /// let ended = stuck.run(std::future::pending::<()>()).await;
+    /// assert!(ended.unwrap_err().is_lost()); // ten minutes later
+    /// assert!(client.lock("report").try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.bounds().max_hold = Some(most);
+        self
+    }
+
+    /// For how long the key stays taken at least, counted from the grant: a release before that leaves it to nobody for
+    /// the rest of the time.
+    ///
+    /// For jobs that must not run again too soon, however short they are and on however many machines their clocks fire:
+    /// each tries once, and who comes within this time finds it done. Nobody renews that rest, and who waits is granted
+    /// the lock when it is over. Of reentrant, non-reentrant, spin and fenced locks, and multi-locks of those. 1 ms to ten
+    /// years, and no longer than a [lease](Acquire::lease) where there is one. ShedLock's `lockAtLeastFor`.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::InvalidConfig`] for a time out of its bounds, and [`Error::Unsupported`] for other locks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let job = client.lock("cleanup").acquire().wait(Duration::ZERO).hold_at_least(Duration::from_secs(60));
+    /// assert_eq!(job.clone().run(async { "cleaned up" }).await?, "cleaned up");
+    /// assert!(job.clone().run(async {}).await.unwrap_err().is_busy());
+    /// tokio::time::sleep(Duration::from_secs(60)).await;
+    /// job.run(async {}).await
+    /// # }
+    /// ```
+    pub fn hold_at_least(mut self, time: Duration) -> Self {
+        self.bounds().hold_at_least = time;
+        self
+    }
 }
 
 impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
@@ -297,7 +429,7 @@ impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
             what: self.what.clone(),
-            pause: self.pause.clone(),
+            bounds: self.bounds.clone(),
             ..*self
         }
     }

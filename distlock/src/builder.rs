@@ -71,6 +71,51 @@ impl Builder {
         self
     }
 
+    /// How long the watchdog renews a hold at most, of acquisitions that say nothing themselves; without limit by
+    /// default. See [`Acquire::max_hold`](crate::Acquire::max_hold).
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .max_hold(Duration::from_secs(600))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.config.max_hold = Some(most);
+        self
+    }
+
+    /// How many acquisitions of this client may wait for one key, of those that say nothing themselves; any number by
+    /// default. See [`Acquire::max_waiters`](crate::Acquire::max_waiters).
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .max_waiters(1_000)
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        self.config.max_waiters.0 = most;
+        self
+    }
+
+    /// How many acquisitions of this client may wait for all keys together; any number by default. One more is refused
+    /// with [`Error::Overloaded`](crate::Error::Overloaded) where it would have to wait.
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .max_waiters_in_all(100_000)
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
+        self.config.max_waiters.1 = most;
+        self
+    }
+
     /// How long one command may go unanswered before its outcome counts as unknown: 2 s by default, and never more
     /// than a sixth of the watchdog's lease, so that a renewal can be tried several times.
     /// # Examples

@@ -138,6 +138,9 @@ pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
     pub(crate) key_prefix: String,
     pub(crate) default_wait: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    /// How many may wait for one key, and for all keys.
+    pub(crate) max_waiters: (u32, u32),
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
@@ -155,6 +158,8 @@ impl Default for Config {
             watchdog_timeout: WATCHDOG_TIMEOUT,
             key_prefix: String::new(),
             default_wait: None,
+            max_hold: None,
+            max_waiters: (u32::MAX, u32::MAX),
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
@@ -174,6 +179,9 @@ impl Config {
         check_lease(self.watchdog_timeout)?;
         if let Some(wait) = self.default_wait {
             check_wait(wait)?;
+        }
+        if let Some(most) = self.max_hold {
+            check_hold("max_hold", most)?;
         }
         for (what, value) in [
             ("response_timeout", self.response_timeout),
@@ -250,6 +258,11 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     } else {
         Err(Error::InvalidLease { lease })
     }
+}
+
+/// Refuses a bound of a hold that no lease can have.
+pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
+    check_lease(time).map_err(|_| Error::invalid_config(bound, time))
 }
 
 /// Refuses permits that Redisson cannot count, and none at all.

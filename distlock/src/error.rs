@@ -9,9 +9,9 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Why a lock could not be had or kept.
 ///
-/// Busy, unavailable, lost and misuse are never one value: ask with [`is_busy`](Error::is_busy),
-/// [`is_unavailable`](Error::is_unavailable), [`is_lost`](Error::is_lost) and [`is_misuse`](Error::is_misuse); each
-/// error answers yes to exactly one of them.
+/// Busy, overloaded, unavailable, lost and misuse are never one value: ask with [`is_busy`](Error::is_busy),
+/// [`is_overloaded`](Error::is_overloaded), [`is_unavailable`](Error::is_unavailable), [`is_lost`](Error::is_lost) and
+/// [`is_misuse`](Error::is_misuse); each error answers yes to exactly one of them.
 ///
 /// # Examples
 /// ```
@@ -92,6 +92,16 @@ pub enum Error {
         /// What was wrong with it.
         #[source]
         cause: Cause,
+    },
+
+    /// As many wait for the key as may: this one was not to be had at once, and did not begin to wait.
+    #[error("too many wait for {key:?}: {waiters} others already")]
+    #[non_exhaustive]
+    Overloaded {
+        /// The key that was asked for.
+        key: String,
+        /// How many acquisitions waited for it, or for all keys of the client, whichever were too many.
+        waiters: u32,
     },
 
     /// What was asked for is nothing that this kind of lock can do.
@@ -224,6 +234,8 @@ pub enum Loss {
     Expired,
     /// The backend said that the hold is no longer there: it expired, was force-released or the data is gone.
     Gone,
+    /// The watchdog renewed it no longer, because its [`max_hold`](crate::Acquire::max_hold) was over.
+    HeldTooLong,
 }
 
 impl fmt::Display for Blocker {
@@ -243,6 +255,7 @@ impl fmt::Display for Loss {
         f.write_str(match self {
             Self::Expired => "its lease ended before it was released",
             Self::Gone => "the server no longer knows the hold",
+            Self::HeldTooLong => "it was held for longer than its `max_hold`",
         })
     }
 }
@@ -253,6 +266,20 @@ impl Error {
     /// See [`Error`].
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Timeout { .. })
+    }
+
+    /// Others hold the lock, and as many wait for it as may: trying later may help, when there is less to do.
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.lock("order:42").acquire().await?;
+    /// let error = client.lock("order:42").acquire().max_waiters(0).await.unwrap_err();
+    /// assert!(error.is_overloaded() && !error.is_busy());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_overloaded(&self) -> bool {
+        matches!(self, Self::Overloaded { .. })
     }
 
     /// Nobody answered: the lock may be free or held.
@@ -279,7 +306,7 @@ impl Error {
     /// assert!(distlock::Error::NoClient.is_misuse());
     /// ```
     pub fn is_misuse(&self) -> bool {
-        !(self.is_busy() || self.is_unavailable() || self.is_lost())
+        !(self.is_busy() || self.is_overloaded() || self.is_unavailable() || self.is_lost())
     }
 
     /// Whether the error is a loss that was found only after the guarded body had run to its end.
@@ -398,7 +425,11 @@ mod tests {
                 after: Duration::ZERO,
                 cause: cause.clone(),
             },
-            Error::Denied { key, cause },
+            Error::Denied {
+                key: key.clone(),
+                cause,
+            },
+            Error::Overloaded { key, waiters: 7 },
             Error::NoClient,
             Error::InvalidLease {
                 lease: Duration::ZERO,
@@ -407,6 +438,7 @@ mod tests {
         for error in all {
             let yes = [
                 error.is_busy(),
+                error.is_overloaded(),
                 error.is_unavailable(),
                 error.is_lost(),
                 error.is_misuse(),

@@ -95,10 +95,12 @@ fn enter_again(
 ) -> Result<Around, Nested> {
     let keeper = &registry.keeper;
     let now = keeper.now();
-    let term = ask
-        .lease
-        .map_or(Term::Kept, |lease| Term::Until(now.after(lease)));
+    let term = match ask.lease {
+        Some(_) => Term::Until(now.after(ask.first_lease(keeper))),
+        None => Term::kept(now, ask.max_hold),
+    };
     let nested = frame.tenure().nest(frame.closed(), term, now)?;
+    nested.hold().keep_for(now, ask.hold_at_least);
     keeper.look_at(nested.hold());
     let gate = Some(Arc::new(place));
     Ok(Around::Again(Part::new(Arc::clone(registry), nested, gate)))

@@ -29,8 +29,9 @@ use crate::kind::{Kind, Nesting};
 #[derive(Debug)]
 pub(crate) struct Frame {
     parent: Frames,
-    client: Uuid,
-    tenure: Arc<Tenure>,
+    /// Of the guard that runs the scope, and which of its members this frame is of.
+    stake: Stake,
+    at: usize,
     /// Written under the hold's mutex.
     closed: AtomicBool,
     /// Wakes who waits at the gate when the frame closes.
@@ -42,6 +43,11 @@ pub(crate) type Frames = Option<Arc<Frame>>;
 
 thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
+}
+
+/// The stake on a key that the code which runs now is inside of.
+pub(crate) fn stake_on(key: &str) -> Option<Stake> {
+    Frame::stake_on(&frames(), key)
 }
 
 /// The frames around the code that runs now.
@@ -74,11 +80,11 @@ fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
 }
 
 impl Frame {
-    fn new(parent: Frames, member: &Member) -> Self {
+    fn new(parent: Frames, stake: &Stake, at: usize) -> Self {
         Self {
             parent,
-            client: member.client,
-            tenure: Arc::clone(&member.tenure),
+            stake: stake.clone(),
+            at,
             closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
         }
@@ -104,8 +110,9 @@ impl Frame {
     }
 
     fn nesting(&self, client: Uuid, kind: Kind, key: &Key) -> Nesting {
-        let hold = self.tenure.hold();
-        if self.client == client && hold.key == *key {
+        let Member { client: of, .. } = self.member();
+        let hold = self.tenure().hold();
+        if *of == client && hold.key == *key {
             kind.within(hold.kind)
         } else {
             Nesting::Apart
@@ -113,11 +120,27 @@ impl Frame {
     }
 
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire) || self.tenure.has_ended()
+        self.closed.load(Ordering::Acquire) || self.tenure().has_ended()
+    }
+
+    fn member(&self) -> &Member {
+        &self.stake.members()[self.at]
     }
 
     pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.tenure
+        &self.member().tenure
+    }
+
+    /// The stake of the innermost open frame that holds this key, as the user wrote it, for whatever client.
+    fn stake_on(frames: &Frames, key: &str) -> Option<Stake> {
+        let mut next = frames.as_ref();
+        while let Some(frame) = next {
+            if frame.tenure().hold().key.text() == key && !frame.is_closed() {
+                return Some(frame.stake.clone());
+            }
+            next = frame.parent.as_ref();
+        }
+        None
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {
@@ -130,7 +153,7 @@ impl Frame {
     }
 
     fn close(&self) {
-        self.tenure.hold().close(&self.closed);
+        self.tenure().hold().close(&self.closed);
         self.closing.cancel();
     }
 }
@@ -177,9 +200,9 @@ impl Section {
 
     fn frame(&mut self) -> &Frames {
         if self.frame.is_none() {
-            let members = self.stake.members().iter();
-            self.frame = members.fold(frames(), |parent, member| {
-                Some(Arc::new(Frame::new(parent, member)))
+            let members = 0..self.stake.members().len();
+            self.frame = members.fold(frames(), |parent, at| {
+                Some(Arc::new(Frame::new(parent, &self.stake, at)))
             });
         }
         &self.frame

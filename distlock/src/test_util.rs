@@ -29,6 +29,8 @@ pub struct Sizes {
     pub keys: usize,
     /// Waiters in all queues.
     pub waiters: usize,
+    /// Acquisitions that count as waiters, in a queue or not.
+    pub crowd: usize,
     /// Holds under the watchdog's eye.
     pub holds: usize,
     /// Releases that nobody has confirmed.
@@ -44,6 +46,7 @@ pub fn sizes(client: &Client) -> Sizes {
     Sizes {
         keys,
         waiters,
+        crowd: registry.crowd(),
         holds: registry.keeper.watched(),
         owed: registry.keeper.owed(),
         channels: registry.keeper.backend.channels(),

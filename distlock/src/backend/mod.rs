@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::clock::Tick;
 use crate::error::{Cause, Error};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -37,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) owner: Owner,
     /// How many permits of a semaphore; 1 for all else.
     pub(crate) permits: u32,
+    /// How long a release leaves the key taken, though nobody has it any more; of locks alone.
+    pub(crate) rest: Duration,
 }
 
 impl Target {
@@ -46,7 +49,14 @@ impl Target {
             key: key.clone(),
             owner,
             permits: 1,
+            rest: Duration::ZERO,
         }
+    }
+
+    /// The same, to be released at `now`, and left taken until then.
+    pub(crate) fn kept_until(mut self, until: Tick, now: Tick) -> Self {
+        self.rest = until.left(now);
+        self
     }
 }
 
@@ -289,7 +299,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Renews holds of one family: for each, whether it is still its owner's.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
 
-    /// Ends an owner's hold, whatever its count, and tells who waits.
+    /// Ends an owner's hold, whatever its count, and tells who waits. A lock with a [`rest`](Target::rest) is left taken
+    /// for that time.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
 
     /// Ends several owners' holds on locks, each as [`release`](Backend::release) does.

@@ -148,7 +148,7 @@ impl Keeper {
         }
         telemetry::lost(&hold.key, hold.owner, loss);
         // Gone, too, where an earlier attempt of its owner may still come, or of several permits only one has gone.
-        if loss == Loss::Expired || hold.doubt.is_some() || hold.permits > 1 {
+        if loss != Loss::Gone || hold.doubt.is_some() || hold.permits > 1 {
             self.release_later(Debt::of_hold(hold));
         }
         hold.announce_over();
@@ -287,6 +287,11 @@ pub(crate) struct Owed {
 }
 
 impl Owed {
+    /// The key is to stay taken until then.
+    pub(super) fn kept_until(&self) -> Tick {
+        self.debt.as_ref().map(Debt::kept_until).unwrap_or_default()
+    }
+
     /// The release was answered over connection `epoch`. Only what may still come late is left to the releaser.
     pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut debt) = self.debt.take() {

@@ -19,11 +19,26 @@ use crate::error::Loss;
 pub(crate) enum Term {
     /// As long as it lives: the watchdog renews.
     Kept,
+    /// The same, but no longer than this.
+    KeptUntil(Tick),
     /// Until this time, at which its own part ends.
     Until(Tick),
 }
 
 impl Term {
+    /// The term of a guard that the watchdog keeps from `now` on, for so long at most.
+    pub(crate) fn kept(now: Tick, max_hold: Option<Duration>) -> Self {
+        max_hold.map_or(Self::Kept, |most| Self::KeptUntil(now.after(most)))
+    }
+
+    /// What it means that the term has ended.
+    pub(crate) fn loss(self) -> Loss {
+        match self {
+            Self::KeptUntil(_) => Loss::HeldTooLong,
+            Self::Kept | Self::Until(_) => Loss::Expired,
+        }
+    }
+
     pub(crate) fn has_ended(self, now: Tick) -> bool {
         self.end() <= now
     }
@@ -31,7 +46,7 @@ impl Term {
     pub(crate) fn end(self) -> Tick {
         match self {
             Self::Kept => Tick::NEVER,
-            Self::Until(end) => end,
+            Self::KeptUntil(end) | Self::Until(end) => end,
         }
     }
 }
@@ -73,8 +88,10 @@ pub(crate) struct Lease {
     latest_end: Tick,
     /// What the watchdog asks for, each time.
     watchdog: Duration,
-    /// How many guards the watchdog keeps.
+    /// How many guards the watchdog keeps without limit.
     kept: usize,
+    /// How many it keeps for so long at most, and until when the longest of them.
+    limited: (usize, Tick),
     /// The end that the longest fixed term asked for.
     until: Tick,
     /// When the watchdog renews next, if it keeps a guard.
@@ -96,6 +113,7 @@ impl Lease {
             latest_end: end,
             watchdog,
             kept: 0,
+            limited: (0, Tick::default()),
             until: end,
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
@@ -113,6 +131,11 @@ impl Lease {
                 self.kept += 1;
                 self.renew_at = self.renew_by(self.renew_at);
             }
+            Term::KeptUntil(end) => {
+                let (guards, latest) = self.limited;
+                self.limited = (guards + 1, latest.max(end));
+                self.renew_at = self.renew_by(self.renew_at);
+            }
             Term::Until(end) => {
                 self.until = self.until.max(end);
                 self.stays = true;
@@ -127,8 +150,25 @@ impl Lease {
 
     /// A guard has gone. What it was promised stays: a lease is never shortened.
     pub(crate) fn leave(&mut self, term: Term) {
-        if term == Term::Kept {
-            self.kept = self.kept.saturating_sub(1);
+        match term {
+            Term::Kept => self.kept = self.kept.saturating_sub(1),
+            Term::KeptUntil(_) if self.limited.0 > 1 => self.limited.0 -= 1,
+            Term::KeptUntil(_) => self.limited = (0, Tick::default()),
+            Term::Until(_) => {}
+        }
+    }
+
+    /// Another guard goes on with the hold, which nobody has any more.
+    pub(crate) fn pass_on(&mut self, term: Term) {
+        self.until = Tick::default();
+        self.join(term);
+    }
+
+    /// When nobody is entitled to the hold any more, however long the server keeps it.
+    fn limit(&self) -> Tick {
+        match (self.kept, self.limited) {
+            (0, (1.., latest)) => latest.max(self.until),
+            _ => Tick::NEVER,
         }
     }
 
@@ -166,7 +206,7 @@ impl Lease {
         }
         let next = self.next_renewal(unstated);
         if next > now {
-            return Due::Nothing(next.min(self.deadline));
+            return Due::Nothing(next.min(self.deadline).min(self.limit()));
         }
         let lease = self.wanted(now);
         self.in_flight = true;
@@ -177,27 +217,30 @@ impl Lease {
     /// When to ask what is [`due`](Lease::due); never once it is over.
     pub(crate) fn next(&self, unstated: bool) -> Tick {
         match self.state {
-            State::Held => self.next_renewal(unstated).min(self.deadline),
+            State::Held => {
+                let over = self.deadline.min(self.limit());
+                self.next_renewal(unstated).min(over)
+            }
             State::Released | State::Lost(_) => Tick::NEVER,
         }
     }
 
     /// The loss that the clock shows, told once; then that it is over.
     fn expire(&mut self, now: Tick) -> Option<Due> {
-        match self.state {
-            State::Held if now >= self.deadline => {
-                self.state = State::Lost(Loss::Expired);
-                Some(Due::Lost(Loss::Expired))
-            }
-            State::Held => None,
-            State::Released | State::Lost(_) => Some(Due::Over),
-        }
+        let loss = match self.state {
+            State::Held if now >= self.limit() => Loss::HeldTooLong,
+            State::Held if now >= self.deadline => Loss::Expired,
+            State::Held => return None,
+            State::Released | State::Lost(_) => return Some(Due::Over),
+        };
+        self.state = State::Lost(loss);
+        Some(Due::Lost(loss))
     }
 
     fn next_renewal(&self, unstated: bool) -> Tick {
         let wanted_at = if unstated || self.until > self.deadline {
             self.not_before
-        } else if self.kept > 0 {
+        } else if self.kept > 0 || self.limited.1 > self.deadline {
             self.renew_at
         } else {
             Tick::NEVER
@@ -219,10 +262,9 @@ impl Lease {
     /// How much lease to ask for. The server keeps a longer one that it has.
     fn wanted(&self, now: Tick) -> Duration {
         let fixed = self.until.left(now);
-        let kept = if self.kept > 0 {
-            self.watchdog
-        } else {
-            Duration::ZERO
+        let kept = match self.kept {
+            0 => self.watchdog.min(self.limited.1.left(now)),
+            _ => self.watchdog,
         };
         fixed.max(kept).max(MIN_LEASE)
     }
@@ -351,6 +393,29 @@ mod tests {
     }
 
     #[test]
+    fn hold_with_a_limit_is_renewed_up_to_it_and_ends_there() {
+        let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
+        assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
+        lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
+        assert_eq!(lease.due(at(200), false), Due::Renew(ms(250)));
+        lease.answered(at(200), ms(250), Answer::Renewed, at(201));
+        assert_eq!(lease.due(at(201), false), Due::Nothing(at(450)));
+        assert_eq!(lease.due(at(450), false), Due::Lost(Loss::HeldTooLong));
+    }
+
+    #[test]
+    fn hold_with_a_limit_ends_before_the_lease_that_another_guard_left_it() {
+        let mut lease = kept();
+        lease.join(Term::KeptUntil(at(320)));
+        lease.due(at(100), false);
+        lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
+        lease.leave(Term::Kept);
+        assert_eq!(lease.deadline(), at(400));
+        assert_eq!(lease.due(at(250), false), Due::Nothing(at(320)));
+        assert_eq!(lease.due(at(320), false), Due::Lost(Loss::HeldTooLong));
+    }
+
+    #[test]
     fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it() {
         let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
         lease.join(Term::Until(at(200)));
@@ -408,7 +473,9 @@ mod tests {
         Answer(Answer),
         JoinKept,
         JoinUntil(u64),
+        JoinKeptUntil(u64),
         Leave,
+        LeaveLimited,
         Release,
     }
 
@@ -421,7 +488,9 @@ mod tests {
             1 => Just(Step::Answer(Answer::NotOurs)),
             1 => Just(Step::JoinKept),
             1 => (0..2000_u64).prop_map(Step::JoinUntil),
+            1 => (0..2000_u64).prop_map(Step::JoinKeptUntil),
             1 => Just(Step::Leave),
+            1 => Just(Step::LeaveLimited),
             1 => Just(Step::Release),
         ]
     }
@@ -455,6 +524,8 @@ mod tests {
                     },
                     Step::JoinKept => lease.join(Term::Kept),
                     Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
+                    Step::JoinKeptUntil(by) => lease.join(Term::KeptUntil(at(now + by))),
+                    Step::LeaveLimited => lease.leave(Term::KeptUntil(at(now))),
                     Step::Leave => lease.leave(Term::Kept),
                     Step::Release => {
                         let _ = lease.release(at(now));

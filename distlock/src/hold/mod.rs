@@ -66,6 +66,8 @@ struct State {
     count: u32,
     /// The count that the server was last told, and confirmed.
     stated: u32,
+    /// The key is to stay taken until then, though its guards have ended.
+    kept_until: Tick,
 }
 
 /// Why a guard could not be nested into a hold.
@@ -115,7 +117,8 @@ impl State {
             return Err(Nested::Closed);
         }
         if beside.term().has_ended(now) || !self.lease.is_held(now) {
-            return Err(Nested::Lost(self.lease.loss().unwrap_or(Loss::Expired)));
+            let loss = self.lease.loss().unwrap_or_else(|| beside.term().loss());
+            return Err(Nested::Lost(loss));
         }
         Ok(())
     }
@@ -142,6 +145,7 @@ impl Hold {
                 lease: Lease::granted(sent, lease, term, watchdog),
                 count: 1,
                 stated: 1,
+                kept_until: Tick::default(),
             }),
         };
         Tenure::new(Arc::new(hold), term)
@@ -172,11 +176,6 @@ impl Hold {
         self.state.lock().lease.latest_end()
     }
 
-    /// Does the server still have to be told of the count?
-    pub(crate) fn is_unstated(&self) -> bool {
-        self.state.lock().is_unstated()
-    }
-
     pub(crate) fn count(&self) -> u32 {
         self.state.lock().count
     }
@@ -185,6 +184,21 @@ impl Hold {
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         let state = self.state.lock();
         state.count == 0 && state.lease.may_pass_on(now)
+    }
+
+    /// From `since` on the key stays taken for so long, whenever its guards end.
+    pub(crate) fn keep_for(&self, since: Tick, at_least: Duration) {
+        if at_least.is_zero() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.kept_until = state.kept_until.max(since.after(at_least));
+        state.lease.keep_to_its_guards();
+    }
+
+    /// Until when the key is to stay taken, though its guards have ended.
+    pub(crate) fn kept_until(&self) -> Tick {
+        self.state.lock().kept_until
     }
 
     /// It is one of several that were granted together: it passes to nobody but its guards.
@@ -236,14 +250,20 @@ impl Hold {
     }
 
     /// The first guard of a hold that was handed over, if the hold is still good; or `whatever` it is.
-    pub(crate) fn succeed(self: &Arc<Self>, now: Tick, whatever: bool) -> Option<Arc<Tenure>> {
+    pub(crate) fn succeed(
+        self: &Arc<Self>,
+        now: Tick,
+        max_hold: Option<Duration>,
+        whatever: bool,
+    ) -> Option<Arc<Tenure>> {
         let mut state = self.state.lock();
         if !whatever && !state.lease.may_pass_on(now) {
             return None;
         }
+        let term = Term::kept(now, max_hold);
         state.count = 1;
-        state.lease.join(Term::Kept);
-        Some(Tenure::new(Arc::clone(self), Term::Kept))
+        state.lease.pass_on(term);
+        Some(Tenure::new(Arc::clone(self), term))
     }
 
     /// A guard ends. Nothing is sent here, and nobody woken: [`Tenure::announce_end`] follows.

@@ -18,12 +18,17 @@ pub(crate) struct Release {
     target: Target,
     owed: Owed,
     deadline: Tick,
-    /// The guard's own lease was over.
-    late: bool,
+    /// The guard's own term was over, and what that means.
+    late: Option<Loss>,
 }
 
 impl Release {
-    pub(crate) fn new(keeper: &Arc<Keeper>, debt: Debt, deadline: Tick, late: bool) -> Self {
+    pub(crate) fn new(
+        keeper: &Arc<Keeper>,
+        debt: Debt,
+        deadline: Tick,
+        late: Option<Loss>,
+    ) -> Self {
         Self {
             keeper: Arc::clone(keeper),
             target: debt.target().clone(),
@@ -35,7 +40,8 @@ impl Release {
 
     /// Can both travel in one command?
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let plain = |one: &Self| one.target.kind.is_plain_lock();
+        let now = self.keeper.now();
+        let plain = |one: &Self| one.target.kind.is_plain_lock() && one.owed.kept_until() <= now;
         Arc::ptr_eq(&self.keeper, &other.keeper) && plain(self) && plain(other)
     }
 
@@ -52,10 +58,10 @@ impl Release {
             Released::NotOurs if !doubtful || now >= self.deadline => {
                 Err(Error::lost(key, Loss::Gone))
             }
-            Released::Freed { .. } | Released::NotOurs if self.late => {
-                Err(Error::lost(key, Loss::Expired))
-            }
-            Released::Freed { .. } | Released::NotOurs => Ok(()),
+            Released::Freed { .. } | Released::NotOurs => match self.late {
+                Some(loss) => Err(Error::lost(key, loss)),
+                None => Ok(()),
+            },
         };
         let epoch = self.keeper.backend.epoch();
         self.owed.settle(Settled::Answered(released), epoch);
@@ -71,7 +77,9 @@ pub(crate) async fn confirm_all(
         return SmallVec::new();
     };
     let keeper = Arc::clone(&first.keeper);
-    let targets: SmallVec<[Target; 1]> = releases.iter().map(|one| one.target.clone()).collect();
+    let now = keeper.now();
+    let target = |one: &Release| one.target.clone().kept_until(one.owed.kept_until(), now);
+    let targets: SmallVec<[Target; 1]> = releases.iter().map(target).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
     match send(&keeper, &targets, latest).await {

@@ -38,6 +38,8 @@ type Then = Box<dyn FnOnce(Settled) + Send + Sync>;
 /// An owner that has to be ended.
 pub(crate) struct Debt {
     target: Target,
+    /// The key is to stay taken until then, though nobody has it any more.
+    kept_until: Tick,
     /// No copy of the hold lives in the server beyond this.
     until: Tick,
     /// The connection over which an attempt of unknown outcome went.
@@ -52,11 +54,12 @@ pub(crate) struct Debt {
 impl Debt {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold) -> Self {
+        let doubt = hold.doubt.map(|doubt| doubt.until).unwrap_or_default();
+        let kept_until = hold.kept_until();
         Self {
             target: hold.target(),
-            until: hold.doubt.map_or(hold.latest_end(), |doubt| {
-                doubt.until.max(hold.latest_end())
-            }),
+            kept_until,
+            until: hold.latest_end().max(doubt).max(kept_until),
             doubt: hold.doubt.map(|doubt| doubt.epoch),
             withdraws: false,
             answered: false,
@@ -68,6 +71,7 @@ impl Debt {
     pub(crate) fn of_attempt(target: Target, until: Tick, epoch: u64) -> Self {
         Self {
             target,
+            kept_until: Tick::default(),
             until,
             doubt: Some(epoch),
             withdraws: true,
@@ -80,6 +84,7 @@ impl Debt {
     pub(crate) fn of_place(target: Target, until: Tick) -> Self {
         Self {
             target,
+            kept_until: Tick::default(),
             until,
             doubt: None,
             withdraws: true,
@@ -107,6 +112,15 @@ impl Debt {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    pub(super) fn kept_until(&self) -> Tick {
+        self.kept_until
+    }
+
+    /// The target of a release that is sent now.
+    fn target_at(&self, now: Tick) -> Target {
+        self.target.clone().kept_until(self.kept_until, now)
     }
 
     /// Passes on what became of the release; whether it was the first to.
@@ -258,7 +272,7 @@ async fn see_through(mut hand: InHand) {
     let (begun, mut pause) = (keeper.now(), RETRY_PAUSE.0.min(longest));
     loop {
         let Some(debt) = &hand.debt else { return };
-        let (target, until, withdraws) = (debt.target.clone(), debt.until, debt.withdraws);
+        let (until, withdraws) = (debt.until, debt.withdraws);
         let turn = keeper.releaser.turns.acquire().await;
         // It ended while it waited for its turn behind others that nobody answers: that would not end for them either.
         if begun < until && keeper.now() >= until {
@@ -266,6 +280,8 @@ async fn see_through(mut hand: InHand) {
             hand.answered(Settled::GivenUp);
             break;
         }
+        let Some(debt) = &hand.debt else { return };
+        let target = debt.target_at(keeper.now());
         let outcome = if withdraws {
             keeper.backend.withdraw(&target).await
         } else {

@@ -71,6 +71,11 @@ impl Stake {
         &self.members
     }
 
+    /// The one that stands for all; a stake has at least one.
+    pub(crate) fn first(&self) -> &Member {
+        &self.members[0]
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         let held = self.members.iter().filter(|member| member.is_held());
         held.count() >= self.needs

@@ -20,11 +20,22 @@ use crate::telemetry;
 pub(super) struct Attempts {
     keeper: Arc<Keeper>,
     attempts: SmallVec<[Attempt; 1]>,
-    /// The watchdog renews what is granted, where that has a lease.
-    kept: bool,
+    /// How long the guards of what is granted keep it.
+    stay: Stay,
     doubt: Option<Doubt>,
     /// The server keeps a place for the owner, for this long at most.
     placed_until: Option<Tick>,
+}
+
+/// How long guards keep what they are given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    /// For the lease that was asked for, and not as long as the watchdog renews it.
+    pub(super) fixed: bool,
+    /// Where the watchdog does, for so long at most.
+    pub(super) max_hold: Option<Duration>,
+    /// The key stays taken for so long, whenever they end.
+    pub(super) at_least: Duration,
 }
 
 /// What one attempt came to.
@@ -42,11 +53,11 @@ pub(super) enum Outcome {
 }
 
 impl Attempts {
-    pub(super) fn new(keeper: &Arc<Keeper>, attempts: SmallVec<[Attempt; 1]>, kept: bool) -> Self {
+    pub(super) fn new(keeper: &Arc<Keeper>, attempts: SmallVec<[Attempt; 1]>, stay: Stay) -> Self {
         Self {
             keeper: Arc::clone(keeper),
             attempts,
-            kept,
+            stay,
             doubt: None,
             placed_until: None,
         }
@@ -131,16 +142,17 @@ impl Attempts {
         if let Some(token) = token {
             self.keeper.saw_token(&target.key, token);
         }
-        let term = if self.kept && target.kind.has_lease() {
-            Term::Kept
-        } else {
+        let term = if self.stay.fixed || !target.kind.has_lease() {
             Term::Until(sent.after(*lease))
+        } else {
+            Term::kept(sent, self.stay.max_hold)
         };
         let watchdog = self.keeper.config.watchdog_timeout;
         let tenure = Hold::granted((target, token), (sent, *lease), term, watchdog, doubt);
         if self.attempts.len() > 1 {
             tenure.hold().stay();
         }
+        tenure.hold().keep_for(sent, self.stay.at_least);
         tenure
     }
 }

@@ -4,6 +4,7 @@
 //! client the head first trusts that neighbour to hand over or to free, without asking the server.
 
 mod attempt;
+mod crowd;
 mod number;
 mod part;
 mod queue;
@@ -14,7 +15,8 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::attempt::{Attempts, Outcome};
+use self::attempt::{Attempts, Outcome, Stay};
+use self::crowd::Waits;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::part::{Left, Part};
 pub(crate) use self::registry::{End, Registry};
@@ -57,6 +59,12 @@ pub(crate) struct Ask {
     pub(crate) lease: Option<Duration>,
     /// First and longest pause between two attempts, where nobody listens for messages.
     pub(crate) pause: (Duration, Duration),
+    /// For how long the watchdog renews it at most.
+    pub(crate) max_hold: Option<Duration>,
+    /// For how long the key stays taken at least.
+    pub(crate) hold_at_least: Duration,
+    /// How many may wait already, for its key and for all, where this one has to.
+    pub(crate) max_waiters: (u32, u32),
 }
 
 /// What was granted, in the order in which it was asked for.
@@ -82,7 +90,7 @@ impl Ask {
             let mut target = Target::of(wanted.kind, &wanted.key, keeper.new_owner());
             target.permits = wanted.permits;
             let lease = match wanted.kind.has_lease() {
-                true => self.lease.unwrap_or(keeper.config.watchdog_timeout),
+                true => self.first_lease(keeper),
                 false => MAX_LEASE,
             };
             let mut attempt = Attempt::new(target, lease);
@@ -93,7 +101,18 @@ impl Ask {
             attempt
         };
         let attempts = self.wanted.iter().map(attempt).collect();
-        Attempts::new(keeper, attempts, self.lease.is_none())
+        let stay = Stay {
+            fixed: self.lease.is_some(),
+            max_hold: self.max_hold,
+            at_least: self.hold_at_least,
+        };
+        Attempts::new(keeper, attempts, stay)
+    }
+
+    /// The lease that is asked for: fixed, or the first of those that the watchdog renews.
+    pub(crate) fn first_lease(&self, keeper: &Keeper) -> Duration {
+        let lease = self.lease.unwrap_or(keeper.config.watchdog_timeout);
+        self.max_hold.map_or(lease, |most| lease.min(most))
     }
 }
 
@@ -184,6 +203,8 @@ struct Waiter<'a> {
     failing: Option<Failing>,
     /// The next pause, where nobody listens for messages.
     pause: Duration,
+    /// Counts it as a waiter, once it had to wait.
+    waits: Option<Waits>,
 }
 
 /// Who stands in the way, by what was heard last.
@@ -232,7 +253,17 @@ impl<'a> Waiter<'a> {
             ahead: Ahead::Nobody,
             failing: None,
             pause: ask.pause.0,
+            waits: None,
         }
+    }
+
+    /// It has to wait: from here on it counts as a waiter, unless those are too many.
+    fn begin_to_wait(&mut self) -> Result<(), Error> {
+        if self.waits.is_none() {
+            let waits = self.registry.begin_to_wait(self.ask, self.at)?;
+            self.waits = Some(waits);
+        }
+        Ok(())
     }
 
     fn wanted(&self) -> &'a Wanted {
@@ -255,12 +286,14 @@ impl<'a> Waiter<'a> {
             let others_first = match turn {
                 Turn::Handed(_) | Turn::NotYet => {
                     self.ahead = Ahead::Queue;
+                    self.begin_to_wait()?;
                     self.wait_in_line().await;
                     continue;
                 }
                 Turn::Behind(neighbour) => {
                     let trusted = *trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
                     if now < trusted {
+                        self.begin_to_wait()?;
                         self.wait_behind(&neighbour, trusted).await;
                         continue;
                     }
@@ -349,6 +382,7 @@ impl<'a> Waiter<'a> {
             Outcome::Held { ttl, .. } => {
                 self.failing = None;
                 self.ahead = Ahead::owner(ttl, self.keeper.now());
+                self.begin_to_wait()?;
                 if self.place.stand_in_line() {
                     Box::pin(self.sleep(ttl, was_live)).await;
                 }

@@ -103,11 +103,15 @@ impl Part {
         let late = self.tenure.term().has_ended(self.now());
         self.ended = true;
         match self.registry.end(&self.tenure) {
-            End::Done if late => Left::Nothing(Err(Error::lost(self.key(), Loss::Expired))),
+            End::Done if late => {
+                let loss = self.tenure.term().loss();
+                Left::Nothing(Err(Error::lost(self.key(), loss)))
+            }
             End::Done => Left::Nothing(Ok(())),
             End::Lost(loss) => Left::Nothing(Err(Error::lost(self.key(), loss))),
             End::Release(debt) => {
                 let deadline = self.tenure.hold().deadline();
+                let late = late.then(|| self.tenure.term().loss());
                 Left::Release(Release::new(&self.registry.keeper, debt, deadline, late))
             }
         }

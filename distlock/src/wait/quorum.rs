@@ -19,6 +19,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
+use super::crowd::Waits;
 use super::registry::{Place, Turn};
 use super::{Ask, Part, Registry, Tenures, Tried, try_once};
 use crate::backend::{Subscription, Target, cause};
@@ -48,7 +49,7 @@ pub(crate) fn margin(registry: &Registry, ask: &Ask) -> Duration {
 }
 
 fn lease(registry: &Registry, ask: &Ask) -> Duration {
-    ask.lease.unwrap_or(registry.keeper.config.watchdog_timeout)
+    ask.first_lease(&registry.keeper)
 }
 
 /// An acquisition by rounds of asking everybody.
@@ -59,6 +60,8 @@ struct Rounds {
     subscriptions: Vec<Option<(Subscription, bool)>>,
     /// Since when too many servers did not answer.
     failing_since: Option<Tick>,
+    /// Counts it as a waiter, once it had to wait.
+    waits: Option<Waits>,
 }
 
 /// What a round came to.
@@ -79,7 +82,17 @@ impl Rounds {
             subscriptions: asks.iter().map(|_| None).collect(),
             asks,
             failing_since: None,
+            waits: None,
         }
+    }
+
+    /// It has to wait: from here on it counts as a waiter, unless those are too many.
+    fn begin_to_wait(&mut self) -> Result<(), Error> {
+        let (registry, ask) = &self.asks[0];
+        if self.waits.is_none() {
+            self.waits = Some(registry.begin_to_wait(ask, 0)?);
+        }
+        Ok(())
     }
 
     /// The ask that stands for all: they differ only in their servers.
@@ -138,12 +151,13 @@ impl Rounds {
                     }
                 }
             }
+            self.begin_to_wait()?;
             self.pause(&refused, wanting, deadline).await;
         }
     }
 
     /// Waits until it is first in line, and the one before it has ended or was trusted long enough.
-    async fn wait_in_line(&self, place: &mut Place, deadline: Tick) -> Result<(), Error> {
+    async fn wait_in_line(&mut self, place: &mut Place, deadline: Tick) -> Result<(), Error> {
         let mut trust_until = None;
         loop {
             let now = self.now();
@@ -161,6 +175,7 @@ impl Rounds {
                     (Some(hold), trusted.min(deadline))
                 }
             };
+            self.begin_to_wait()?;
             let ended = async {
                 match before {
                     Some(hold) => hold.over().await,

@@ -7,18 +7,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
+use super::crowd::{Crowd, Waits};
 use super::queue::{Queue, Then, Ticket};
 use super::turns::Turns;
 use super::{Ask, Wanted};
 use crate::backend::Released;
 use crate::clock::Tick;
-use crate::error::Loss;
+use crate::error::{Error, Loss};
 use crate::flaw::Flaw;
 use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
 use crate::key::Key;
@@ -30,6 +32,7 @@ pub(crate) struct Registry {
     pub(crate) keeper: Arc<Keeper>,
     entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
     turns: Mutex<Turns<(Kind, Key)>>,
+    crowd: Arc<Crowd>,
 }
 
 #[derive(Debug)]
@@ -91,6 +94,20 @@ impl Registry {
             keeper,
             entries: Mutex::default(),
             turns: Mutex::default(),
+            crowd: Arc::default(),
+        })
+    }
+
+    /// An acquisition has to wait, and counts as a waiter from here on.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] where as many wait already as it bears.
+    pub(super) fn begin_to_wait(&self, ask: &Ask, at: usize) -> Result<Waits, Error> {
+        let key = &ask.wanted[at].key;
+        let joined = self.crowd.join(key, ask.max_waiters);
+        joined.map_err(|waiters| Error::Overloaded {
+            key: key.text().to_owned(),
+            waiters,
         })
     }
 
@@ -106,7 +123,8 @@ impl Registry {
             entry: (*kind, key.clone()),
             ticket: None,
             wake: Arc::new(Notify::new()),
-            takes_over: takes_over && ask.lease.is_none(),
+            takes_over: takes_over && ask.lease.is_none() && ask.hold_at_least.is_zero(),
+            max_hold: ask.max_hold,
             // What the scope around lets in must not wait behind those whom it keeps out.
             lines_up: line != Line::Server && inside.is_none(),
         };
@@ -276,6 +294,12 @@ impl Registry {
         }
     }
 
+    /// How many acquisitions wait.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn crowd(&self) -> usize {
+        self.crowd.size()
+    }
+
     /// Keys with an entry, and the waiters in all queues.
     #[cfg(feature = "test-util")]
     pub(crate) fn size(&self) -> (usize, usize) {
@@ -302,6 +326,8 @@ pub(super) struct Place {
     ticket: Option<Ticket>,
     wake: Arc<Notify>,
     takes_over: bool,
+    /// How long it may keep what it takes over.
+    max_hold: Option<Duration>,
     /// It is to stand in the queue once it was refused.
     lines_up: bool,
 }
@@ -373,16 +399,15 @@ impl Place {
     fn take(&mut self, handed: &Arc<Hold>) -> Turn {
         let now = self.registry.keeper.now();
         let whatever = self.registry.hands_over_whatever();
-        let Some(tenure) = handed.succeed(now, whatever) else {
+        let Some(tenure) = handed.succeed(now, self.max_hold, whatever) else {
             self.registry.give_back(handed);
             return Turn::Ask {
                 others_first: false,
             };
         };
         self.leave_with(handed, None);
-        if handed.is_unstated() {
-            self.registry.keeper.look_at(handed);
-        }
+        // The count may have to be told, and another guard has another bound.
+        self.registry.keeper.look_at(handed);
         Turn::Handed(tenure)
     }
 

@@ -10,6 +10,8 @@
 #[macro_use]
 mod stage;
 
+mod bounds;
+mod current;
 mod every_lock;
 mod fair;
 mod fenced;

@@ -121,11 +121,19 @@ pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fau
     Ok(holders.is_some_and(|holders| holders.contains_key(&target.owner)))
 }
 
-pub(super) fn release(state: &mut State, target: &Target, client: u64) -> Result<Released, Fault> {
+pub(super) fn release(
+    state: &mut State,
+    target: &Target,
+    (client, now): (u64, Tick),
+) -> Result<Released, Fault> {
     if !is_held_by(state, target)? {
         return Ok(Released::NotOurs);
     }
-    state.remove(target.key.name());
+    if target.rest.is_zero() {
+        state.remove(target.key.name());
+    } else {
+        state.expire_at(target.key.name(), now.after(target.rest));
+    }
     let others_wait = state.publish(client, &topic(&target.key));
     Ok(Released::Freed { others_wait })
 }

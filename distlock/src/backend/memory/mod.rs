@@ -302,7 +302,7 @@ impl Backend for MemoryBackend {
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         self.at_now(|state, now| match target.kind.family() {
             _ if target.kind.is_fair() => fair::release(state, target, self.client, now),
-            Family::Lock => lock::release(state, target, self.client),
+            Family::Lock => lock::release(state, target, (self.client, now)),
             Family::Permit => permit::release(state, target, (now, self.client)),
             Family::ReadWrite => rw::release(state, target, (self.client, now)),
             Family::Semaphore => {
@@ -313,10 +313,10 @@ impl Backend for MemoryBackend {
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        self.at_now(|state, _now| {
+        self.at_now(|state, now| {
             let targets = targets.iter();
             targets
-                .map(|target| lock::release(state, target, self.client))
+                .map(|target| lock::release(state, target, (self.client, now)))
                 .collect()
         })
     }

@@ -81,7 +81,13 @@ impl RedisBackend {
     pub(super) async fn unlock(&self, target: &Target) -> Result<Released, Fault> {
         let (owner, channel) = (target.owner.text(), names::lock_channel(target.key.name()));
         let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
-        let value = self.run(&script::LOCK_RELEASE, with).await?;
+        let value = if target.rest.is_zero() {
+            self.run(&script::LOCK_RELEASE, with).await?
+        } else {
+            let rest = reply::millis(target.rest);
+            self.run(&script::LOCK_KEEP, |call| with(call).arg(rest))
+                .await?
+        };
         reply::released(value, || self.subscriber.listens(&channel))
     }
 

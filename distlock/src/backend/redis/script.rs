@@ -27,6 +27,7 @@ scripts! {
     LOCK_ACQUIRE = "scripts/lock_acquire.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";
+    LOCK_KEEP = "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";

@@ -1,0 +1,102 @@
+//! How many acquisitions of one client wait: for each key, and in all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+use crate::key::Key;
+
+/// The waiters of one client, counted.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    of: HashMap<Key, u32, RandomState>,
+    all: u32,
+}
+
+/// Counts as a waiter of a key for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Waits {
+    crowd: Arc<Crowd>,
+    key: Key,
+}
+
+impl Crowd {
+    /// One more waits, unless so many do already, of the key or in all; then how many those are.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        key: &Key,
+        (most, most_in_all): (u32, u32),
+    ) -> Result<Waits, u32> {
+        let mut counts = self.counts.lock();
+        let before = counts.of.get(key).copied().unwrap_or(0);
+        if before >= most {
+            return Err(before);
+        }
+        if counts.all >= most_in_all {
+            return Err(counts.all);
+        }
+        counts.of.insert(key.clone(), before + 1);
+        counts.all += 1;
+        Ok(Waits {
+            crowd: Arc::clone(self),
+            key: key.clone(),
+        })
+    }
+
+    /// How many wait.
+    #[cfg(feature = "test-util")]
+    pub(super) fn size(&self) -> usize {
+        let counts = self.counts.lock();
+        (counts.all as usize).max(counts.of.len())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut counts = self.crowd.counts.lock();
+        counts.all -= 1;
+        match counts.of.get_mut(&self.key) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.of.remove(&self.key)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: u32 = u32::MAX;
+
+    fn key(name: &str) -> Key {
+        Key::new("", name).unwrap()
+    }
+
+    #[test]
+    fn one_too_many_of_a_key_or_in_all_is_refused_until_another_leaves() {
+        let crowd = Arc::new(Crowd::default());
+        let first = crowd.join(&key("a"), (1, MANY)).unwrap();
+        assert_eq!(crowd.join(&key("a"), (1, MANY)).unwrap_err(), 1);
+        let other = crowd.join(&key("b"), (1, 2)).unwrap();
+        assert_eq!(crowd.join(&key("c"), (MANY, 2)).unwrap_err(), 2);
+        drop(first);
+        let again = crowd.join(&key("a"), (1, 2)).unwrap();
+        drop((other, again));
+        let counts = crowd.counts.lock();
+        assert!(counts.all == 0 && counts.of.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_where_none_may() {
+        let crowd = Arc::new(Crowd::default());
+        assert_eq!(crowd.join(&key("a"), (0, MANY)).unwrap_err(), 0);
+        assert_eq!(crowd.join(&key("a"), (MANY, 0)).unwrap_err(), 0);
+    }
+}

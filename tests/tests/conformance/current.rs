@@ -1,0 +1,80 @@
+//! What code inside a scope can ask about the holds around it.
+
+use distlock::{current, inherit, is_held};
+
+use crate::stage::Stage;
+
+async fn code_inside_a_scope_sees_its_holds_and_no_others(stage: &Stage) {
+    let client = stage.client().await;
+    let (outer, inner) = (client.lock("order"), client.fenced_lock("item"));
+    assert!(!is_held("order") && current("order").is_none());
+    let inside = outer.acquire().run(async {
+        assert!(is_held("order") && !is_held("item"));
+        let deeper = inner.acquire().run(async {
+            assert!(is_held("order") && is_held("item"));
+            assert!(current("order").unwrap().token().is_none());
+            current("item").unwrap()
+        });
+        let hold = deeper.await.unwrap();
+        assert!(is_held("order") && !is_held("item"));
+        hold
+    });
+    let hold = inside.await.unwrap();
+    assert!(hold.token().is_some() && hold.key() == "item");
+    assert!(!hold.is_held());
+    hold.lost().await;
+}
+
+async fn guard_without_a_scope_is_not_seen(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.lock("order").acquire().await.unwrap();
+    assert!(!is_held("order"));
+    guard
+        .scope(async { assert!(is_held("order")) })
+        .await
+        .unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn each_key_of_several_is_seen_under_its_name_without_the_prefix(stage: &Stage) {
+    let client = stage
+        .client_with(|builder| builder.key_prefix("shop:"))
+        .await;
+    let both = client.multi_lock(["b", "a"]);
+    both.acquire()
+        .run(async {
+            assert!(is_held("a") && is_held("b") && !is_held("shop:a"));
+            assert_eq!(current("b").unwrap().key(), "b");
+        })
+        .await
+        .unwrap();
+}
+
+async fn lost_hold_is_seen_but_not_held(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.lock("order").acquire().lease(stage.part(3)).await;
+    let guard = guard.unwrap();
+    let mut section = guard.section();
+    let hold = section.enter(|| current("order")).unwrap();
+    assert!(hold.is_held());
+    hold.lost().await;
+    assert!(!hold.is_held() && !section.enter(|| is_held("order")));
+}
+
+async fn spawned_task_sees_what_it_inherits(stage: &Stage) {
+    let client = stage.client().await;
+    let seen = client.lock("order").acquire().run(async {
+        let plain = tokio::spawn(async { is_held("order") });
+        let inherited = tokio::spawn(inherit(async { is_held("order") }));
+        (plain.await.unwrap(), inherited.await.unwrap())
+    });
+    assert_eq!(seen.await.unwrap(), (false, true));
+}
+
+on_every_backend! {
+    code_inside_a_scope_sees_its_holds_and_no_others,
+    guard_without_a_scope_is_not_seen,
+    each_key_of_several_is_seen_under_its_name_without_the_prefix,
+    lost_hold_is_seen_but_not_held,
+    spawned_task_sees_what_it_inherits,
+}
