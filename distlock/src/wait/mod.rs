@@ -3,6 +3,7 @@
 //! Local waiters of one key stand in one queue and only its head comes here into the loop. Behind a holder of its own
 //! client the head first trusts that neighbour to hand over or to free, without asking the server.
 
+mod ask;
 mod attempt;
 mod crowd;
 mod number;
@@ -15,106 +16,24 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::attempt::{Attempts, Outcome, Stay};
+use smallvec::smallvec;
+
+pub(crate) use self::ask::{Ask, Tenures, Wanted};
+use self::attempt::{Attempts, Outcome};
 use self::crowd::Waits;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::part::{Left, Part};
 pub(crate) use self::registry::{End, Registry};
 use self::registry::{Place, Turn};
-use smallvec::{SmallVec, smallvec};
 
-use crate::backend::{Attempt, Fault, Subscription, Target, cause};
+use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Tick;
 use crate::config::{
-    MAX_LEASE, MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE,
-    SIGNS_PER_WAITER_TIMEOUT,
+    MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, OTHERS_TURN, RETRY_PAUSE, SIGNS_PER_WAITER_TIMEOUT,
 };
 use crate::error::{Blocker, Error};
-use crate::hold::{Hold, Keeper, Tenure};
-use crate::key::Key;
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::hold::{Hold, Keeper};
 use crate::telemetry;
-
-/// One key that is asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
-    /// How many permits of a semaphore; 1 of all else.
-    pub(crate) permits: u32,
-    /// The owner of the hold around, which lets this one in beside itself.
-    pub(crate) inside: Option<Owner>,
-}
-
-/// What is asked for: one key, or several of one client that are granted together or not at all.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) wanted: SmallVec<[Wanted; 1]>,
-    /// When the caller began to wait.
-    pub(crate) since: Tick,
-    /// How long it waits; without limit where there is none.
-    pub(crate) wait: Option<Duration>,
-    /// A fixed lease; the watchdog's where there is none.
-    pub(crate) lease: Option<Duration>,
-    /// First and longest pause between two attempts, where nobody listens for messages.
-    pub(crate) pause: (Duration, Duration),
-    /// For how long the watchdog renews it at most.
-    pub(crate) max_hold: Option<Duration>,
-    /// For how long the key stays taken at least.
-    pub(crate) hold_at_least: Duration,
-    /// How many may wait already, for its key and for all, where this one has to.
-    pub(crate) max_waiters: (u32, u32),
-}
-
-/// What was granted, in the order in which it was asked for.
-pub(crate) type Tenures = SmallVec<[Arc<Tenure>; 1]>;
-
-impl Ask {
-    pub(crate) fn deadline(&self) -> Tick {
-        self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
-    }
-
-    /// The wait is over, and this key was not to be had.
-    pub(crate) fn timed_out(&self, key: &Key, now: Tick, blocker: Blocker) -> Error {
-        Error::Timeout {
-            key: key.text().to_owned(),
-            waited: now.since(self.since),
-            blocker,
-        }
-    }
-
-    /// Attempts under new owners, of one that `waits` or one that asks once.
-    fn attempts(&self, keeper: &Arc<Keeper>, waits: bool) -> Attempts {
-        let attempt = |wanted: &Wanted| {
-            let mut target = Target::of(wanted.kind, &wanted.key, keeper.new_owner());
-            target.permits = wanted.permits;
-            let lease = match wanted.kind.has_lease() {
-                true => self.first_lease(keeper),
-                false => MAX_LEASE,
-            };
-            let mut attempt = Attempt::new(target, lease);
-            attempt.inside = wanted.inside;
-            if waits && wanted.kind.has_places() {
-                attempt.place = Some(keeper.config.waiter_timeout);
-            }
-            attempt
-        };
-        let attempts = self.wanted.iter().map(attempt).collect();
-        let stay = Stay {
-            fixed: self.lease.is_some(),
-            max_hold: self.max_hold,
-            at_least: self.hold_at_least,
-        };
-        Attempts::new(keeper, attempts, stay)
-    }
-
-    /// The lease that is asked for: fixed, or the first of those that the watchdog renews.
-    pub(crate) fn first_lease(&self, keeper: &Keeper) -> Duration {
-        let lease = self.lease.unwrap_or(keeper.config.watchdog_timeout);
-        self.max_hold.map_or(lease, |most| lease.min(most))
-    }
-}
 
 /// What a round of asking came to.
 pub(crate) enum Tried {

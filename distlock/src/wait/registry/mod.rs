@@ -5,19 +5,21 @@
 //! 2. The mutex here is taken before any hold's, is held for a few lines and never while waking or sending.
 //! 3. A hold in a slot is still the entry's holder: whoever leaves last has it released, and the entry goes with it.
 
+mod place;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
+pub(super) use self::place::{Place, Turn};
+use super::ask::Ask;
 use super::crowd::{Crowd, Waits};
-use super::queue::{Queue, Then, Ticket};
+use super::queue::{Queue, Then};
 use super::turns::Turns;
-use super::{Ask, Wanted};
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
@@ -114,20 +116,8 @@ impl Registry {
     /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
     /// hold of the watchdog's, nor is one that wants more than that hold.
     pub(super) fn join(self: &Arc<Self>, ask: &Ask, at: usize, takes_over: bool) -> Place {
-        let Wanted {
-            kind, key, inside, ..
-        } = &ask.wanted[at];
-        let line = kind.line();
-        let mut place = Place {
-            registry: Arc::clone(self),
-            entry: (*kind, key.clone()),
-            ticket: None,
-            wake: Arc::new(Notify::new()),
-            takes_over: takes_over && ask.lease.is_none() && ask.hold_at_least.is_zero(),
-            max_hold: ask.max_hold,
-            // What the scope around lets in must not wait behind those whom it keeps out.
-            lines_up: line != Line::Server && inside.is_none(),
-        };
+        let line = ask.wanted[at].kind.line();
+        let mut place = Place::new(self, ask, at, takes_over);
         let in_line = place.lines_up && (line == Line::Local || self.has_line(&place.entry));
         if in_line {
             let others_turn = self.turns.lock().take(&place.entry, ask.since);
@@ -314,172 +304,5 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         self.keeper.retire();
-    }
-}
-
-/// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
-#[derive(Debug)]
-pub(super) struct Place {
-    registry: Arc<Registry>,
-    entry: (Kind, Key),
-    /// Where it stands in the queue, if it does.
-    ticket: Option<Ticket>,
-    wake: Arc<Notify>,
-    takes_over: bool,
-    /// How long it may keep what it takes over.
-    max_hold: Option<Duration>,
-    /// It is to stand in the queue once it was refused.
-    lines_up: bool,
-}
-
-/// What a waiter is to do next.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// Others stand before it.
-    NotYet,
-    /// It has the hold that was handed over.
-    Handed(Arc<Tenure>),
-    /// It is first in line, behind this hold of its own client.
-    Behind(Arc<Hold>),
-    /// It is first in line, and may ask the server; after other processes, where they heard of the last release.
-    Ask { others_first: bool },
-}
-
-impl Place {
-    /// Completes when it may be this waiter's turn.
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
-    }
-
-    /// Takes the last place in the queue.
-    fn join_queue(&mut self, others_turn: bool) {
-        let mut entries = self.registry.entries.lock();
-        let entry = entries.entry(self.entry.clone()).or_insert_with(Entry::new);
-        entry.others_turn |= others_turn;
-        self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
-    }
-
-    /// It was refused. Is it first in line now, or does it stand in none?
-    pub(super) fn stand_in_line(&mut self) -> bool {
-        if self.lines_up && self.ticket.is_none() {
-            self.join_queue(false);
-        }
-        self.ticket.is_none()
-            || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
-    }
-
-    pub(super) fn turn(&mut self) -> Turn {
-        let turn = self.look(|entry, ticket| {
-            if !entry.queue.is_head(ticket) {
-                return entry.queue.has(ticket).then_some((Turn::NotYet, None));
-            }
-            let handed = entry.queue.take(ticket);
-            let turn = match &entry.holder {
-                Some(holder) if !holder.hold.is_over() => Turn::Behind(Arc::clone(&holder.hold)),
-                _ => Turn::Ask {
-                    others_first: std::mem::take(&mut entry.others_turn),
-                },
-            };
-            Some((turn, handed))
-        });
-        match turn.flatten() {
-            Some((_, Some(handed))) => self.take(&handed),
-            Some((turn, None)) => turn,
-            None => {
-                // It stands in no line, or no more: the whole line was let go.
-                self.ticket = None;
-                Turn::Ask {
-                    others_first: false,
-                }
-            }
-        }
-    }
-
-    /// Takes over what was handed to it, if that is still good.
-    fn take(&mut self, handed: &Arc<Hold>) -> Turn {
-        let now = self.registry.keeper.now();
-        let whatever = self.registry.hands_over_whatever();
-        let Some(tenure) = handed.succeed(now, self.max_hold, whatever) else {
-            self.registry.give_back(handed);
-            return Turn::Ask {
-                others_first: false,
-            };
-        };
-        self.leave_with(handed, None);
-        // The count may have to be told, and another guard has another bound.
-        self.registry.keeper.look_at(handed);
-        Turn::Handed(tenure)
-    }
-
-    /// The server granted a hold to this waiter.
-    pub(super) fn granted(&mut self, hold: &Arc<Hold>) {
-        if self.ticket.is_none() {
-            return self.registry.granted(hold);
-        }
-        self.registry.keeper.watch(hold);
-        self.leave_with(hold, Some(self.registry.keeper.now()));
-    }
-
-    /// Leaves the queue as the holder; `began` where the server granted the hold then.
-    fn leave_with(&mut self, hold: &Arc<Hold>, began: Option<Tick>) {
-        let then = self.look(|entry, ticket| {
-            let left_over = began.and_then(|now| entry.queue.began(now));
-            if hold.kind.line() != Line::Shared {
-                entry.set_holder(hold);
-            }
-            let then = entry.queue.granted(ticket);
-            // One after the other they would be served slower than others come, and the line would never end.
-            let let_go = if hold.kind.is_shared() {
-                entry.queue.let_go()
-            } else {
-                Vec::new()
-            };
-            (left_over, then, let_go)
-        });
-        self.ticket = None;
-        self.registry.forget_if_idle(&self.entry);
-        let Some((left_over, then, let_go)) = then else {
-            return;
-        };
-        for waiter in let_go {
-            waiter.notify_one();
-        }
-        if let Some(left_over) = left_over {
-            self.registry.give_back(&left_over);
-        }
-        self.registry.follow(then);
-    }
-
-    fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
-        let mut entries = self.registry.entries.lock();
-        let entry = entries.get_mut(&self.entry)?;
-        Some(look(entry, self.ticket?))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket else {
-            return;
-        };
-        let now = self.registry.keeper.now();
-        let then = {
-            let mut entries = self.registry.entries.lock();
-            let Some(entry) = entries.get_mut(&self.entry) else {
-                return;
-            };
-            let whatever = self.registry.hands_over_whatever();
-            let then = entry
-                .queue
-                .leave(ticket, |hold| whatever || hold.may_pass_on(now));
-            if entry.is_idle() {
-                entries.remove(&self.entry);
-            }
-            then
-        };
-        if self.registry.keeper.config.has(Flaw::WakeUpNotPassedOn) {
-            return;
-        }
-        self.registry.follow(then);
     }
 }
