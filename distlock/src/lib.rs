@@ -28,6 +28,9 @@ mod together;
 mod wait;
 
 #[cfg(feature = "macros")]
+pub mod guide;
+
+#[cfg(feature = "macros")]
 pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
