@@ -28,19 +28,29 @@ pub(crate) struct Block {
 /// Refuses what is no function at all.
 pub(crate) fn function(item: TokenStream) -> Result<Function> {
     syn::parse2(item.clone()).map_err(|syntax| {
-        let mut trees = item.into_iter();
-        let Some(first) = trees.next() else {
+        let trees: Vec<_> = item.into_iter().collect();
+        let Some(first) = trees.first() else {
             return syntax;
         };
-        let is_fn = |tree: &TokenTree| matches!(tree, TokenTree::Ident(word) if word == "fn");
-        if is_fn(&first) || trees.any(|tree| is_fn(&tree)) {
-            return syntax;
+        let Some(at) = trees.iter().position(|tree| is_word(tree, "fn")) else {
+            return error(
+                first.span(),
+                "`#[distributed_lock]` goes on an `async fn`; of a trait or an impl, on each method",
+            );
+        };
+        match trees[..at].iter().find(|tree| is_word(tree, "gen")) {
+            Some(keyword) => error(
+                keyword.span(),
+                "`#[distributed_lock]` cannot go on a `gen fn`: the lock would end before the first item; \
+                 lock where the items are used",
+            ),
+            None => syntax,
         }
-        error(
-            first.span(),
-            "`#[distributed_lock]` goes on an `async fn`; of a trait or an impl, on each method",
-        )
     })
+}
+
+fn is_word(tree: &TokenTree, word: &str) -> bool {
+    matches!(tree, TokenTree::Ident(ident) if ident == word)
 }
 
 /// Refuses functions that have no body to wait in.

@@ -1,12 +1,64 @@
-//! Durations as the options take them: `500ms`, `5s`, `1m30s`, and `0`.
+//! Durations as the options take them: `500ms`, `5s`, `1m30s`, and `0`, or an expression.
 //!
 //! The grammar is humantime's with its units cut down to four: it would read `1M` as a month and
 //! take `1y`, and a lock that waits for a month is a typing error.
 
 use std::time::Duration;
 
+use proc_macro2::Span;
+use quote::ToTokens as _;
+use syn::{Error, Expr, ExprLit, Lit};
+
+/// The value of an option that is a duration.
+pub(crate) enum Time {
+    Fixed(Duration, Span),
+    /// An expression of type `Duration`.
+    Given(Expr),
+}
+
+impl Time {
+    /// The value of the option `name`.
+    pub(crate) fn read(name: &str, value: Expr) -> syn::Result<Self> {
+        let Expr::Lit(ExprLit { lit, .. }) = &value else {
+            return Ok(Self::Given(value));
+        };
+        let fixed = match lit {
+            Lit::Str(text) => parse(&text.value()),
+            Lit::Int(_) | Lit::Float(_) => bare_number(name, &lit.to_token_stream().to_string()),
+            _ => return Ok(Self::Given(value)),
+        };
+        match fixed {
+            Ok(fixed) => Ok(Self::Fixed(fixed, lit.span())),
+            Err(says) => Err(Error::new(lit.span(), says)),
+        }
+    }
+
+    /// Redis counts in milliseconds, and a lease of none is over before it begins.
+    pub(crate) fn at_least_a_millisecond(self, name: &str) -> syn::Result<Self> {
+        match self {
+            Self::Fixed(fixed, span) if fixed < Duration::from_millis(1) => {
+                Err(Error::new(span, format!("`{name}` must be at least 1ms")))
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+/// Only `0` needs no unit, and a unit needs quotes.
+fn bare_number(name: &str, number: &str) -> Result<Duration, String> {
+    match parse(number) {
+        Ok(Duration::ZERO) if number == "0" => Ok(Duration::ZERO),
+        Ok(_) => Err(format!(
+            "`{name} = {number}` needs quotes; write \"{number}\""
+        )),
+        Err(_) => Err(format!(
+            "`{name} = {number}` has no unit; write \"{number}s\""
+        )),
+    }
+}
+
 /// Reads a duration, or says what to write instead.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+fn parse(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }

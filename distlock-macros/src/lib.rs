@@ -10,8 +10,12 @@ mod duration;
 mod expand;
 mod fallback;
 mod function;
+mod keys;
+mod setting;
 mod template;
 mod ty;
+mod word;
+mod wrong;
 
 use proc_macro::TokenStream;
 

@@ -12,8 +12,12 @@ mod attributes;
 mod boxed_future;
 #[path = "ui/pass/clients.rs"]
 mod clients;
+#[path = "ui/pass/condition.rs"]
+mod condition;
 #[path = "ui/pass/crate_path.rs"]
 mod crate_path;
+#[path = "ui/pass/debug_handler.rs"]
+mod debug_handler;
 #[path = "ui/pass/early_return.rs"]
 mod early_return;
 #[path = "ui/pass/free_fn.rs"]
@@ -28,12 +32,16 @@ mod impl_trait;
 mod instrument;
 #[path = "ui/pass/key_expressions.rs"]
 mod key_expressions;
+#[path = "ui/pass/keys.rs"]
+mod keys;
 #[path = "ui/pass/lifetimes.rs"]
 mod lifetimes;
 #[path = "ui/pass/macro_rules.rs"]
 mod macro_rules;
 #[path = "ui/pass/methods.rs"]
 mod methods;
+#[path = "ui/pass/on_unavailable.rs"]
+mod on_unavailable;
 #[path = "ui/pass/patterns.rs"]
 mod patterns;
 #[path = "ui/pass/send.rs"]
@@ -42,3 +50,19 @@ mod send;
 mod shadowed_prelude;
 #[path = "ui/pass/trait_methods.rs"]
 mod trait_methods;
+
+/// Cases that cannot be modules: their `$crate`, or their `main`, is that of the whole crate.
+const CRATES: [&str; 2] = ["dollar_crate", "tokio_main"];
+
+#[test]
+fn every_case_is_here() {
+    let here = include_str!("pedantic.rs");
+    let cases = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ui/pass"));
+    for case in cases.expect("the cases are there") {
+        let case = case.expect("a case has a name").path();
+        let name = case.file_stem().and_then(|name| name.to_str());
+        let name = name.expect("it is one of ours");
+        let is_module = here.contains(&format!("\"ui/pass/{name}.rs\""));
+        assert!(is_module || CRATES.contains(&name), "{name} is missing");
+    }
+}

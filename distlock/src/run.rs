@@ -44,6 +44,9 @@ enum Stage {
     Acquiring(Acquiring),
     // The section first: its frame closes before its guard ends.
     Running(Section, Guard),
+    /// The body, and no lock.
+    #[cfg(feature = "macros")]
+    Unlocked,
     Releasing(Releasing),
     Done,
 }
@@ -77,11 +80,12 @@ impl<F: Future> Guarded<F> {
         }
     }
 
-    /// The same from a guard that is there already.
+    /// The same from a guard that is there already, or without any.
     #[cfg(feature = "macros")]
-    pub(crate) fn held(guard: Guard, body: F) -> Self {
+    pub(crate) fn held(guard: Option<Guard>, body: F) -> Self {
+        let running = |guard: Guard| Stage::Running(guard.section(), guard);
         Self {
-            stage: Stage::Running(guard.section(), guard),
+            stage: guard.map_or(Stage::Unlocked, running),
             output: None,
             body: Some(body),
         }
@@ -109,6 +113,16 @@ impl<F: Future> Future for Guarded<F> {
                     // Lost: dropping the guard ends what is left of the hold, in the background.
                     *this.output = Some(output?);
                     *this.stage = Stage::Releasing(Box::pin(guard.release()));
+                }
+                #[cfg(feature = "macros")]
+                Stage::Unlocked => {
+                    let Some(body) = this.body.as_mut().as_pin_mut() else {
+                        return Poll::Pending;
+                    };
+                    let output = ready!(body.poll(cx));
+                    this.body.set(None);
+                    *this.stage = Stage::Done;
+                    return Poll::Ready(Ok((output, Ok(()))));
                 }
                 Stage::Releasing(releasing) => {
                     let released = ready!(releasing.as_mut().poll(cx));

@@ -32,6 +32,11 @@ pub(crate) fn release_failed(error: &Error) {
     tracing::warn!(target: TARGET, %error, "the guarded body ended and its hold was not released as it should");
 }
 
+#[cfg(feature = "macros")]
+pub(crate) fn runs_without_lock(error: &Error) {
+    tracing::warn!(target: TARGET, %error, "the body runs without the lock, as `on_unavailable = \"run\"` says");
+}
+
 pub(crate) fn late_grant(key: &Key, owner: Owner) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, "grant came too late to be of use, given back");
 }

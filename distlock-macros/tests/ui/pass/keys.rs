@@ -15,7 +15,14 @@ const NIGHTLY: &str = "nightly";
 #[distributed_lock(keys = ["order:<o.id>", "stock:<o.warehouse>", NIGHTLY, ..o.items.iter().map(|item| format!("item:{item}"))], wait = "5s")]
 async fn place(client: &Client, o: &Order) -> Result<Vec<bool>, Error> {
     let mut locked = Vec::new();
-    for key in ["order:42", "stock:north", "nightly", "item:a", "item:b", "item:c"] {
+    for key in [
+        "order:42",
+        "stock:north",
+        "nightly",
+        "item:a",
+        "item:b",
+        "item:c",
+    ] {
         locked.push(client.lock(key).is_locked().await?);
     }
     Ok(locked)
@@ -45,7 +52,7 @@ async fn inner(id: u64) -> Result<u64, Error> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+async fn main() -> Result<(), Error> {
     let client = Client::in_memory();
     client.install();
     let order = Order {
@@ -53,13 +60,17 @@ async fn main() {
         warehouse: "north".into(),
         items: vec!["a".into(), "b".into()],
     };
-    let locked = place(&client, &order).await.unwrap();
+    let locked = place(&client, &order).await?;
     assert_eq!(locked, [true, true, true, true, true, false]);
-    assert!(!client.lock("item:a").is_locked().await.unwrap());
-    all(vec!["x", "y"]).await.unwrap();
+    assert!(!client.lock("item:a").is_locked().await?);
+    all(vec!["x", "y"]).await?;
     assert!(matches!(all(vec![]).await, Err(Error::NoKeys)));
-    assert!(matches!(all(vec!["x", ""]).await, Err(Error::InvalidKey { .. })));
-    assert!(some(&client, Some("b".into()), &[]).await.unwrap());
-    assert!(!some(&client, None, &["c".into()]).await.unwrap());
-    assert_eq!(nested(3).await.unwrap(), 3);
+    assert!(matches!(
+        all(vec!["x", ""]).await,
+        Err(Error::InvalidKey { .. })
+    ));
+    assert!(some(&client, Some("b".into()), &[]).await?);
+    assert!(!some(&client, None, &["c".into()]).await?);
+    assert_eq!(nested(3).await?, 3);
+    Ok(())
 }

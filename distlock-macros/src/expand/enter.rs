@@ -1,0 +1,122 @@
+//! The expression that acquires, and the handlers of its errors.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote_spanned};
+use syn::Expr;
+use syn::spanned::Spanned as _;
+
+use super::{Expansion, glue_at};
+use crate::duration::Time;
+use crate::word::OnUnavailable;
+
+impl Expansion<'_> {
+    /// `let __enter = ..`: the lock being acquired; where there is a condition, perhaps none.
+    pub(super) fn enter(&self) -> TokenStream {
+        let private = self.private(Span::mixed_site());
+        let (keys, settings) = (self.keys(), self.settings());
+        let enter = quote_spanned! {Span::mixed_site()=>
+            #private::Enter::new(__keys) #(#settings)* .enter()
+        };
+        let Some(condition) = &self.args.condition else {
+            return quote_spanned!(Span::mixed_site()=> #keys let __enter = #enter;);
+        };
+        let condition = self.condition(condition);
+        quote_spanned! {Span::mixed_site()=>
+            #condition
+            let __enter = if __condition {
+                #keys
+                #enter
+            } else {
+                #private::Entering::without_lock()
+            };
+        }
+    }
+
+    /// A variable of a written type, so that one that is no `bool` is reported there and nowhere else.
+    fn condition(&self, condition: &Expr) -> TokenStream {
+        let span = glue_at(condition.span());
+        let private = self.private(span);
+        quote_spanned!(span=> let __condition: #private::bool = #condition;)
+    }
+
+    /// The options that are set, as calls.
+    fn settings(&self) -> Vec<TokenStream> {
+        let args = self.args;
+        let client = args.client.as_ref().map(|client| {
+            let span = glue_at(client.span());
+            quote_spanned!(span=> .client(&(#client)))
+        });
+        let wait = args.wait.as_ref().map(|wait| {
+            let (span, wait) = self.duration(wait);
+            quote_spanned!(span=> .wait(#wait))
+        });
+        let lease = args.lease.as_ref().map(|lease| {
+            let (span, lease) = self.duration(lease);
+            quote_spanned!(span=> .lease(#lease))
+        });
+        let run = (args.on_unavailable == OnUnavailable::Run)
+            .then(|| quote_spanned!(Span::mixed_site()=> .or_run_without_lock()));
+        [client, wait, lease, run].into_iter().flatten().collect()
+    }
+
+    fn duration(&self, time: &Time) -> (Span, TokenStream) {
+        match time {
+            Time::Given(expr) => (glue_at(expr.span()), expr.to_token_stream()),
+            Time::Fixed(fixed, span) => {
+                let span = glue_at(*span);
+                let private = self.private(span);
+                let (secs, nanos) = (fixed.as_secs(), fixed.subsec_nanos());
+                (
+                    span,
+                    quote_spanned!(span=> #private::Duration::new(#secs, #nanos)),
+                )
+            }
+        }
+    }
+
+    /// What makes the value of a lock error. Made once, before the body takes the arguments.
+    pub(super) fn on_error(&self) -> TokenStream {
+        let output = &self.output;
+        match &self.args.on_error {
+            Some(on_error) => self.handler(on_error),
+            None => {
+                let private = self.private(Span::mixed_site());
+                quote_spanned!(Span::mixed_site()=> #private::fail::<#output>)
+            }
+        }
+    }
+
+    /// The value where the lock was not granted.
+    pub(super) fn refused(&self) -> TokenStream {
+        let on_error = self.call_on_error(quote_spanned!(Span::mixed_site()=> __error));
+        let Some(on_busy) = &self.args.on_busy else {
+            return on_error;
+        };
+        let on_busy = self.handler(on_busy);
+        quote_spanned! {Span::mixed_site()=>
+            if __error.is_busy() {
+                #on_busy(__error)
+            } else {
+                #on_error
+            }
+        }
+    }
+
+    /// Located at the handler, so that a wrong one is reported once and not at each call.
+    pub(super) fn call_on_error(&self, error: TokenStream) -> TokenStream {
+        let place = self
+            .args
+            .on_error
+            .as_ref()
+            .map_or_else(|| self.output.span(), |on_error| on_error.span());
+        quote_spanned!(glue_at(place)=> __on_error(#error))
+    }
+
+    /// A handler, its types tied to the function's.
+    fn handler(&self, handler: &Expr) -> TokenStream {
+        let span = glue_at(handler.span());
+        let private = self.private(span);
+        let output = &self.output;
+        quote_spanned!(span=> #private::handler::<#output>(#handler))
+    }
+}

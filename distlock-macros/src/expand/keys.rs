@@ -1,0 +1,106 @@
+//! The statements that make what is locked.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, quote_spanned};
+use syn::Expr;
+use syn::spanned::Spanned as _;
+
+use super::{Expansion, glue_at};
+use crate::keys::{Element, Key, Keys};
+use crate::template::{Part, Piece, Template};
+
+impl Expansion<'_> {
+    /// `let __keys = ..`: all that is to be locked.
+    pub(super) fn keys(&self) -> TokenStream {
+        let private = self.private(Span::mixed_site());
+        match &self.args.keys {
+            Keys::One(key) => {
+                let key = self.key(key);
+                quote_spanned! {Span::mixed_site()=>
+                    #key
+                    let __keys = #private::Keys::one(__key);
+                }
+            }
+            Keys::List(elements) => {
+                let elements = elements.iter().map(|element| match element {
+                    Element::Key(key) => {
+                        let key = self.key(key);
+                        quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
+                    }
+                    Element::Spread(all) => self.add_all(all),
+                });
+                quote_spanned! {Span::mixed_site()=>
+                    let mut __keys = #private::Keys::several();
+                    #(#elements)*
+                }
+            }
+            Keys::Given(all) => {
+                let all = self.add_all(all);
+                quote_spanned! {Span::mixed_site()=>
+                    let mut __keys = #private::Keys::several();
+                    #all
+                }
+            }
+        }
+    }
+
+    /// Located at the expression, so that one that gives no keys is reported there.
+    fn add_all(&self, all: &Expr) -> TokenStream {
+        let span = glue_at(all.span());
+        let private = self.private(span);
+        quote_spanned!(span=> #private::KeyList::add_to(#all, &mut __keys);)
+    }
+
+    /// `let __key = ..`: a statement per placeholder, so that nothing one of them borrows (a mutex, say)
+    /// is still borrowed when the next is rendered or the lock is waited for.
+    fn key(&self, key: &Key) -> TokenStream {
+        match key {
+            Key::Whole(expr) => {
+                let private = self.private(Span::mixed_site());
+                quote_spanned!(Span::mixed_site()=> let __key = #private::key(#expr);)
+            }
+            Key::Template(template) => self.template(template),
+        }
+    }
+
+    fn template(&self, template: &Template) -> TokenStream {
+        // Located at the literal: an error about a placeholder then underlines it and nothing else.
+        let span = glue_at(template.literal.span());
+        let private = self.private(span);
+        let pieces = template.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => quote_spanned!(span=> __key.text(#text);),
+            Piece::Part(Part { source, expr }) => {
+                let expr = self.at_the_bindings(expr.to_token_stream());
+                quote_spanned!(span=> __key.part(#source, &(#expr));)
+            }
+        });
+        quote_spanned! {span=>
+            let mut __key = #private::Template::new();
+            #(#pieces)*
+            let __key = __key.finish();
+        }
+    }
+
+    /// Gives each name of a parameter that parameter's own hygiene, whoever wrote the literal: a
+    /// `macro_rules!` and its caller may each have written one of the two.
+    fn at_the_bindings(&self, tokens: TokenStream) -> TokenStream {
+        let resolve = |tree| match tree {
+            TokenTree::Ident(name) => TokenTree::Ident(self.at_its_binding(name)),
+            TokenTree::Group(group) => {
+                let inner = self.at_the_bindings(group.stream());
+                let mut resolved = Group::new(group.delimiter(), inner);
+                resolved.set_span(group.span());
+                TokenTree::Group(resolved)
+            }
+            other => other,
+        };
+        tokens.into_iter().map(resolve).collect()
+    }
+
+    fn at_its_binding(&self, mut name: Ident) -> Ident {
+        if let Some(binding) = self.bindings.iter().find(|binding| binding.name == name) {
+            name.set_span(name.span().resolved_at(binding.name.span()));
+        }
+        name
+    }
+}

@@ -1,0 +1,160 @@
+//! The tokens that stand in for the body.
+//!
+//! Of the user's function everything but the body stays as it is. Names of the expansion are spanned
+//! `mixed_site`, so neither side sees the other's variables; what it calls is named by absolute path,
+//! so the body and its surroundings may shadow anything, `Ok` and `Result` included.
+
+mod enter;
+mod keys;
+
+use proc_macro2::{Group, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::Type;
+use syn::spanned::Spanned as _;
+
+use crate::args::Args;
+use crate::check::{Block, Shape};
+use crate::function::{Binding, Function};
+use crate::ty;
+
+/// The whole function with the lock around its body.
+pub(crate) fn function(args: &Args, function: &Function, shape: Shape) -> TokenStream {
+    let written = function.return_type();
+    let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
+    let bindings = function.bindings();
+    let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
+    let locked = |output, braces| {
+        let output = ty::erase_impl_trait(output);
+        let bindings = &bindings;
+        Expansion {
+            args,
+            bindings,
+            output,
+            braces,
+        }
+        .locked()
+    };
+    let body = match shape {
+        Shape::Async(braces) => locked(written, braces),
+        Shape::Block(Block {
+            asyncness,
+            pin,
+            braces,
+        }) => {
+            let output = ty::future_output(&written).unwrap_or_else(|| ty::infer(&written));
+            let locked = locked(output, braces);
+            match pin {
+                Some(pin) => quote!(#pin(#asyncness { #locked })),
+                None => quote!(#asyncness { #locked }),
+            }
+        }
+    };
+    quote! {
+        #(#attrs)*
+        #vis #sig {
+            #(#body_attrs)*
+            #body
+        }
+    }
+}
+
+struct Expansion<'a> {
+    args: &'a Args,
+    bindings: &'a [Binding],
+    /// What the body gives, as a variable is declared with it.
+    output: Type,
+    /// The body.
+    braces: Group,
+}
+
+impl Expansion<'_> {
+    /// Acquire, run the body in the guard's scope and release, make the value.
+    fn locked(&self) -> TokenStream {
+        let private = self.private(Span::mixed_site());
+        let enter = self.enter();
+        let on_error = self.on_error();
+        let refused = self.refused();
+        let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
+        let body = self.body();
+        quote_spanned! {Span::mixed_site()=>
+            #enter
+            let __on_error = #on_error;
+            let __held = match __enter.await {
+                #private::Ok(__held) => __held,
+                #private::Err(__error) => return #refused,
+            };
+            match #private::hold(__held, #body).await {
+                #private::Ok((__output, __released)) => {
+                    let __failed = #private::Body(&__output).failed();
+                    match #private::settle(__released, __failed) {
+                        #private::Ok(()) => __output,
+                        #private::Err(__lost) => #lost,
+                    }
+                }
+                #private::Err(__lost) => #lost,
+            }
+        }
+    }
+
+    /// The path to what an expansion may name, by the user's own path to the crate where one is given.
+    fn private(&self, span: Span) -> TokenStream {
+        match &self.args.krate {
+            Some(path) => quote_spanned!(span=> #path::__private),
+            None => quote_spanned!(span=> ::distlock::__private),
+        }
+    }
+
+    /// The body as a future, its type pinned to the written one.
+    ///
+    /// Every parameter is mentioned, so that it moves in and is dropped before the release: a
+    /// transaction passed in must be gone before the lock is.
+    fn body(&self) -> TokenStream {
+        let span = glue_at(self.braces.span_open());
+        let private = self.private(span);
+        let braces = &self.braces;
+        let mentions = self.bindings.iter().map(|Binding { name, cfgs }| {
+            quote_spanned! {span=>
+                #(#cfgs)*
+                #[allow(clippy::used_underscore_binding)]
+                #private::mention(&#name);
+            }
+        });
+        let pin = self.pin();
+        // The user's own braces, which rustc would call unnecessary in this place.
+        quote_spanned! {span=>
+            async move {
+                #(#mentions)*
+                #pin
+                #[allow(unused_braces)]
+                #braces
+            }
+        }
+    }
+
+    /// A `return` that is never run and makes the written type the body's, so that mismatches are
+    /// reported in the body.
+    fn pin(&self) -> TokenStream {
+        let output = &self.output;
+        quote_spanned! {glue_at(output.span())=>
+            #[allow(
+                unknown_lints,
+                unreachable_code,
+                clippy::diverging_sub_expression,
+                clippy::empty_loop,
+                clippy::let_unit_value,
+                clippy::let_with_type_underscore,
+                clippy::needless_return,
+                clippy::unreachable
+            )]
+            if false {
+                let __output: #output = loop {};
+                return __output;
+            }
+        }
+    }
+}
+
+/// Hygiene of the expansion, at a place of the user's for messages.
+fn glue_at(place: Span) -> Span {
+    Span::mixed_site().located_at(place)
+}

@@ -1,0 +1,117 @@
+//! What is locked: `key = ..` and `keys = ..`.
+
+use syn::{Error, Expr, ExprLit, ExprRange, Lit, RangeLimits, Result};
+
+use crate::setting::ungroup;
+use crate::template::Template;
+use crate::wrong::Wrong;
+
+/// What is locked.
+pub(crate) enum Keys {
+    /// `key = ..`
+    One(Key),
+    /// `keys = [..]`
+    List(Vec<Element>),
+    /// `keys = ..`, an expression that gives them all.
+    Given(Expr),
+}
+
+/// One key.
+pub(crate) enum Key {
+    Template(Template),
+    /// An expression that is the whole key.
+    Whole(Expr),
+}
+
+/// What stands in a list of keys.
+pub(crate) enum Element {
+    Key(Key),
+    /// `..expression`: as many as that has.
+    Spread(Expr),
+}
+
+impl Keys {
+    /// The value of `key`.
+    pub(crate) fn one(key: Expr) -> Result<Self> {
+        Key::of(key).map(Self::One)
+    }
+
+    /// The value of `keys`.
+    pub(crate) fn several(keys: Expr) -> Result<Self> {
+        match keys {
+            Expr::Array(list) if list.elems.is_empty() => Err(Error::new_spanned(
+                list,
+                "no keys: say what to lock, e.g. `keys = [\"order:<id>\", \"stock:<item>\"]`",
+            )),
+            Expr::Array(list) => {
+                let mut wrong = Wrong::default();
+                let elements = list.elems.into_iter();
+                let elements: Vec<_> = elements
+                    .filter_map(|element| wrong.check(Element::of(element)))
+                    .collect();
+                wrong.none_or(Self::List(elements))
+            }
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(key), ..
+            }) => {
+                let says = format!("`keys` is a list; write `key = {:?}`", key.value());
+                Err(Error::new(key.span(), says))
+            }
+            given => Ok(Self::Given(given)),
+        }
+    }
+
+    pub(crate) fn templates(&self) -> Vec<&Template> {
+        let keys: Vec<&Key> = match self {
+            Self::One(key) => vec![key],
+            Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
+            Self::Given(_) => Vec::new(),
+        };
+        keys.into_iter().filter_map(Key::template).collect()
+    }
+}
+
+impl Key {
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Template(template) => Some(template),
+            Self::Whole(_) => None,
+        }
+    }
+
+    fn of(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(template),
+                ..
+            }) => Template::parse(template).map(Self::Template),
+            whole => Ok(Self::Whole(whole)),
+        }
+    }
+}
+
+impl Element {
+    fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Spread(_) => None,
+        }
+    }
+
+    /// A spread is what Rust reads as a range without a start.
+    fn of(value: Expr) -> Result<Self> {
+        match value {
+            Expr::Range(ExprRange {
+                start: None,
+                limits: RangeLimits::HalfOpen(_),
+                end: Some(all),
+                ..
+            }) => Ok(Self::Spread(*all)),
+            Expr::Range(range) => Err(Error::new_spanned(
+                range,
+                "a range is no key; to add all keys of an iterator write `..iterator`",
+            )),
+            key => Key::of(ungroup(key)).map(Self::Key),
+        }
+    }
+}

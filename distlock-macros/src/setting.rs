@@ -1,0 +1,128 @@
+//! `name = value`, over and over: the names known, each set once, the values unread.
+
+use proc_macro2::Ident;
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, LitStr, Result, Token};
+
+use crate::word;
+use crate::wrong::Wrong;
+
+/// Every option, with an example for messages.
+const OPTIONS: [(&str, &str); 10] = [
+    ("key", r#"key = "pay:<id>""#),
+    ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
+    ("wait", r#"wait = "5s""#),
+    ("lease", r#"lease = "20s""#),
+    ("client", "client = self.locks"),
+    ("on_busy", "on_busy = |_| Ok(())"),
+    ("on_error", "on_error = |error| .."),
+    ("on_unavailable", r#"on_unavailable = "run""#),
+    ("condition", "condition = amount > 0"),
+    ("crate", "crate = my::distlock"),
+];
+
+/// What others call an option of ours.
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("name", "key"),
+    ("timeout", "wait"),
+    ("wait_time", "wait"),
+    ("ttl", "lease"),
+    ("expire", "lease"),
+    ("lease_time", "lease"),
+    ("when", "condition"),
+    ("map_error", "on_error"),
+];
+
+/// `name = value`.
+struct Setting {
+    name: Ident,
+    value: Expr,
+}
+
+impl Parse for Setting {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if input.peek(LitStr) {
+            let key = input.parse::<LitStr>()?;
+            let says = format!("name the option: `key = {:?}`", key.value());
+            return Err(Error::new(key.span(), says));
+        }
+        let name = input.call(Ident::parse_any)?;
+        if let Some(example) = example(&name)
+            && !input.peek(Token![=])
+        {
+            let says = format!("`{name}` needs a value, e.g. `{example}`");
+            return Err(Error::new(name.span(), says));
+        }
+        if !input.peek(Token![=]) {
+            return Err(unknown(&name));
+        }
+        input.parse::<Token![=]>()?;
+        let value = input.parse()?;
+        Ok(Self { name, value })
+    }
+}
+
+fn example(name: &Ident) -> Option<&'static str> {
+    let option = OPTIONS.iter().find(|(option, _)| name == option);
+    option.map(|(_, example)| *example)
+}
+
+fn unknown(name: &Ident) -> Error {
+    let names = OPTIONS.map(|(name, _)| name);
+    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| name == theirs);
+    let written = name.to_string();
+    let meant = elsewhere.map_or_else(|| word::similar(&written, &names), |(_, ours)| Some(ours));
+    let says = format!(
+        "unknown option `{name}`; {}expected one of {}",
+        word::did_you_mean(meant),
+        word::list(&names)
+    );
+    Error::new(name.span(), says)
+}
+
+/// The options by name, their values unread.
+pub(crate) struct Settings(Vec<Setting>);
+
+impl Parse for Settings {
+    /// Refuses what is unknown or given twice; reports all of it, as each has a place of its own.
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let settings = Punctuated::<Setting, Token![,]>::parse_terminated(input)?;
+        let mut known: Vec<Setting> = Vec::new();
+        let mut wrong = Wrong::default();
+        for setting in settings {
+            let name = &setting.name;
+            if example(name).is_none() {
+                wrong.add(unknown(name));
+            } else if known.iter().any(|earlier| earlier.name == *name) {
+                wrong.add(Error::new(name.span(), format!("`{name}` is set twice")));
+            } else {
+                known.push(setting);
+            }
+        }
+        wrong.none_or(Self(known))
+    }
+}
+
+impl Settings {
+    /// The value of an option, where it is set.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Expr> {
+        self.take_named(name).map(|(_, value)| value)
+    }
+
+    /// The same with the name as it stands there.
+    pub(crate) fn take_named(&mut self, name: &str) -> Option<(Ident, Expr)> {
+        let at = self.0.iter().position(|setting| setting.name == name)?;
+        let Setting { name, value } = self.0.remove(at);
+        Some((name, ungroup(value)))
+    }
+}
+
+/// A `macro_rules!` passes what it captured inside an invisible group.
+pub(crate) fn ungroup(value: Expr) -> Expr {
+    match value {
+        Expr::Group(group) => ungroup(*group.expr),
+        other => other,
+    }
+}

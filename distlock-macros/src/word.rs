@@ -1,0 +1,53 @@
+//! Options whose value is one of a few words, bare or in quotes, and what was meant by one that is none of them.
+
+use quote::ToTokens as _;
+use syn::{Error, Expr, ExprLit, Lit, Result};
+
+/// What happens when the server cannot be reached.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum OnUnavailable {
+    #[default]
+    Fail,
+    /// The body runs without the lock.
+    Run,
+}
+
+impl OnUnavailable {
+    pub(crate) fn read(value: &Expr) -> Result<Self> {
+        match word(value).as_deref() {
+            Some("fail") => Ok(Self::Fail),
+            Some("run") => Ok(Self::Run),
+            _ => Err(Error::new_spanned(value, "expected `fail` or `run`")),
+        }
+    }
+}
+
+/// The text of a word; None where the value is none.
+fn word(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(text.value()),
+        Expr::Path(path) => Some(path.to_token_stream().to_string().replace(' ', "")),
+        _ => None,
+    }
+}
+
+/// Which of the words was meant by one that is none of them.
+pub(crate) fn similar<'w>(written: &str, words: &[&'w str]) -> Option<&'w str> {
+    let written = written.to_lowercase().replace('-', "_");
+    let distance = |word: &&str| strsim::damerau_levenshtein(&written, word);
+    let near = words.iter().copied().min_by_key(distance)?;
+    // One slip in three letters: of `ttl` and `key` nothing is left to see.
+    (distance(&near) <= near.len().div_ceil(3)).then_some(near)
+}
+
+pub(crate) fn did_you_mean(word: Option<&str>) -> String {
+    word.map_or_else(String::new, |word| format!("did you mean `{word}`? "))
+}
+
+pub(crate) fn list(words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(", ")
+}

@@ -1,0 +1,24 @@
+//! Errors so far: all mistakes are reported that have a place of their own, each once.
+
+use syn::{Error, Result};
+
+/// None yet, or several in one.
+#[derive(Default)]
+pub(crate) struct Wrong(Option<Error>);
+
+impl Wrong {
+    pub(crate) fn add(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    pub(crate) fn check<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+
+    pub(crate) fn none_or<T>(self, value: T) -> Result<T> {
+        self.0.map_or(Ok(value), Err)
+    }
+}

@@ -1,0 +1,100 @@
+use super::*;
+
+/// Says, when it is dropped, whether the lock was held.
+struct Witness {
+    client: Client,
+    saw: Arc<AtomicBool>,
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let locked = at_once(self.client.lock("k").is_locked());
+        self.saw.store(locked.expect(MEMORY), Ordering::Relaxed);
+    }
+}
+
+/// The output of a future that never waits.
+fn at_once<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(output) => output,
+        std::task::Poll::Pending => panic!("{MEMORY} without waiting"),
+    }
+}
+
+fn witness() -> (Client, Arc<AtomicBool>, Witness) {
+    let (client, saw) = (Client::in_memory(), Arc::new(AtomicBool::new(false)));
+    let witness = Witness {
+        client: client.clone(),
+        saw: saw.clone(),
+    };
+    (client, saw, witness)
+}
+
+#[distributed_lock(key = "k", client = client)]
+async fn unused(client: Client, witness: Witness) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "k", client = client)]
+async fn taken_apart(client: &Client, (witness, _): (Witness, u8)) -> Result<(), Error> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn arguments_are_dropped_before_the_release() {
+    let (client, saw, witness) = witness();
+    unused(client, witness).await.unwrap();
+    assert!(saw.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn parts_of_arguments_are_too() {
+    let (client, saw, witness) = witness();
+    taken_apart(&client, (witness, 1)).await.unwrap();
+    assert!(saw.load(Ordering::Relaxed));
+}
+
+#[distributed_lock(key = "k", client = client)]
+async fn returns_early(client: &Client, early: bool) -> Result<u8, Error> {
+    if early {
+        return Ok(1);
+    }
+    Err(Error::NoClient)?;
+    Ok(2)
+}
+
+#[tokio::test]
+async fn return_and_question_mark_leave_the_body_and_release() {
+    let client = Client::in_memory();
+    assert_eq!(returns_early(&client, true).await.unwrap(), 1);
+    assert!(!held(&client, "k").await);
+    returns_early(&client, false).await.unwrap_err();
+    assert!(!held(&client, "k").await);
+}
+
+#[distributed_lock(key = "k", client = client)]
+async fn never_ends(client: &Client, panics: bool) -> Result<(), Error> {
+    assert!(!panics, "on purpose");
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_future_releases() {
+    let client = Client::in_memory();
+    let long = timeout(Duration::from_secs(1), never_ends(&client, false));
+    assert!(long.await.is_err());
+    returns_early(&client, true).await.unwrap();
+}
+
+#[tokio::test]
+async fn panic_releases() {
+    let client = Client::in_memory();
+    let task = tokio::spawn({
+        let client = client.clone();
+        async move { never_ends(&client, true).await }
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    returns_early(&client, true).await.unwrap();
+}

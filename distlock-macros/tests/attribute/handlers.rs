@@ -1,0 +1,68 @@
+use super::*;
+
+#[derive(Debug, PartialEq)]
+enum Made {
+    Body,
+    OnBusy,
+    OnError { completed: bool },
+}
+
+fn on_error(error: Error) -> Made {
+    let completed = error.body_completed();
+    Made::OnError { completed }
+}
+
+#[distributed_lock(key = "k", client = client, wait = 0, on_busy = |_| Made::OnBusy, on_error = on_error)]
+async fn both(client: &Client) -> Made {
+    Made::Body
+}
+
+#[distributed_lock(key = "k", client = client, wait = 0, on_error = on_error)]
+async fn on_error_only(client: &Client) -> Made {
+    Made::Body
+}
+
+#[distributed_lock(key = "k", client = client, wait = 0, on_busy = |_| Ok(Made::OnBusy))]
+async fn on_busy_only(client: &Client) -> Result<Made, Error> {
+    Ok(Made::Body)
+}
+
+#[distributed_lock(key = "<key>", client = client, wait = 0, on_busy = |_| Made::OnBusy, on_error = on_error)]
+async fn invalid(client: &Client, key: &str) -> Made {
+    Made::Body
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_another_is_made_by_on_busy_else_by_on_error() {
+    let client = Client::in_memory();
+    assert_eq!(both(&client).await, Made::Body);
+    assert_eq!(on_error_only(&client).await, Made::Body);
+    assert_eq!(on_busy_only(&client).await.unwrap(), Made::Body);
+    let _guard = client.lock("k").acquire().await.unwrap();
+    assert_eq!(soon(both(&client)).await, Made::OnBusy);
+    assert_eq!(
+        soon(on_error_only(&client)).await,
+        Made::OnError { completed: false }
+    );
+    assert_eq!(soon(on_busy_only(&client)).await.unwrap(), Made::OnBusy);
+}
+
+#[tokio::test]
+async fn what_is_not_busy_is_never_made_by_on_busy() {
+    let made = invalid(&Client::in_memory(), "").await;
+    assert_eq!(made, Made::OnError { completed: false });
+}
+
+#[distributed_lock(key = "k", client = client, on_busy = |_| Made::OnBusy, on_error = on_error)]
+async fn loses(client: &Client) -> Made {
+    client.lock("k").force_release().await.expect(MEMORY);
+    Made::Body
+}
+
+#[tokio::test]
+async fn loss_behind_a_body_without_a_result_is_made_by_on_error() {
+    assert_eq!(
+        loses(&Client::in_memory()).await,
+        Made::OnError { completed: true }
+    );
+}

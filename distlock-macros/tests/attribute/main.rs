@@ -1,0 +1,33 @@
+//! What an annotated function does at run time: each option both ways, and the promises of its documentation.
+
+mod client;
+mod condition;
+mod ends;
+mod handlers;
+mod keys;
+mod lease;
+mod loss;
+mod reentry;
+mod shapes;
+mod unavailable;
+mod wait;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use distlock::{Client, Error, distributed_lock, with_client};
+use tokio::time::{Instant, sleep, timeout};
+
+const MEMORY: &str = "the memory backend answers";
+const LONG: Duration = Duration::from_secs(600);
+
+/// Whether somebody holds `key`.
+async fn held(client: &Client, key: &str) -> bool {
+    client.lock(key).is_locked().await.expect(MEMORY)
+}
+
+/// The output of a future that must not wait for ever. Needs paused time.
+async fn soon<F: Future>(future: F) -> F::Output {
+    timeout(LONG, future).await.expect("it waits for ever")
+}

@@ -1,0 +1,68 @@
+use distlock::MemoryServer;
+use distlock::test_util::{Fault, Faults, Op};
+
+use super::*;
+
+fn faulty(op: Op) -> Client {
+    let faults = Faults::new();
+    faults.always(op, Fault::FailBefore);
+    let builder = Client::builder().faults(&faults);
+    builder.in_memory(&MemoryServer::new()).expect(MEMORY)
+}
+
+#[distributed_lock(key = "k", client = client, wait = "1s", on_busy = |_| Ok(0))]
+async fn locked(client: &Client, result: Result<u8, Error>) -> Result<u8, Error> {
+    result
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_to_the_acquire_is_not_busy() {
+    let error = soon(locked(&faulty(Op::Attempt), Ok(1))).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_to_the_release_leaves_the_result_of_the_body() {
+    let client = faulty(Op::Release);
+    assert_eq!(soon(locked(&client, Ok(1))).await.unwrap(), 1);
+}
+
+#[distributed_lock(key = "k", client = client, wait = "1s", on_unavailable = "run")]
+async fn goes_on(client: &Client) -> Result<&'static str, Error> {
+    Ok("ran")
+}
+
+#[distributed_lock(key = "k", client = client, wait = "1s", on_unavailable = "fail")]
+async fn gives_up(client: &Client) -> Result<&'static str, Error> {
+    Ok("ran")
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_to_the_acquire_runs_the_body_where_that_is_wanted() {
+    let client = faulty(Op::Attempt);
+    assert_eq!(soon(goes_on(&client)).await.unwrap(), "ran");
+    let error = soon(gives_up(&client)).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_another_is_busy_also_where_the_body_would_run_without_the_server() {
+    let client = Client::in_memory();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let error = soon(goes_on(&client)).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    guard.release().await.unwrap();
+    assert_eq!(goes_on(&client).await.unwrap(), "ran");
+}
+
+#[distributed_lock(key = "k", client = client, wait = "1s", on_unavailable = run)]
+async fn loses(client: &Client) -> Result<(), Error> {
+    client.lock("k").force_release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn loss_is_a_loss_also_where_the_body_would_run_without_the_server() {
+    let error = loses(&Client::in_memory()).await.unwrap_err();
+    assert!(error.is_lost(), "{error:?}");
+}

@@ -1,0 +1,9 @@
+use distlock::{Error, distributed_lock};
+
+#[distributed_lock(key = "pay:<id>")]
+async fn pay(id: u64) -> Result<u64, Error> {
+    let fee = ;
+    Ok(id)
+}
+
+fn main() {}

@@ -1,0 +1,150 @@
+//! What is locked: texts made of the arguments.
+
+use std::fmt::{Display, Write as _};
+
+use crate::error::Error;
+
+/// A value that a placeholder renders.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be part of a lock key",
+    label = "a placeholder of this key is of this type, which has no `Display`",
+    note = "unwrap the `Option`, or name a field of it: `<order.id>`",
+    note = "a type parameter needs the bound `std::fmt::Display`"
+)]
+pub trait KeyPart {
+    /// Writes the value as the key has it.
+    fn render(&self, key: &mut String);
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Display + ?Sized> KeyPart for T {
+    fn render(&self, key: &mut String) {
+        // Writing to a `String` fails only where `Display` does, and `to_string` would panic then.
+        let _ = write!(key, "{self}");
+    }
+}
+
+/// A key template being rendered.
+#[derive(Default)]
+pub struct Template {
+    key: String,
+    empty: Option<&'static str>,
+}
+
+impl Template {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends text.
+    pub fn text(&mut self, text: &str) {
+        self.key.push_str(text);
+    }
+
+    /// Appends a placeholder's value; `source` is how it is written.
+    pub fn part<T: KeyPart + ?Sized>(&mut self, source: &'static str, value: &T) {
+        let before = self.key.len();
+        value.render(&mut self.key);
+        if self.key.len() == before {
+            self.empty.get_or_insert(source);
+        }
+    }
+
+    /// The key, unless a placeholder rendered to nothing: that would be one lock for all.
+    ///
+    /// # Errors
+    /// [`Error::InvalidKey`], naming the placeholder.
+    pub fn finish(self) -> Result<String, Error> {
+        match self.empty {
+            None => Ok(self.key),
+            Some(source) => {
+                let reason = format!("its placeholder `<{source}>` is empty");
+                Err(Error::invalid_key(&self.key, reason))
+            }
+        }
+    }
+}
+
+/// A value that is a whole key.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a lock key",
+    label = "not `Into<String>`",
+    note = "write a template, e.g. `key = \"pay:<id>\"`, or anything that is `Into<String>`"
+)]
+pub trait WholeKey {
+    /// The key's text.
+    fn into_key(self) -> String;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<String>> WholeKey for T {
+    fn into_key(self) -> String {
+        self.into()
+    }
+}
+
+/// The key of `key = expression`.
+///
+/// # Errors
+/// None; it has the shape of [`Template::finish`].
+pub fn key(key: impl WholeKey) -> Result<String, Error> {
+    Ok(key.into_key())
+}
+
+/// All that one call locks.
+pub struct Keys {
+    pub(super) keys: Vec<String>,
+    pub(super) several: bool,
+    /// The first that could not be made.
+    pub(super) wrong: Option<Error>,
+}
+
+impl Keys {
+    /// `key = ..`
+    #[must_use]
+    pub fn one(key: Result<String, Error>) -> Self {
+        let mut keys = Self::several();
+        keys.several = false;
+        keys.add(key);
+        keys
+    }
+
+    /// `keys = ..`, none so far.
+    #[must_use]
+    pub fn several() -> Self {
+        Self {
+            keys: Vec::new(),
+            several: true,
+            wrong: None,
+        }
+    }
+
+    /// One more.
+    pub fn add(&mut self, key: Result<String, Error>) {
+        match key {
+            Ok(key) => self.keys.push(key),
+            Err(error) => self.wrong = self.wrong.take().or(Some(error)),
+        }
+    }
+}
+
+/// An expression that gives any number of keys.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` gives no lock keys",
+    label = "expected an iterator, a `Vec`, an array or an `Option` of what is `Into<String>`",
+    note = "one key goes into `key = ..`, or without the dots into the list",
+    note = "numbers and what is borrowed are made texts: `..ids.iter().map(|id| format!(\"item:{{id}}\"))`"
+)]
+pub trait KeyList {
+    /// Adds them.
+    fn add_to(self, keys: &mut Keys);
+}
+
+#[diagnostic::do_not_recommend]
+impl<I: IntoIterator<Item: Into<String>>> KeyList for I {
+    fn add_to(self, keys: &mut Keys) {
+        keys.keys.extend(self.into_iter().map(Into::into));
+    }
+}

@@ -1,0 +1,13 @@
+//! What the expansion of `#[distributed_lock]` may name. Not part of the API: it changes without notice.
+
+mod enter;
+mod keys;
+mod output;
+
+pub use std::primitive::bool;
+pub use std::result::Result::{Err, Ok};
+pub use std::time::Duration;
+
+pub use enter::{AsClient, Enter, Entering, Held, hold, mention};
+pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
+pub use output::{Body, LockOutput, NoResult, fail, handler, settle};
