@@ -3,10 +3,11 @@
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Expr, ExprLit, Lit, Path, Result};
+use syn::{Error, Expr, ExprLit, Ident, Lit, Path, Result};
 
 use crate::duration::Time;
 use crate::keys::Keys;
+use crate::mode::Mode;
 use crate::setting::Settings;
 use crate::word::OnUnavailable;
 use crate::wrong::Wrong;
@@ -16,11 +17,13 @@ pub(crate) struct Args {
     pub(crate) keys: Keys,
     pub(crate) wait: Option<Time>,
     pub(crate) lease: Option<Time>,
+    pub(crate) mode: Mode,
     pub(crate) client: Option<Expr>,
     pub(crate) on_busy: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) condition: Option<Expr>,
+    pub(crate) token: Option<Ident>,
     pub(crate) krate: Option<Path>,
 }
 
@@ -33,36 +36,69 @@ impl Parse for Args {
 impl Args {
     fn read(mut settings: Settings) -> Result<Self> {
         let mut wrong = Wrong::default();
+        let several = settings.name("keys");
         let keys = wrong.check(keys(&mut settings));
         let wait = wrong.check(time(&mut settings, "wait"));
         let lease = wrong.check(lease(&mut settings));
+        let mode = wrong.check(settings.take("mode").as_ref().map(Mode::read).transpose());
         let on_unavailable = settings.take("on_unavailable");
         let on_unavailable = on_unavailable.as_ref().map(OnUnavailable::read);
         let on_unavailable = wrong.check(on_unavailable.transpose());
+        let token = wrong.check(settings.take("token").map(name).transpose());
         let krate = wrong.check(settings.take("crate").map(path).transpose());
         wrong.none_or(())?;
-        Ok(Self {
+        let args = Self {
             keys: keys.expect("no error means keys"),
             wait: wait.flatten(),
             lease: lease.flatten(),
+            mode: mode.flatten().unwrap_or_default(),
             client: settings.take("client"),
             on_busy: settings.take("on_busy"),
             on_error: settings.take("on_error"),
             on_unavailable: on_unavailable.flatten().unwrap_or_default(),
             condition: settings.take("condition"),
+            token: token.flatten(),
             krate: krate.flatten(),
-        })
+        };
+        args.fit(several)?;
+        Ok(args)
+    }
+
+    /// Refuses what is right by itself and wrong together.
+    fn fit(&self, several: Option<Ident>) -> Result<()> {
+        match several {
+            Some(keys) if self.mode == Mode::Fenced => Err(Error::new(
+                keys.span(),
+                "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token",
+            )),
+            _ => self
+                .token
+                .as_ref()
+                .map_or(Ok(()), |token| self.fit_token(token)),
+        }
+    }
+
+    fn fit_token(&self, token: &Ident) -> Result<()> {
+        let says = if self.mode != Mode::Fenced {
+            "`token` needs `mode = \"fenced\"`"
+        } else if self.condition.is_some() {
+            "`token` and `condition` exclude each other: a body that runs without the lock has no token"
+        } else if self.on_unavailable == OnUnavailable::Run {
+            "`token` and `on_unavailable = \"run\"` exclude each other: a body that runs without the lock has no token"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(token.span(), says))
     }
 }
 
 fn keys(settings: &mut Settings) -> Result<Keys> {
-    match (settings.take("key"), settings.take_named("keys")) {
-        (Some(_), Some((keys, _))) => {
-            Err(Error::new(keys.span(), "give `key` or `keys`, not both"))
-        }
-        (Some(key), None) => Keys::one(key),
-        (None, Some((_, keys))) => Keys::several(keys),
-        (None, None) => Err(Error::new(
+    let several = settings.name("keys");
+    match (settings.take("key"), settings.take("keys"), several) {
+        (Some(_), _, Some(keys)) => Err(Error::new(keys.span(), "give `key` or `keys`, not both")),
+        (Some(key), ..) => Keys::one(key),
+        (None, Some(keys), _) => Keys::several(keys),
+        (None, None, _) => Err(Error::new(
             Span::call_site(),
             "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
         )),
@@ -79,6 +115,15 @@ fn lease(settings: &mut Settings) -> Result<Option<Time>> {
     lease
         .map(|lease| lease.at_least_a_millisecond("lease"))
         .transpose()
+}
+
+fn name(value: Expr) -> Result<Ident> {
+    match &value {
+        Expr::Path(path) => path.path.get_ident().cloned(),
+        _ => None,
+    }
+    .filter(|name| name != "self")
+    .ok_or_else(|| Error::new_spanned(value, "expected a name for the token, e.g. `token = token`"))
 }
 
 fn path(value: Expr) -> Result<Path> {

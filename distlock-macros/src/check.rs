@@ -143,6 +143,18 @@ fn async_block(trees: &[TokenTree]) -> Option<(TokenStream, Group)> {
         .then(|| (words.iter().cloned().collect(), block.clone()))
 }
 
+/// Refuses a token that would hide a parameter.
+pub(crate) fn token(args: &Args, function: &Function) -> Result<()> {
+    let bindings = function.bindings();
+    match &args.token {
+        Some(token) if bindings.iter().any(|binding| binding.name == *token) => {
+            let says = format!("`{token}` is a parameter already; give the token another name");
+            Err(error(token.span(), &says))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a template that names what the function does not have.
 ///
 /// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the

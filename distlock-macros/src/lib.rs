@@ -1,8 +1,8 @@
 //! The attribute of the crate `distlock`, which re-exports it: use it from there.
 //!
-//! One stage, one file: `args` (what was written, with `template` and `duration` for its values), `function`
-//! (what it was written on), `check` (is it allowed), `expand` (tokens), `fallback` (an error, and the
-//! function as it was).
+//! One stage, one file: `setting` (names and values as written), `args` (what they mean, with a file for each sort of
+//! value), `function` (what it was written on), `check` (is it allowed), `expand` (tokens), `fallback` (an error, and
+//! the function as it was).
 
 mod args;
 mod check;
@@ -11,6 +11,7 @@ mod expand;
 mod fallback;
 mod function;
 mod keys;
+mod mode;
 mod setting;
 mod template;
 mod ty;
@@ -36,5 +37,6 @@ fn expanded(
     let shape = check::shape(&function)?;
     let args = syn::parse2(args)?;
     check::names(&args, &function)?;
+    check::token(&args, &function)?;
     Ok(expand::function(&args, &function, shape))
 }

@@ -10,27 +10,31 @@ use crate::word;
 use crate::wrong::Wrong;
 
 /// Every option, with an example for messages.
-const OPTIONS: [(&str, &str); 10] = [
+const OPTIONS: [(&str, &str); 12] = [
     ("key", r#"key = "pay:<id>""#),
     ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
     ("wait", r#"wait = "5s""#),
     ("lease", r#"lease = "20s""#),
+    ("mode", r#"mode = "write""#),
     ("client", "client = self.locks"),
     ("on_busy", "on_busy = |_| Ok(())"),
     ("on_error", "on_error = |error| .."),
     ("on_unavailable", r#"on_unavailable = "run""#),
     ("condition", "condition = amount > 0"),
+    ("token", "token = token"),
     ("crate", "crate = my::distlock"),
 ];
 
 /// What others call an option of ours.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("name", "key"),
     ("timeout", "wait"),
     ("wait_time", "wait"),
     ("ttl", "lease"),
     ("expire", "lease"),
     ("lease_time", "lease"),
+    ("lock_type", "mode"),
+    ("kind", "mode"),
     ("when", "condition"),
     ("map_error", "on_error"),
 ];
@@ -59,7 +63,14 @@ impl Parse for Setting {
             return Err(unknown(&name));
         }
         input.parse::<Token![=]>()?;
-        let value = input.parse()?;
+        let value = input.parse().map_err(|error| match input.is_empty() {
+            // The end of the attribute has no place that could be shown.
+            true => Error::new(
+                name.span(),
+                format!("the value of `{name}` is not complete"),
+            ),
+            false => error,
+        })?;
         Ok(Self { name, value })
     }
 }
@@ -108,14 +119,18 @@ impl Parse for Settings {
 impl Settings {
     /// The value of an option, where it is set.
     pub(crate) fn take(&mut self, name: &str) -> Option<Expr> {
-        self.take_named(name).map(|(_, value)| value)
+        let at = self.position(name)?;
+        Some(ungroup(self.0.remove(at).value))
     }
 
-    /// The same with the name as it stands there.
-    pub(crate) fn take_named(&mut self, name: &str) -> Option<(Ident, Expr)> {
-        let at = self.0.iter().position(|setting| setting.name == name)?;
-        let Setting { name, value } = self.0.remove(at);
-        Some((name, ungroup(value)))
+    /// The name of an option as it stands there.
+    pub(crate) fn name(&self, name: &str) -> Option<Ident> {
+        let at = self.position(name)?;
+        Some(self.0[at].name.clone())
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|setting| setting.name == name)
     }
 }
 

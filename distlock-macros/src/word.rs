@@ -23,7 +23,7 @@ impl OnUnavailable {
 }
 
 /// The text of a word; None where the value is none.
-fn word(value: &Expr) -> Option<String> {
+pub(crate) fn word(value: &Expr) -> Option<String> {
     match value {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),

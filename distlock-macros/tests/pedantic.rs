@@ -40,6 +40,8 @@ mod lifetimes;
 mod macro_rules;
 #[path = "ui/pass/methods.rs"]
 mod methods;
+#[path = "ui/pass/mode.rs"]
+mod mode;
 #[path = "ui/pass/on_unavailable.rs"]
 mod on_unavailable;
 #[path = "ui/pass/patterns.rs"]
@@ -48,6 +50,8 @@ mod patterns;
 mod send;
 #[path = "ui/pass/shadowed_prelude.rs"]
 mod shadowed_prelude;
+#[path = "ui/pass/token.rs"]
+mod token;
 #[path = "ui/pass/trait_methods.rs"]
 mod trait_methods;
 

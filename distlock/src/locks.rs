@@ -106,6 +106,12 @@ fn refused(key: String, reason: &'static str) -> Acquire<Guard> {
     Acquire::new(What::Refused(Box::new(Error::Unsupported { key, reason })))
 }
 
+impl AsRef<Self> for Locks {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl From<Client> for Locks {
     fn from(client: Client) -> Self {
         Self::Client(client)

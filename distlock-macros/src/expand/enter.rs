@@ -1,12 +1,13 @@
 //! The expression that acquires, and the handlers of its errors.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
 use super::{Expansion, glue_at};
 use crate::duration::Time;
+use crate::mode::Mode;
 use crate::word::OnUnavailable;
 
 impl Expansion<'_> {
@@ -46,6 +47,11 @@ impl Expansion<'_> {
             let span = glue_at(client.span());
             quote_spanned!(span=> .client(&(#client)))
         });
+        let mode = (args.mode != Mode::default()).then(|| {
+            let private = self.private(Span::mixed_site());
+            let mode = Ident::new(args.mode.variant(), Span::mixed_site());
+            quote_spanned!(Span::mixed_site()=> .mode(#private::Mode::#mode))
+        });
         let wait = args.wait.as_ref().map(|wait| {
             let (span, wait) = self.duration(wait);
             quote_spanned!(span=> .wait(#wait))
@@ -56,7 +62,10 @@ impl Expansion<'_> {
         });
         let run = (args.on_unavailable == OnUnavailable::Run)
             .then(|| quote_spanned!(Span::mixed_site()=> .or_run_without_lock()));
-        [client, wait, lease, run].into_iter().flatten().collect()
+        [mode, client, wait, lease, run]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn duration(&self, time: &Time) -> (Span, TokenStream) {
@@ -77,13 +86,11 @@ impl Expansion<'_> {
     /// What makes the value of a lock error. Made once, before the body takes the arguments.
     pub(super) fn on_error(&self) -> TokenStream {
         let output = &self.output;
-        match &self.args.on_error {
-            Some(on_error) => self.handler(on_error),
-            None => {
-                let private = self.private(Span::mixed_site());
-                quote_spanned!(Span::mixed_site()=> #private::fail::<#output>)
-            }
-        }
+        let Some(on_error) = &self.args.on_error else {
+            let private = self.private(Span::mixed_site());
+            return quote_spanned!(Span::mixed_site()=> #private::fail::<#output>());
+        };
+        self.handler(on_error)
     }
 
     /// The value where the lock was not granted.
@@ -95,7 +102,7 @@ impl Expansion<'_> {
         let on_busy = self.handler(on_busy);
         quote_spanned! {Span::mixed_site()=>
             if __error.is_busy() {
-                #on_busy(__error)
+                #on_busy.make(__error)
             } else {
                 #on_error
             }
@@ -109,7 +116,7 @@ impl Expansion<'_> {
             .on_error
             .as_ref()
             .map_or_else(|| self.output.span(), |on_error| on_error.span());
-        quote_spanned!(glue_at(place)=> __on_error(#error))
+        quote_spanned!(glue_at(place)=> __on_error.make(#error))
     }
 
     /// A handler, its types tied to the function's.
@@ -117,6 +124,6 @@ impl Expansion<'_> {
         let span = glue_at(handler.span());
         let private = self.private(span);
         let output = &self.output;
-        quote_spanned!(span=> #private::handler::<#output>(#handler))
+        quote_spanned!(span=> #private::handler::<#output, _>(#handler))
     }
 }

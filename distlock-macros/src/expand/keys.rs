@@ -13,35 +13,30 @@ impl Expansion<'_> {
     /// `let __keys = ..`: all that is to be locked.
     pub(super) fn keys(&self) -> TokenStream {
         let private = self.private(Span::mixed_site());
-        match &self.args.keys {
-            Keys::One(key) => {
-                let key = self.key(key);
-                quote_spanned! {Span::mixed_site()=>
-                    #key
-                    let __keys = #private::Keys::one(__key);
-                }
-            }
-            Keys::List(elements) => {
-                let elements = elements.iter().map(|element| match element {
-                    Element::Key(key) => {
-                        let key = self.key(key);
-                        quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
-                    }
-                    Element::Spread(all) => self.add_all(all),
-                });
-                quote_spanned! {Span::mixed_site()=>
-                    let mut __keys = #private::Keys::several();
-                    #(#elements)*
-                }
-            }
-            Keys::Given(all) => {
-                let all = self.add_all(all);
-                quote_spanned! {Span::mixed_site()=>
-                    let mut __keys = #private::Keys::several();
-                    #all
-                }
-            }
+        let keys: Vec<_> = match &self.args.keys {
+            Keys::One(key) => vec![self.add(key)],
+            Keys::List(elements) => elements
+                .iter()
+                .map(|element| self.add_element(element))
+                .collect(),
+            Keys::Given(all) => vec![self.add_all(all)],
+        };
+        quote_spanned! {Span::mixed_site()=>
+            let mut __keys = #private::Keys::default();
+            #(#keys)*
         }
+    }
+
+    fn add_element(&self, element: &Element) -> TokenStream {
+        match element {
+            Element::Key(key) => self.add(key),
+            Element::Spread(all) => self.add_all(all),
+        }
+    }
+
+    fn add(&self, key: &Key) -> TokenStream {
+        let key = self.key(key);
+        quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
     }
 
     /// Located at the expression, so that one that gives no keys is reported there.

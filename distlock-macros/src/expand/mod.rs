@@ -75,7 +75,7 @@ impl Expansion<'_> {
         let on_error = self.on_error();
         let refused = self.refused();
         let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
-        let body = self.body();
+        let (token, body) = (self.token(), self.body());
         quote_spanned! {Span::mixed_site()=>
             #enter
             let __on_error = #on_error;
@@ -83,6 +83,7 @@ impl Expansion<'_> {
                 #private::Ok(__held) => __held,
                 #private::Err(__error) => return #refused,
             };
+            #token
             match #private::hold(__held, #body).await {
                 #private::Ok((__output, __released)) => {
                     let __failed = #private::Body(&__output).failed();
@@ -94,6 +95,12 @@ impl Expansion<'_> {
                 #private::Err(__lost) => #lost,
             }
         }
+    }
+
+    /// `let __token = ..`, where the body is to have one.
+    fn token(&self) -> Option<TokenStream> {
+        self.args.token.as_ref()?;
+        Some(quote_spanned!(Span::mixed_site()=> let __token = __held.token();))
     }
 
     /// The path to what an expansion may name, by the user's own path to the crate where one is given.
@@ -120,11 +127,14 @@ impl Expansion<'_> {
             }
         });
         let pin = self.pin();
+        let token = self.args.token.as_ref();
+        let token = token.map(|token| quote_spanned!(span=> let #token: #private::u64 = __token;));
         // The user's own braces, which rustc would call unnecessary in this place.
         quote_spanned! {span=>
             async move {
                 #(#mentions)*
                 #pin
+                #token
                 #[allow(unused_braces)]
                 #braces
             }

@@ -7,8 +7,10 @@ mod handlers;
 mod keys;
 mod lease;
 mod loss;
+mod mode;
 mod reentry;
 mod shapes;
+mod token;
 mod unavailable;
 mod wait;
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use distlock::{Client, Error, distributed_lock, with_client};
+use distlock::{Client, Error, Locks, RedLock, distributed_lock, with_client};
 use tokio::time::{Instant, sleep, timeout};
 
 const MEMORY: &str = "the memory backend answers";

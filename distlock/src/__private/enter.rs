@@ -10,30 +10,48 @@ use crate::acquire::Acquire;
 use crate::client::{self, Client};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::locks::Locks;
+use crate::mode::Mode;
+use crate::primitives::RedLock;
 use crate::run::{Acquiring, Guarded};
 use crate::telemetry;
 
-/// What may stand behind `client =`.
+/// What may stand behind `client =`. `By` tells the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a distlock client",
-    label = "expected a `Client`, a reference to one, or a type that is `AsRef<Client>`"
+    label = "expected a `Client` or a `RedLock`, a reference to one, or a type that is `AsRef<Client>`"
 )]
-pub trait AsClient {
-    /// The client.
-    fn client(&self) -> &Client;
+pub trait AsLocks<By> {
+    /// Where its locks come from.
+    fn locks(&self) -> Locks;
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: AsRef<Client> + ?Sized> AsClient for T {
-    fn client(&self) -> &Client {
-        self.as_ref()
+impl<T: AsRef<Client> + ?Sized> AsLocks<Client> for T {
+    fn locks(&self) -> Locks {
+        Locks::Client(self.as_ref().clone())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<RedLock> + ?Sized> AsLocks<RedLock> for T {
+    fn locks(&self) -> Locks {
+        Locks::RedLock(self.as_ref().clone())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<Locks> + ?Sized> AsLocks<Locks> for T {
+    fn locks(&self) -> Locks {
+        self.as_ref().clone()
     }
 }
 
 /// The options of one call, on the way to a guard.
 pub struct Enter {
     keys: Keys,
-    client: Option<Client>,
+    locks: Option<Locks>,
+    mode: Mode,
     wait: Option<Duration>,
     lease: Option<Duration>,
     run_without_lock: bool,
@@ -43,10 +61,11 @@ impl Enter {
     /// No options yet.
     #[must_use]
     pub fn new(keys: Keys) -> Self {
-        let (client, wait, lease) = (None, None, None);
+        let (locks, wait, lease) = (None, None, None);
         Self {
             keys,
-            client,
+            locks,
+            mode: Mode::default(),
             wait,
             lease,
             run_without_lock: false,
@@ -55,8 +74,15 @@ impl Enter {
 
     /// `client = ..`; else the scoped one, else the installed one.
     #[must_use]
-    pub fn client<C: AsClient + ?Sized>(mut self, client: &C) -> Self {
-        self.client = Some(client.client().clone());
+    pub fn client<By, C: AsLocks<By> + ?Sized>(mut self, client: &C) -> Self {
+        self.locks = Some(client.locks());
+        self
+    }
+
+    /// `mode = ..`
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -96,17 +122,13 @@ impl Enter {
     }
 
     fn acquire(self) -> Result<Acquire, Error> {
-        let Keys {
-            mut keys,
-            several,
-            wrong,
-        } = self.keys;
+        let Keys { keys, wrong } = self.keys;
         wrong.map_or(Ok(()), Err)?;
-        let client = self.client.map_or_else(client::current, Ok)?;
-        let mut acquire = match keys.pop() {
-            Some(key) if !several => client.lock(key).acquire(),
-            last => client.multi_lock(keys.into_iter().chain(last)).acquire(),
+        let locks = match self.locks {
+            Some(locks) => locks,
+            None => client::current()?.into(),
         };
+        let mut acquire = locks.acquire(self.mode, keys);
         if let Some(wait) = self.wait {
             acquire = acquire.wait(wait);
         }
@@ -153,6 +175,15 @@ impl Future for Entering {
 
 /// The hold under which the body runs, if any.
 pub struct Held(Option<Guard>);
+
+impl Held {
+    /// The token of the grant. The macro asks for it where the lock is a fenced one and the body never runs without.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        let token = self.0.as_ref().and_then(Guard::token);
+        token.unwrap_or_default()
+    }
+}
 
 /// Uses a parameter, so that the body's future takes it.
 pub fn mention<T: ?Sized>(_: &T) {}

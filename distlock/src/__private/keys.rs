@@ -94,33 +94,14 @@ pub fn key(key: impl WholeKey) -> Result<String, Error> {
 }
 
 /// All that one call locks.
+#[derive(Default)]
 pub struct Keys {
     pub(super) keys: Vec<String>,
-    pub(super) several: bool,
     /// The first that could not be made.
     pub(super) wrong: Option<Error>,
 }
 
 impl Keys {
-    /// `key = ..`
-    #[must_use]
-    pub fn one(key: Result<String, Error>) -> Self {
-        let mut keys = Self::several();
-        keys.several = false;
-        keys.add(key);
-        keys
-    }
-
-    /// `keys = ..`, none so far.
-    #[must_use]
-    pub fn several() -> Self {
-        Self {
-            keys: Vec::new(),
-            several: true,
-            wrong: None,
-        }
-    }
-
     /// One more.
     pub fn add(&mut self, key: Result<String, Error>) {
         match key {

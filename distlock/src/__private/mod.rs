@@ -4,10 +4,11 @@ mod enter;
 mod keys;
 mod output;
 
-pub use std::primitive::bool;
+pub use std::primitive::{bool, u64};
 pub use std::result::Result::{Err, Ok};
 pub use std::time::Duration;
 
-pub use enter::{AsClient, Enter, Entering, Held, hold, mention};
+pub use crate::mode::Mode;
+pub use enter::{AsLocks, Enter, Entering, Held, hold, mention};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
-pub use output::{Body, LockOutput, NoResult, fail, handler, settle};
+pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler, settle};

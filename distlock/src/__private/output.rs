@@ -24,14 +24,42 @@ impl<T, E: From<Error>> LockOutput for Result<T, E> {
     }
 }
 
-/// Makes the value where no `on_error` is given.
-pub fn fail<R: LockOutput>(error: Error) -> R {
-    R::from_lock_error(error)
+/// What makes the value where no `on_error` is given.
+pub fn fail<R: LockOutput>() -> Handler<(), R> {
+    let call = |(), error| R::from_lock_error(error);
+    let function = ();
+    Handler { function, call }
 }
 
+/// What makes the value of a lock error: the user's function, and how to call it.
+///
+/// That it is one is asked for once, where it is given: a wrong one is one error and not one at each use.
+pub struct Handler<F, R> {
+    function: F,
+    call: fn(F, Error) -> R,
+}
+
+impl<F, R> Handler<F, R> {
+    /// The value.
+    pub fn make(self, error: Error) -> R {
+        (self.call)(self.function, error)
+    }
+}
+
+/// A function of the error; one bound, for it is one mistake not to be one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no function that makes the value of a lock error",
+    label = "expected a function of the error, e.g. `|error| ..`"
+)]
+pub trait Handles<R>: FnOnce(Error) -> R {}
+
+#[diagnostic::do_not_recommend]
+impl<R, F: FnOnce(Error) -> R> Handles<R> for F {}
+
 /// Ties a handler's types down, so that a closure needs no annotation and a mismatch is reported in it.
-pub fn handler<R>(handler: impl FnOnce(Error) -> R) -> impl FnOnce(Error) -> R {
-    handler
+pub fn handler<R, F: Handles<R>>(function: F) -> Handler<F, R> {
+    let call = |function: F, error| function(error);
+    Handler { function, call }
 }
 
 /// Did the body end in an `Err`? Asked of every return type, also of those that are no `Result`.

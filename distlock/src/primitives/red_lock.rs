@@ -69,6 +69,12 @@ impl RedLock {
     }
 }
 
+impl AsRef<Self> for RedLock {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 /// A lock on one key of several servers; made by [`RedLock::lock`].
 ///
 /// * It is granted by a majority, with enough of its lease left: time counts from before the servers were asked, and a

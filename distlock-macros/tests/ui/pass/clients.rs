@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use distlock::{Client, Error, distributed_lock};
+use distlock::{Client, Error, Locks, RedLock, distributed_lock};
 
 static LOCKS: LazyLock<Client> = LazyLock::new(Client::in_memory);
 
@@ -41,11 +41,66 @@ pub async fn fresh() -> Result<(), Error> {
     Ok(())
 }
 
+pub struct Servers {
+    pub locks: RedLock,
+}
+
+impl AsRef<RedLock> for Servers {
+    fn as_ref(&self) -> &RedLock {
+        &self.locks
+    }
+}
+
+#[distributed_lock(key = "a", client = servers)]
+pub async fn red_lock(servers: &RedLock) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = servers)]
+pub async fn shared_red_lock(servers: Arc<RedLock>) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = servers)]
+pub async fn as_ref_red_lock(servers: &Servers) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = locks)]
+pub async fn either(locks: Locks) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = Locks::from(servers))]
+pub async fn made(servers: &RedLock) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = client)]
+pub async fn generic<C: AsRef<Client>>(client: C) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "a", client = *client)]
+pub async fn dynamic(client: Box<dyn AsRef<Client> + Send + Sync>) -> Result<(), Error> {
+    Ok(())
+}
+
 fn main() {
     let _future = by_value(App {
         locks: Client::in_memory(),
     });
     let _future = shared(Arc::new(Client::in_memory()));
+    let servers = Servers {
+        locks: RedLock::new([Client::in_memory()]),
+    };
+    let _future = red_lock(&servers.locks);
+    let _future = shared_red_lock(Arc::new(servers.locks.clone()));
+    let _future = as_ref_red_lock(&servers);
+    let _future = either(servers.locks.clone().into());
+    let _future = made(&servers.locks);
+    let _future = generic(Client::in_memory());
+    let _future = dynamic(Box::new(Client::in_memory()));
     let _future = constant();
     let _future = fresh();
 }

@@ -1,6 +1,6 @@
 use distlock::{Error, distributed_lock};
 
-#[distributed_lock(key = "pay:<id>", mode = write)]
+#[distributed_lock(key = "pay:<id>", mode = "semaphore")]
 async fn pay(id: u64) -> Result<u64, Error> {
     Ok(id)
 }

@@ -1,0 +1,143 @@
+//! Which kind of lock: `mode = ..`.
+
+use syn::{Error, Expr, Result};
+
+use crate::word;
+
+/// The value of `mode`.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Mode {
+    #[default]
+    Reentrant,
+    NonReentrant,
+    Spin,
+    Fenced,
+    Fair,
+    NonReentrantFair,
+    Read,
+    Write,
+}
+
+/// The words, and the variants of `distlock::Mode` that they are.
+const MODES: [(Mode, &str, &str); 8] = [
+    (Mode::Reentrant, "reentrant", "Reentrant"),
+    (Mode::NonReentrant, "non_reentrant", "NonReentrant"),
+    (Mode::Spin, "spin", "Spin"),
+    (Mode::Fenced, "fenced", "Fenced"),
+    (Mode::Fair, "fair", "Fair"),
+    (
+        Mode::NonReentrantFair,
+        "non_reentrant_fair",
+        "NonReentrantFair",
+    ),
+    (Mode::Read, "read", "Read"),
+    (Mode::Write, "write", "Write"),
+];
+
+/// What else there is to take, and how.
+const NO_MODES: [(&str, &str); 4] = [
+    (
+        "semaphore",
+        "a semaphore is no mode, as it guards nothing but a number; use \
+         `client.expirable_semaphore(..)` in the body",
+    ),
+    (
+        "latch",
+        "a latch is no mode, as it is not held; use `client.count_down_latch(..)` in the body",
+    ),
+    (
+        "multi",
+        "several keys need no mode: write `keys = [\"order:<id>\", \"stock:<item>\"]`",
+    ),
+    (
+        "redlock",
+        "a Redlock is no mode but a client: write `client = red_lock`",
+    ),
+];
+
+impl Mode {
+    pub(crate) fn read(value: &Expr) -> Result<Self> {
+        let says = match word::word(value) {
+            Some(word) => match MODES.iter().find(|(_, name, _)| *name == word) {
+                Some((mode, ..)) => return Ok(*mode),
+                None => unknown(&word),
+            },
+            None => format!("expected a mode: {}", word::list(&names())),
+        };
+        Err(Error::new_spanned(value, says))
+    }
+
+    /// Of `distlock::Mode`.
+    pub(crate) fn variant(self) -> &'static str {
+        let row = MODES.iter().find(|(mode, ..)| *mode == self);
+        row.map_or("", |(.., variant)| variant)
+    }
+}
+
+fn names() -> [&'static str; MODES.len()] {
+    MODES.map(|(_, name, _)| name)
+}
+
+fn unknown(word: &str) -> String {
+    let plain = word.to_lowercase().replace('_', "");
+    if let Some((_, says)) = NO_MODES.iter().find(|(no, _)| plain.contains(no)) {
+        return (*says).to_owned();
+    }
+    // `Mode::Write`, as it is called outside of attributes.
+    let written = word.rsplit("::").next().unwrap_or(word);
+    format!(
+        "unknown mode `{word}`; {}expected {}",
+        word::did_you_mean(word::similar(written, &names())),
+        word::list(&names())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(value: &str) -> String {
+        let value = syn::parse_str(value).unwrap();
+        match Mode::read(&value) {
+            Ok(mode) => mode.variant().to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_mode_is_read_with_quotes_and_without() {
+        for (_, name, variant) in MODES {
+            assert_eq!(said(name), variant);
+            assert_eq!(said(&format!("{name:?}")), variant);
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_answered_by_what_to_write() {
+        for (value, says) in [
+            ("wriet", "unknown mode `wriet`; did you mean `write`?"),
+            (
+                "Mode::Write",
+                "unknown mode `Mode::Write`; did you mean `write`?",
+            ),
+            (
+                "NonReentrant",
+                "unknown mode `NonReentrant`; did you mean `non_reentrant`?",
+            ),
+            (
+                r#""exclusive""#,
+                "unknown mode `exclusive`; expected `reentrant`, `non_reentrant`",
+            ),
+            ("expirable_semaphore", "a semaphore is no mode"),
+            ("multi_lock", "several keys need no mode"),
+            ("RedLock", "a Redlock is no mode"),
+            ("red_lock", "a Redlock is no mode"),
+            ("shared", "unknown mode `shared`; expected"),
+            ("count_down_latch", "a latch is no mode"),
+            ("5", "expected a mode: `reentrant`"),
+        ] {
+            let said = said(value);
+            assert!(said.starts_with(says), "{value} says {said}");
+        }
+    }
+}
