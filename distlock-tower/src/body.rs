@@ -1,23 +1,60 @@
-//! The body of a guarded service's response: the service's own, or that of an answer in its place.
+//! The body of a guarded service's response: the service's own, with or without the hold, or that of an answer in its
+//! place.
+//!
+//! # Invariants
+//! 1. A body that has the hold is polled and dropped inside the section, and is gone before the hold is released.
+//! 2. Its end is told only after the release was confirmed, or failed; after a loss there is no end but an error.
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use distlock::{Error, Section};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
+
+use crate::held::Tenancy;
+use crate::{BoxError, Boxed, respond};
+
+/// When a request's hold ends; for [`LockLayer::hold_until`](crate::LockLayer::hold_until).
+///
+/// # Examples
+/// ```
+/// use distlock_tower::{HoldUntil, LockLayer};
+///
+/// let client = distlock::Client::in_memory();
+/// let while_it_streams = LockLayer::new(client)
+///     .key(|_: &http::request::Parts| "export")
+///     .hold_until(HoldUntil::Body);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldUntil {
+    /// Before the response is returned, once the release was confirmed: its body is sent without the lock.
+    #[default]
+    Response,
+    /// With the response's body: at its end, at its error, or when it is dropped, as it is when the client hangs up.
+    ///
+    /// The body runs inside the critical section. Its last frame, or its end where that cannot be known before, is
+    /// passed on after the release was confirmed; trailers alone are no end. A body that is empty from the start, such
+    /// as that of a 204 or of an upgrade, ends the hold before the response is returned. When the hold is lost, the
+    /// body ends in an error, so that the client sees that something is missing.
+    ///
+    /// A client that reads slowly holds the lock for as long.
+    Body,
+}
 
 pin_project! {
     /// The response body of a [`LockService`](crate::LockService).
     ///
-    /// It passes on what the inner body says, frames, end and size alike. It does not keep the lock: that was released
-    /// before the response was returned.
+    /// It passes on what the inner body says, frames, end and size alike. With [`HoldUntil::Body`] it has the hold, as
+    /// told there; dropping it then releases in the background.
     ///
     /// # Examples
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), std::convert::Infallible> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock_tower::BoxError> {
     /// use bytes::Bytes;
     /// use distlock_tower::{HoldBody, LockLayer};
     /// use http::{Request, Response, request::Parts};
@@ -37,13 +74,22 @@ pin_project! {
         #[pin]
         kind: Kind<B>,
     }
+
+    impl<B> PinnedDrop for HoldBody<B> {
+        fn drop(this: Pin<&mut Self>) {
+            if let KindProj::Held { mut body, holding } = this.project().kind.project() {
+                holding.enter(|| body.set(None));
+            }
+        }
+    }
 }
 
 pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Answer { #[pin] body: Full<Bytes> },
+        Held { #[pin] body: Option<B>, holding: Holding },
+        Answer { #[pin] body: UnsyncBoxBody<Bytes, BoxError> },
     }
 }
 
@@ -54,35 +100,140 @@ impl<B> HoldBody<B> {
         }
     }
 
-    pub(crate) fn answer(body: Full<Bytes>) -> Self {
+    pub(crate) fn held(body: B, section: Section, tenancy: Tenancy) -> Self {
+        Self {
+            kind: Kind::Held {
+                body: Some(body),
+                holding: Holding {
+                    stage: Stage::Streaming(section, tenancy),
+                    last: None,
+                },
+            },
+        }
+    }
+
+    pub(crate) fn answer(body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
         Self {
             kind: Kind::Answer { body },
         }
     }
 }
 
+/// The hold of a body.
+struct Holding {
+    stage: Stage,
+    /// What is passed on after the release, if the end has a frame.
+    last: Option<Frame<Bytes>>,
+}
+
+enum Stage {
+    // The section first: its frame closes before the hold ends.
+    Streaming(Section, Tenancy),
+    Releasing(Boxed<Result<(), Error>>),
+    Ended,
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
+impl Holding {
+    fn enter(&mut self, run: impl FnOnce()) {
+        match &mut self.stage {
+            Stage::Streaming(section, _) => section.enter(run),
+            _ => run(),
+        }
+    }
+
+    fn poll_frame<B>(&mut self, mut body: Pin<&mut Option<B>>, cx: &mut Context<'_>) -> Polled
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        if let Stage::Streaming(section, _) = &mut self.stage {
+            let frame = ready!(section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
+                Some(body) => body.poll_frame(cx),
+                None => Poll::Ready(None),
+            }));
+            match frame {
+                Ok(Some(Ok(frame))) if !is_end(&body) => return Poll::Ready(Some(Ok(frame))),
+                Ok(Some(Ok(last))) => self.last = Some(last),
+                Ok(None) => {}
+                Ok(Some(Err(own))) => return self.fail(body, own.into()),
+                Err(lost) => {
+                    respond::lost_while_streaming(&lost);
+                    return self.fail(body, lost.into());
+                }
+            }
+            self.enter(|| body.set(None));
+            self.release();
+        }
+        if let Stage::Releasing(releasing) = &mut self.stage {
+            let released = ready!(releasing.as_mut().poll(cx));
+            self.stage = Stage::Ended;
+            match released {
+                Err(lost) if lost.is_lost() => {
+                    respond::lost_while_streaming(&lost);
+                    return self.fail(body, lost.into());
+                }
+                Err(error) => respond::release_failed(&error),
+                Ok(()) => {}
+            }
+        }
+        Poll::Ready(self.last.take().map(Ok))
+    }
+
+    /// What may be left of the hold is released in the background.
+    fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
+        self.enter(|| body.set(None));
+        self.stage = Stage::Ended;
+        self.last = None;
+        Poll::Ready(Some(Err(error)))
+    }
+
+    fn release(&mut self) {
+        let Stage::Streaming(section, tenancy) = std::mem::replace(&mut self.stage, Stage::Ended)
+        else {
+            return;
+        };
+        drop(section);
+        if let Some(guard) = tenancy.end() {
+            self.stage = Stage::Releasing(Box::pin(guard.release()));
+        }
+    }
+
+    /// How much is still to come.
+    fn size_hint<B: Body>(&self, body: Option<&B>) -> SizeHint {
+        let last = self.last.as_ref().and_then(Frame::data_ref);
+        match body {
+            Some(body) => body.size_hint(),
+            None => SizeHint::with_exact(last.map_or(0, |data| data.len() as u64)),
+        }
+    }
+}
+
+fn is_end<B: Body>(body: &Option<B>) -> bool {
+    body.as_ref().is_none_or(Body::is_end_stream)
+}
+
 impl<B> Body for HoldBody<B>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = BoxError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(cx),
-            KindProj::Answer { body } => body
-                .poll_frame(cx)
-                .map_err(|impossible| match impossible {}),
+            KindProj::Inner { body } => body.poll_frame(cx).map_err(Into::into),
+            KindProj::Held { body, holding } => holding.poll_frame(body, cx),
+            KindProj::Answer { body } => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
+            Kind::Held { holding, .. } => {
+                matches!(holding.stage, Stage::Ended) && holding.last.is_none()
+            }
             Kind::Answer { body } => body.is_end_stream(),
         }
     }
@@ -90,6 +241,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
+            Kind::Held { body, holding } => holding.size_hint(body.as_ref()),
             Kind::Answer { body } => body.size_hint(),
         }
     }
@@ -105,6 +257,7 @@ impl<B> fmt::Debug for HoldBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             Kind::Inner { .. } => "Inner",
+            Kind::Held { .. } => "Held",
             Kind::Answer { .. } => "Answer",
         };
         f.debug_tuple("HoldBody").field(&kind).finish()

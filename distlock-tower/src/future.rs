@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The handler is called, polled and dropped inside the section, and is gone before the hold is released.
-//! 2. The response is returned only after the release was confirmed, or failed.
+//! 2. The response is returned only after the release was confirmed, or failed, unless its body has the hold from here.
 //! 3. Whatever ends this future early ends the hold too, unless the handler took the guard with `Held::keep`.
 
 use std::fmt;
@@ -10,20 +10,22 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use distlock::{Error, Guard, Section};
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body;
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::body::HoldBody;
+use crate::Boxed;
+use crate::body::{HoldBody, HoldUntil};
 use crate::held::{Held, Tenancy, Unlocked};
-use crate::key::{self, Named};
-use crate::respond::{self, Answer};
-use crate::settings::Settings;
-
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+use crate::info::LockInfo;
+use crate::respond::{self, is_grpc};
+use crate::settings::{Entry, Settings};
 
 pin_project! {
     /// The response future of a [`LockService`](crate::LockService).
@@ -37,6 +39,8 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
+        settings: Arc<Settings>,
+        grpc: bool,
         stage: Stage<S, B>,
         #[pin]
         handler: Option<S::Future>,
@@ -56,16 +60,28 @@ enum Stage<S: Service<Request<B>>, B> {
     Entering(Boxed<(Parts, Entry)>, S, B),
     Unlocked,
     // The section first: its frame closes before the hold ends.
-    Running(Section, Tenancy),
-    Releasing(Boxed<Result<(), Error>>, Result<S::Response, S::Error>),
+    Running(Section, Tenancy, Times),
+    Releasing(
+        Boxed<Result<(), Error>>,
+        Result<S::Response, S::Error>,
+        Times,
+    ),
     Done,
 }
 
-/// What came of a request's key.
-enum Entry {
-    Unlocked,
-    Locked(Guard),
-    Answered(Answer),
+#[derive(Clone, Copy)]
+struct Times {
+    waited: Duration,
+    granted: Instant,
+}
+
+impl Times {
+    fn now(self) -> LockInfo {
+        LockInfo {
+            waited: self.waited,
+            held: self.granted.elapsed(),
+        }
+    }
 }
 
 impl<S, B> LockFuture<S, B>
@@ -74,11 +90,17 @@ where
 {
     pub(crate) fn new(settings: Arc<Settings>, service: S, request: Request<B>) -> Self {
         let (mut parts, body) = request.into_parts();
-        let entering = async move {
-            let entry = settings.enter(&mut parts).await;
-            (parts, entry)
+        let grpc = is_grpc(&parts.headers);
+        let entering = {
+            let settings = Arc::clone(&settings);
+            async move {
+                let entry = settings.enter(&mut parts).await;
+                (parts, entry)
+            }
         };
         Self {
+            settings,
+            grpc,
             stage: Stage::Entering(Box::pin(entering), service, body),
             handler: None,
         }
@@ -87,34 +109,8 @@ where
     fn drop_handler(self: Pin<&mut Self>) {
         let mut this = self.project();
         match this.stage {
-            Stage::Running(section, _) => section.enter(|| this.handler.set(None)),
+            Stage::Running(section, ..) => section.enter(|| this.handler.set(None)),
             _ => this.handler.set(None),
-        }
-    }
-}
-
-impl Settings {
-    async fn enter(&self, parts: &mut Parts) -> Entry {
-        let keys = match self.key.of(parts).await {
-            Named::Keys(keys) => keys,
-            Named::Nothing => return Entry::Unlocked,
-            Named::Answer(answer) => return Entry::Answered(respond::collected(answer).await),
-        };
-        let keys = match key::distinct(keys) {
-            Ok(keys) => keys,
-            Err(bad) => return Entry::Answered(respond::bad_keys(&bad)),
-        };
-        let acquire = match <[String; 1]>::try_from(keys) {
-            Ok([key]) => self.client.lock(key).acquire(),
-            Err(keys) => self.client.multi_lock(keys).acquire(),
-        };
-        let mut acquire = acquire.wait(self.wait);
-        if let Some(lease) = self.lease {
-            acquire = acquire.lease(lease);
-        }
-        match acquire.await {
-            Ok(guard) => Entry::Locked(guard),
-            Err(error) => Entry::Answered(respond::refused(&error)),
         }
     }
 }
@@ -122,6 +118,7 @@ impl Settings {
 impl<S, B, R> Future for LockFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
 {
     type Output = Result<Response<HoldBody<R>>, S::Error>;
 
@@ -137,11 +134,11 @@ where
                     let output = ready!(poll_handler(this.handler, cx));
                     self.as_mut().leave(Ok(output))
                 }
-                Stage::Running(section, _) => {
+                Stage::Running(section, ..) => {
                     let output = ready!(section.poll_in(cx, |cx| poll_handler(this.handler, cx)));
                     self.as_mut().leave(output)
                 }
-                Stage::Releasing(releasing, _) => {
+                Stage::Releasing(releasing, ..) => {
                     let released = ready!(releasing.as_mut().poll(cx));
                     self.as_mut().finish(released)
                 }
@@ -159,6 +156,7 @@ type Answered<R, E> = Option<Result<Response<HoldBody<R>>, E>>;
 impl<S, B, R> LockFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
 {
     /// Calls the service, inside the section where there is one.
     fn call(self: Pin<&mut Self>, parts: Parts, entry: Entry) -> Answered<R, S::Error> {
@@ -174,12 +172,13 @@ where
                 this.handler.set(Some(service.call(request)));
                 Stage::Unlocked
             }
-            Entry::Locked(guard) => {
+            Entry::Locked { guard, waited } => {
+                let granted = Instant::now();
                 let mut section = guard.section();
                 let (held, tenancy) = Held::new(guard);
                 request.extensions_mut().insert(held);
                 section.enter(|| this.handler.set(Some(service.call(request))));
-                Stage::Running(section, tenancy)
+                Stage::Running(section, tenancy, Times { waited, granted })
             }
         };
         None
@@ -191,42 +190,71 @@ where
         output: Result<Result<Response<R>, S::Error>, Error>,
     ) -> Answered<R, S::Error> {
         self.as_mut().drop_handler();
-        let this = self.project();
-        let guard = match mem::replace(this.stage, Stage::Done) {
-            Stage::Running(section, tenancy) => {
-                drop(section);
-                tenancy.end()
-            }
-            _ => None,
+        let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
+        let Stage::Running(section, tenancy, times) = stage else {
+            return output
+                .ok()
+                .map(|output| output.map(|response| response.map(HoldBody::inner)));
         };
-        match (output, guard) {
+        let output = match output {
+            Ok(Ok(response)) if self.outlives(&response) => {
+                let held = |body| HoldBody::held(body, section, tenancy);
+                return Some(Ok(told(response, times).map(held)));
+            }
+            output => output,
+        };
+        drop(section);
+        match (output, tenancy.end()) {
             // The guard is dropped: what may be left of the hold is released in the background.
-            (Err(lost), _) => Some(Ok(respond::refused(&lost).map(HoldBody::answer))),
-            (Ok(output), None) => Some(output.map(own)),
+            (Err(lost), _) => Some(Ok(self.lost(&lost, times))),
+            (Ok(output), None) => {
+                Some(output.map(|response| told(response, times).map(HoldBody::inner)))
+            }
             (Ok(output), Some(guard)) => {
-                *this.stage = Stage::Releasing(Box::pin(guard.release()), output);
+                self.release(guard, output, times);
                 None
             }
         }
     }
 
+    /// Whether the hold goes on with the response's body.
+    fn outlives(&self, response: &Response<R>) -> bool {
+        self.settings.hold_until == HoldUntil::Body && !response.body().is_end_stream()
+    }
+
+    fn release(
+        self: Pin<&mut Self>,
+        guard: Guard,
+        output: Result<Response<R>, S::Error>,
+        times: Times,
+    ) {
+        *self.project().stage = Stage::Releasing(Box::pin(guard.release()), output, times);
+    }
+
     /// A response of a handler that was not alone must not pass for one that was. Its own error stays, and so does a
     /// response whose lock is only known to come free with its lease.
-    fn finish(self: Pin<&mut Self>, released: Result<(), Error>) -> Answered<R, S::Error> {
-        let Stage::Releasing(_, output) = mem::replace(self.project().stage, Stage::Done) else {
+    fn finish(mut self: Pin<&mut Self>, released: Result<(), Error>) -> Answered<R, S::Error> {
+        let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
+        let Stage::Releasing(_, output, times) = stage else {
             return None;
         };
-        match (output, released) {
-            (output, Ok(())) => Some(output.map(own)),
-            (Ok(_), Err(lost)) if lost.is_lost() => {
-                Some(Ok(respond::refused(&lost).map(HoldBody::answer)))
-            }
-            (output, Err(error)) => {
-                respond::release_failed(&error);
-                Some(output.map(own))
-            }
+        match (&output, released) {
+            (_, Ok(())) => {}
+            (Ok(_), Err(lost)) if lost.is_lost() => return Some(Ok(self.lost(&lost, times))),
+            (_, Err(error)) => respond::release_failed(&error),
         }
+        Some(output.map(|response| told(response, times).map(HoldBody::inner)))
     }
+
+    fn lost(&self, lost: &Error, times: Times) -> Response<HoldBody<R>> {
+        let answer = self.settings.answers.refuse(lost, self.grpc);
+        told(answer, times).map(HoldBody::answer)
+    }
+}
+
+fn told<R>(mut response: Response<R>, times: Times) -> Response<R> {
+    response.extensions_mut().insert(times.now());
+    response
 }
 
 fn poll_handler<F: Future>(handler: Pin<&mut Option<F>>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -234,10 +262,6 @@ fn poll_handler<F: Future>(handler: Pin<&mut Option<F>>, cx: &mut Context<'_>) -
         Some(handler) => handler.poll(cx),
         None => Poll::Pending,
     }
-}
-
-fn own<R>(response: Response<R>) -> Response<HoldBody<R>> {
-    response.map(HoldBody::inner)
 }
 
 impl<S, B> fmt::Debug for LockFuture<S, B>

@@ -32,7 +32,7 @@
 //! ```
 //!
 //! [`LockLayer`] tells what is guaranteed, [`KeyFn`] what a key function may look at, [`IntoLockKeys`] what it may
-//! return, and [`Held`] is the hold as the handler sees it.
+//! return, [`Template`] how to do without one, and [`Held`] is the hold as the handler sees it.
 //!
 //! # Where to put it
 //!
@@ -72,10 +72,18 @@
 //! All but 'lost' mean that the handler was not called. A release that nobody confirmed does not change the handler's
 //! response: it is logged, and the lease frees the lock.
 //!
+//! A gRPC client (`content-type: application/grpc..`) is answered in its own form, trailers only: ABORTED for 'busy',
+//! UNAVAILABLE, UNKNOWN for 'lost', INVALID_ARGUMENT for 'key', and INTERNAL for 'config'. What an extractor or a key
+//! function answered is put into the status that comes nearest, unless it has a `grpc-status` already.
+//!
+//! [`busy_status`](LockLayer::busy_status) sets another status than 409, and [`on_reject`](LockLayer::on_reject) answers
+//! of one's own.
+//!
 //! # What is not promised
 //!
-//! * The response's body is sent after the release: what a streamed body does while it is sent is not under the lock.
-//!   Neither is an upgraded connection, nor a task that the handler spawned, unless it takes [`Held::keep`] along.
+//! * The response's body is sent after the release: what a streamed body does while it is sent is under the lock only
+//!   with [`HoldUntil::Body`]. An upgraded connection never is, nor a task that the handler spawned, unless it takes
+//!   [`Held::keep`] along.
 //! * A 500 `lost` undoes nothing: what the handler had done until it was dropped stays done. A write that must not land
 //!   after the lock was lost needs a fencing token that the store compares.
 //! * The lock makes requests take turns; it does not make them happen once. A client that repeats a request finds the
@@ -109,20 +117,26 @@
 mod body;
 mod future;
 mod held;
+mod info;
 pub mod key;
 mod layer;
 mod respond;
 mod service;
 mod settings;
 
-pub use crate::body::HoldBody;
+pub use crate::body::{HoldBody, HoldUntil};
 pub use crate::future::LockFuture;
 pub use crate::held::Held;
 #[cfg(feature = "axum")]
 pub use crate::held::HeldRejection;
+pub use crate::info::LockInfo;
 #[doc(no_inline)]
-pub use crate::key::{IntoLockKeys, KeyFn, LockKeys};
+pub use crate::key::{IntoLockKeys, KeyFn, LockKeys, Template, TemplateError};
 pub use crate::layer::{LockLayer, Unkeyed};
+pub use crate::respond::{IntoAnswer, Reason, Rejection};
 pub use crate::service::LockService;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// Any error, in a box: of a [`HoldBody`], the inner body's own or a [`distlock::Error`].
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;

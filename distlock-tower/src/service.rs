@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use http_body::Body;
 use tower_service::Service;
 
 use crate::body::HoldBody;
@@ -54,6 +55,7 @@ impl<S> LockService<S> {
 impl<S, B, R> Service<Request<B>> for LockService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body,
 {
     type Response = Response<HoldBody<R>>;
     type Error = S::Error;
@@ -73,6 +75,6 @@ where
 
 impl<S: fmt::Debug> fmt::Debug for LockService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.fmt_as("LockService", f)
+        self.settings.terms.fmt_as("LockService", f)
     }
 }

@@ -1,27 +1,128 @@
-//! What a layer, its services and their requests share.
+//! What a layer, its services and their requests share: its settings, and the way from a request to its lock.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Acquire, Client, Guard};
+use http::request::Parts;
+use tokio::time::Instant;
 
-use crate::key::ErasedKey;
+use crate::body::HoldUntil;
+use crate::info::LockInfo;
+use crate::key::{self, ErasedKey, Named};
+use crate::respond::{self, Answer, Answers, is_grpc};
 
-/// What a layer was set to.
+/// How long a request waits for its lock where nothing else was said. Strangers' requests must not pile up without
+/// bound, and few of them wait longer for an answer.
+const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+
+/// Which lock a request takes, and for how long it waits and holds.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct Terms {
     pub(crate) client: Client,
-    pub(crate) key: ErasedKey,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
 }
 
-impl Settings {
+impl Terms {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            wait: DEFAULT_WAIT,
+            lease: None,
+        }
+    }
+
+    pub(crate) fn acquire(&self, keys: Vec<String>) -> Acquire {
+        let acquire = match <[String; 1]>::try_from(keys) {
+            Ok([key]) => self.client.lock(key).acquire(),
+            Err(keys) => self.client.multi_lock(keys).acquire(),
+        };
+        let acquire = acquire.wait(self.wait);
+        match self.lease {
+            Some(lease) => acquire.lease(lease),
+            None => acquire,
+        }
+    }
+
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
             .field("client", &self.client)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
+    }
+}
+
+/// Whether a request is one to lock for.
+pub(crate) type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+
+/// What a layer for HTTP was set to.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) terms: Terms,
+    pub(crate) key: ErasedKey,
+    pub(crate) when: Option<When>,
+    pub(crate) optional: bool,
+    pub(crate) hold_until: HoldUntil,
+    pub(crate) answers: Answers,
+}
+
+/// What came of a request's key.
+pub(crate) enum Entry {
+    Unlocked,
+    Locked { guard: Guard, waited: Duration },
+    Answered(Answer),
+}
+
+impl Settings {
+    pub(crate) fn new(client: Client, key: ErasedKey) -> Self {
+        Self {
+            terms: Terms::new(client),
+            key,
+            when: None,
+            optional: false,
+            hold_until: HoldUntil::Response,
+            answers: Answers::default(),
+        }
+    }
+
+    /// Whether this request is one to lock for, by what it says of itself.
+    pub(crate) fn concerns(&self, parts: &Parts) -> bool {
+        self.when.as_ref().is_none_or(|when| when(parts))
+    }
+
+    pub(crate) async fn enter(&self, parts: &mut Parts) -> Entry {
+        if !self.concerns(parts) {
+            return Entry::Unlocked;
+        }
+        let grpc = is_grpc(&parts.headers);
+        let keys = match self.key.of(parts).await {
+            Named::Keys(keys) => key::distinct(keys),
+            Named::Missing(_) if self.optional => return Entry::Unlocked,
+            Named::Missing(what) => Err(key::BadKeys::Missing { what }),
+            Named::Nothing => return Entry::Unlocked,
+            Named::Answer(answer) => return Entry::Answered(respond::own_answer(answer, grpc)),
+        };
+        match keys {
+            Ok(keys) => self.lock(keys, grpc).await,
+            Err(bad) => Entry::Answered(self.answers.refuse_keys(&bad, grpc)),
+        }
+    }
+
+    async fn lock(&self, keys: Vec<String>, grpc: bool) -> Entry {
+        let since = Instant::now();
+        let acquired = self.terms.acquire(keys).await;
+        let waited = since.elapsed();
+        match acquired {
+            Ok(guard) => Entry::Locked { guard, waited },
+            Err(error) => {
+                let mut answer = self.answers.refuse(&error, grpc);
+                let held = Duration::ZERO;
+                answer.extensions_mut().insert(LockInfo { waited, held });
+                Entry::Answered(answer)
+            }
+        }
     }
 }

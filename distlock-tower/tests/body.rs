@@ -62,7 +62,8 @@ async fn frames_trailers_and_errors_pass_and_the_lock_is_free_meanwhile() {
         .into_trailers()
         .unwrap();
     assert_eq!(trailers["x-sum"], "1");
-    assert_eq!(body.frame().await.unwrap().err(), Some("broken"));
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "broken");
     assert!(body.frame().await.is_none());
 }
 

@@ -15,8 +15,9 @@ use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 
 async fn refused(layer: LockLayer) {
-    let handler =
-        service_fn(async |_: Request<()>| -> Result<Response<()>, Infallible> { unreachable!() });
+    let handler = service_fn(
+        async |_: Request<()>| -> Result<Response<String>, Infallible> { unreachable!() },
+    );
     let response = layer
         .layer(handler)
         .oneshot(Request::new(()))

@@ -115,6 +115,27 @@ async fn parts_request_and_fn_items() {
 }
 
 #[tokio::test]
+async fn template_names_captures_of_all_routers_around_and_the_whole_path() {
+    let client = Client::in_memory();
+    let layer = |template: &str| LockLayer::new(client.clone()).key_template(template);
+    let nested = |template: &str| {
+        let orders = Router::new().route("/orders/{id}", post(tell));
+        Router::new().nest("/{tenant}", orders.route_layer(layer(template)))
+    };
+    let by_captures = nested("<path.tenant>:<path.id>");
+    let uri = "/ac%20me/orders/7";
+    assert_eq!(send(by_captures, post_to(uri)).await.text, "ac me:7");
+    let by_path = nested("<uri.path>");
+    assert_eq!(send(by_path, post_to(uri)).await.text, "/ac me/orders/7");
+    send(nested("<path.idd>"), post_to(uri))
+        .await
+        .is_problem("key", 400, false);
+    send(nested("<path.tenant>"), post_to("/%ff/orders/7"))
+        .await
+        .is_problem("key", 400, false);
+}
+
+#[tokio::test]
 async fn all_that_a_key_function_may_return() {
     struct Own(u64);
     impl IntoLockKeys for Own {

@@ -67,7 +67,8 @@ async fn any_body_and_no_axum_and_the_request_reaches_the_handler_whole() {
         assert_eq!(request.headers()["x-a"], "1");
         assert_eq!(request.uri(), "/k?q=1");
         assert_eq!(request.extensions().get::<u8>(), Some(&7));
-        Ok::<_, Infallible>(Response::new(*request.into_body().0))
+        let text = request.into_body().0.to_string();
+        Ok::<_, Infallible>(Response::new(Text::from(text)))
     });
     let client = Client::in_memory();
     for layer in [
@@ -81,6 +82,7 @@ async fn any_body_and_no_axum_and_the_request_reaches_the_handler_whole() {
         request.extensions_mut().insert(7_u8);
         let response = layer.layer(handler).oneshot(request).await.unwrap();
         assert_eq!(format!("{:?}", response.body()), r#"HoldBody("Inner")"#);
+        assert_eq!(Answer::of(response).await.text, "5");
     }
 }
 

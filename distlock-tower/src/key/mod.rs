@@ -1,11 +1,13 @@
 //! How keys come from requests: functions over a request's head, and what they may return.
 //!
 //! A key function is erased together with its state when the layer is made, so that the layer has no type parameters.
-//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`.
+//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`, filling in a template in
+//! `template.rs`.
 
 #[cfg(feature = "axum")]
 mod axum;
 mod parts;
+mod template;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,10 +18,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use http_body_util::combinators::UnsyncBoxBody;
 
 pub use self::parts::{ViaParts, ViaRequest};
+pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::BoxError;
+use crate::respond::{self, Answer};
 
 /// What [`KeyFn`] works out.
 #[doc(hidden)]
@@ -32,6 +35,8 @@ pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + S
 /// * one to eight axum extractors (`FromRequestParts`; the feature `axum`, on by default), with their types written out;
 /// * `&http::request::Parts`;
 /// * `&http::Request<()>`: the request without its body, which has not been read yet.
+///
+/// So does [`Template`], which is no function but a text with placeholders.
 ///
 /// They return what implements [`IntoLockKeys`]. `M` tells the forms apart and is always inferred; `S` is the state given
 /// by [`Unkeyed::with_state`](crate::Unkeyed::with_state). Not meant to be implemented elsewhere.
@@ -77,7 +82,7 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 ///   without keys, and one of more than 256, is answered 400.
 /// * `Option<_>`: with `None` the request passes without a lock.
 /// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
-///   answer, and the handler is not called. The answer's body is read to its end before it is sent.
+///   answer, and the handler is not called.
 ///
 /// A key has 1 to 512 bytes and no control characters; a request with another one is answered 400. Keys are
 /// used as they are: nothing is escaped, so two parts that a stranger chooses want a separator that neither can have.
@@ -115,7 +120,9 @@ pub struct LockKeys(pub(crate) Named);
 pub(crate) enum Named {
     Nothing,
     Keys(Vec<String>),
-    Answer(Response<UnsyncBoxBody<Bytes, BoxError>>),
+    /// A part of the request that a key is made of is not there.
+    Missing(String),
+    Answer(Answer),
 }
 
 impl LockKeys {
@@ -128,10 +135,7 @@ impl LockKeys {
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        use http_body_util::BodyExt as _;
-        Self(Named::Answer(
-            answer.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))),
-        ))
+        Self(Named::Answer(respond::boxed(answer)))
     }
 }
 
@@ -140,6 +144,7 @@ impl fmt::Debug for LockKeys {
         match &self.0 {
             Named::Nothing => f.write_str("LockKeys::Nothing"),
             Named::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
+            Named::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
             Named::Answer(answer) => {
                 let status = answer.status();
                 f.debug_tuple("LockKeys::Answer").field(&status).finish()
@@ -177,6 +182,7 @@ pub(crate) enum BadKeys {
     Empty,
     TooMany { keys: usize },
     Unfit { key: String },
+    Missing { what: String },
 }
 
 impl fmt::Display for BadKeys {
@@ -187,6 +193,9 @@ impl fmt::Display for BadKeys {
                 f,
                 "the key function gave {keys} different keys: at most {MAX_KEYS} are allowed"
             ),
+            Self::Missing { what } => {
+                write!(f, "the request has no single {what} to make a key of")
+            }
             Self::Unfit { key } => {
                 const SHOWN: usize = 64;
                 let shown: String = key.chars().take(SHOWN).collect();

@@ -3,11 +3,17 @@
 //! A `Held` owns no share of the guard: all clones and the layer look into one slot, and whoever empties it has the
 //! guard. So a clone that the handler keeps cannot stop the layer's release.
 
+#[cfg(feature = "axum")]
+mod extract;
+
 use std::fmt;
 use std::sync::Arc;
 
 use distlock::{Guard, Section};
 use parking_lot::Mutex;
+
+#[cfg(feature = "axum")]
+pub use self::extract::HeldRejection;
 
 /// The hold that a request runs under: an extension of the request, and an axum extractor.
 ///
@@ -152,72 +158,3 @@ impl Drop for Tenancy {
 /// Marks a request that went through the layer without a key, so that a missing [`Held`] can be explained.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlocked;
-
-/// Why there was no [`Held`] to extract: answered 500 `urn:distlock:config`.
-#[cfg(feature = "axum")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeldRejection {
-    /// No `LockLayer` is around the handler.
-    NotInstalled,
-    /// The layer's key function returned `None` for this request.
-    NoKey,
-}
-
-#[cfg(feature = "axum")]
-mod extract {
-    use std::convert::Infallible;
-    use std::fmt;
-
-    use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-    use axum::response::{IntoResponse, Response};
-    use http::request::Parts;
-
-    use super::{Held, HeldRejection, Unlocked};
-    use crate::respond;
-
-    impl<S: Sync> FromRequestParts<S> for Held {
-        type Rejection = HeldRejection;
-
-        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HeldRejection> {
-            let held = parts.extensions.get::<Self>().cloned();
-            held.ok_or_else(|| match parts.extensions.get::<Unlocked>() {
-                Some(Unlocked) => HeldRejection::NoKey,
-                None => HeldRejection::NotInstalled,
-            })
-        }
-    }
-
-    impl<S: Sync> OptionalFromRequestParts<S> for Held {
-        type Rejection = Infallible;
-
-        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-            Ok(parts.extensions.get::<Self>().cloned())
-        }
-    }
-
-    impl HeldRejection {
-        fn text(self) -> &'static str {
-            match self {
-                Self::NotInstalled => "LockLayer is not installed on this route",
-                Self::NoKey => {
-                    "LockLayer locks nothing for this request: its key function gave no key"
-                }
-            }
-        }
-    }
-
-    impl IntoResponse for HeldRejection {
-        fn into_response(self) -> Response {
-            respond::misused(self.text()).into_response()
-        }
-    }
-
-    impl fmt::Display for HeldRejection {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.text())
-        }
-    }
-
-    impl std::error::Error for HeldRejection {}
-}

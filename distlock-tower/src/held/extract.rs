@@ -1,0 +1,64 @@
+//! The hold as an axum extractor.
+
+use std::convert::Infallible;
+use std::fmt;
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+
+use super::{Held, Unlocked};
+use crate::respond;
+
+/// Why there was no [`Held`] to extract: answered 500 `urn:distlock:config`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldRejection {
+    /// No `LockLayer` is around the handler.
+    NotInstalled,
+    /// The layer's key function returned `None` for this request.
+    NoKey,
+}
+
+impl<S: Sync> FromRequestParts<S> for Held {
+    type Rejection = HeldRejection;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HeldRejection> {
+        let held = parts.extensions.get::<Self>().cloned();
+        held.ok_or_else(|| match parts.extensions.get::<Unlocked>() {
+            Some(Unlocked) => HeldRejection::NoKey,
+            None => HeldRejection::NotInstalled,
+        })
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Held {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+impl HeldRejection {
+    fn text(self) -> &'static str {
+        match self {
+            Self::NotInstalled => "LockLayer is not installed on this route",
+            Self::NoKey => "LockLayer locks nothing for this request: its key function gave no key",
+        }
+    }
+}
+
+impl IntoResponse for HeldRejection {
+    fn into_response(self) -> Response {
+        respond::misused(self.text()).into_response()
+    }
+}
+
+impl fmt::Display for HeldRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for HeldRejection {}

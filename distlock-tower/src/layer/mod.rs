@@ -1,0 +1,235 @@
+//! The layer: its settings, and the way from a client to a finished layer.
+
+mod unkeyed;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::Client;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use tower_layer::Layer;
+
+pub use self::unkeyed::Unkeyed;
+use crate::body::HoldUntil;
+use crate::respond::{IntoAnswer, Rejection};
+use crate::service::LockService;
+use crate::settings::Settings;
+
+/// Runs requests under a distributed lock whose key comes from the request.
+///
+/// Guaranteed for each request whose key function names a key:
+///
+/// * The inner service is called only while the lock is held, and runs inside its critical section: acquiring the same
+///   key again in the handler, or in a function that it calls, enters the same hold.
+/// * The lock is released, and that is confirmed, before the response is returned: who has the response finds the lock
+///   free. With [`HoldUntil::Body`](LockLayer::hold_until) this is so of the whole of the response's body.
+/// * When the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
+/// * When the client hangs up, the handler is dropped and the lock released in the background.
+///
+/// The handler finds the hold as [`Held`](crate::Held) among the request's extensions. What goes wrong is an answer of
+/// type `application/problem+json`, never an error of the service; the [crate's docs](crate#answers) list them.
+///
+/// It has no type parameters, is cheap to clone, and works in front of every service of `http::Request<B>`, whatever the
+/// body. Made by [`new`](LockLayer::new) and [`Unkeyed::key`].
+///
+/// # Examples
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// use std::time::Duration;
+/// use axum::{Router, extract::Path, routing::post};
+/// use distlock::Client;
+/// use distlock_tower::LockLayer;
+///
+/// fn one_at_a_time(client: &Client) -> LockLayer {
+///     LockLayer::new(client.clone())
+///         .key(|Path(id): Path<u64>| format!("order:{id}"))
+///         .wait(Duration::from_secs(5))
+/// }
+///
+/// let client = Client::in_memory();
+/// let app: Router = Router::new()
+///     .route("/orders/{id}/pay", post(async || "paid"))
+///     .route_layer(one_at_a_time(&client));
+/// ```
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct LockLayer {
+    // One Arc: axum clones the layer, and calls it, for every route on every connection.
+    settings: Arc<Settings>,
+}
+
+impl LockLayer {
+    /// Begins a layer whose locks are this client's; a [`key`](Unkeyed::key) function makes it one.
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "a layer without a key would lock nothing"
+    )]
+    pub fn new(client: Client) -> Unkeyed<()> {
+        Unkeyed::new(client)
+    }
+
+    /// How long a request waits for its lock at most: 10 s unless set. Zero means one full try, and no waiting.
+    ///
+    /// It does not matter here what the client's own `default_wait` is. After the wait the answer is 409
+    /// `urn:distlock:busy`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let at_once_or_409 = LockLayer::new(client).key(|_: &http::request::Parts| "import").wait(Duration::ZERO);
+    /// ```
+    pub fn wait(mut self, wait: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.wait = wait;
+        self
+    }
+
+    /// A fixed lease from 1 ms to ten years: no watchdog; a handler that takes longer is dropped, and answered 500
+    /// `urn:distlock:lost`.
+    ///
+    /// Without it the lock is renewed for as long as the handler runs. A lease that cannot be is answered 500
+    /// `urn:distlock:config`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let at_most_a_minute = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .lease(Duration::from_secs(60));
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.lease = Some(lease);
+        self
+    }
+
+    /// Locks only for requests of which this says so; of several conditions, for those of which all say so.
+    ///
+    /// The others go to the handler without a lock. The function looks at each request before the key function does.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    /// use http::request::Parts;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|_: &Parts| "import")
+    ///     .when(|parts| !parts.headers.contains_key("x-dry-run"));
+    /// ```
+    pub fn when<F>(mut self, is_to_lock: F) -> Self
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.when = Some(match settings.when.take() {
+            Some(earlier) => Arc::new(move |parts| earlier(parts) && is_to_lock(parts)),
+            None => Arc::new(is_to_lock),
+        });
+        self
+    }
+
+    /// Locks only for requests of these methods. A `get` route serves HEAD too.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    /// use http::Method;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|parts: &http::request::Parts| parts.uri.path().to_owned())
+    ///     .methods([Method::POST, Method::PUT]);
+    /// ```
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        let methods: Vec<Method> = methods.into_iter().collect();
+        self.when(move |parts| methods.contains(&parts.method))
+    }
+
+    /// A request that has not what its key is made of passes without a lock, where it would be answered 400: for keys
+    /// from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header).
+    ///
+    /// Who leaves it out is not kept out: not for locks that anything depends on.
+    ///
+    /// # Examples
+    /// See [`Unkeyed::key_header`].
+    pub fn optional(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).optional = true;
+        self
+    }
+
+    /// When the hold ends: before the response is returned, unless set otherwise.
+    ///
+    /// # Examples
+    /// See [`HoldUntil`].
+    pub fn hold_until(mut self, until: HoldUntil) -> Self {
+        Arc::make_mut(&mut self.settings).hold_until = until;
+        self
+    }
+
+    /// The status that says 'held by another until the wait was over': 409 unless set, 423 and 429 being the others in
+    /// use. A gRPC client is told ABORTED in any case.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    /// use http::StatusCode;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .busy_status(StatusCode::LOCKED);
+    /// ```
+    pub fn busy_status(mut self, status: StatusCode) -> Self {
+        Arc::make_mut(&mut self.settings).answers.busy = status;
+        self
+    }
+
+    /// Answers of one's own in place of those that the [crate's docs](crate#answers) list, also to gRPC clients.
+    ///
+    /// The function returns whatever axum can answer with, and without the feature `axum` an `http::Response`. It is
+    /// not asked where a key function or an extractor answered by itself. What it puts into the answer is read by
+    /// whoever sent the request: a [`Rejection::error`] names the key.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// use axum::Json;
+    /// use axum::extract::Path;
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|Path(id): Path<u64>| format!("order:{id}"))
+    ///     .on_reject(|rejection| (rejection.status(), Json("come back later")));
+    /// ```
+    pub fn on_reject<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(Rejection) -> A + Send + Sync + 'static,
+        A: IntoAnswer,
+    {
+        let own = Arc::new(move |rejection| answer(rejection).into_answer());
+        Arc::make_mut(&mut self.settings).answers.on_reject = Some(own);
+        self
+    }
+}
+
+impl<S> Layer<S> for LockLayer {
+    type Service = LockService<S>;
+
+    fn layer(&self, inner: S) -> LockService<S> {
+        LockService::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+impl fmt::Debug for LockLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.terms.fmt_as("LockLayer", f)
+    }
+}

@@ -1,0 +1,142 @@
+//! A layer that does not know its keys yet, and the ways to name them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use distlock::Client;
+use http::header::HeaderName;
+
+use super::LockLayer;
+use crate::key::{ErasedKey, IntoLockKeys, KeyFn, Template};
+use crate::settings::Settings;
+
+/// A layer that has no key function yet; made by [`LockLayer::new`].
+///
+/// # Examples
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// use axum::extract::{Path, State};
+/// use distlock_tower::LockLayer;
+///
+/// #[derive(Clone)]
+/// struct App { region: &'static str }
+///
+/// let client = distlock::Client::in_memory();
+/// let layer = LockLayer::new(client)
+///     .with_state(App { region: "eu" })
+///     .key(|State(app): State<App>, Path(id): Path<u64>| format!("{}:order:{id}", app.region));
+/// ```
+#[derive(Clone)]
+#[must_use = "this is no layer yet: give it a `.key(..)`"]
+pub struct Unkeyed<S = ()> {
+    client: Client,
+    state: S,
+}
+
+impl Unkeyed<()> {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, state: () }
+    }
+}
+
+impl<S> Unkeyed<S> {
+    /// The state for extractors that want one, as the router's; before [`key`](Unkeyed::key).
+    pub fn with_state<T>(self, state: T) -> Unkeyed<T> {
+        Unkeyed {
+            client: self.client,
+            state,
+        }
+    }
+
+    /// Which key a request locks: a function over extractors, `&http::request::Parts` or `&http::Request<()>`.
+    ///
+    /// [`KeyFn`] tells what it may look at, [`IntoLockKeys`] what it may return. It sees the request before the handler
+    /// does and takes nothing away from it; the body it cannot see.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    /// use http::request::Parts;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client).key(|parts: &Parts| {
+    ///     let account = parts.headers.get("x-account")?.to_str().ok()?;
+    ///     Some(format!("account:{account}")) // without the header: no lock
+    /// });
+    /// ```
+    pub fn key<F, M>(self, key: F) -> LockLayer
+    where
+        F: KeyFn<M, S>,
+        F::Keys: IntoLockKeys,
+        S: Send + Sync + 'static,
+    {
+        LockLayer {
+            settings: Arc::new(Settings::new(self.client, ErasedKey::new(key, self.state))),
+        }
+    }
+
+    /// Which key a request locks, as a [`Template`] that stands in the code: `"order:<path.id>:<header.x-tenant>"`.
+    ///
+    /// # Panics
+    /// Where the text is no template. One that comes from elsewhere is better [parsed](Template) first, and given to
+    /// [`key`](Unkeyed::key).
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client).key_template("report:<query.month>:<header.x-tenant>");
+    /// ```
+    #[track_caller]
+    pub fn key_template(self, template: &str) -> LockLayer {
+        match template.parse::<Template>() {
+            Ok(template) => self.without_state().key(template),
+            Err(error) => panic!("{error}: {template:?}"),
+        }
+    }
+
+    /// The key is a header's name and value: `idempotency-key:8e03978e-40d5` of `Idempotency-Key: 8e03978e-40d5`.
+    ///
+    /// A request that does not have the header, or has it more than once, is answered 400, or passes without a lock
+    /// where the key is [optional](LockLayer::optional). Strangers choose the value: where they are not to stand in each
+    /// other's way, [`key_template`](Unkeyed::key_template) adds who they are.
+    ///
+    /// With `idempotency-key` this answers 409 to a request that comes again while the first one is at work. It does not
+    /// remember what was answered: a request that comes after that finds the lock free, and needs a stored result.
+    ///
+    /// # Panics
+    /// Where this is no name of a header.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client).key_header("idempotency-key").wait(Duration::ZERO).optional();
+    /// ```
+    #[track_caller]
+    pub fn key_header<H>(self, name: H) -> LockLayer
+    where
+        H: TryInto<HeaderName>,
+        H::Error: fmt::Display,
+    {
+        match name.try_into() {
+            Ok(name) => self.without_state().key(Template::of_header(name)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn without_state(self) -> Unkeyed {
+        self.with_state(())
+    }
+}
+
+impl<S> fmt::Debug for Unkeyed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unkeyed")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}

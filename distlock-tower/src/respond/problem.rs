@@ -1,0 +1,30 @@
+//! Problem details (RFC 9457): what an HTTP client gets.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response};
+use http_body_util::Full;
+
+use super::Rejection;
+
+/// The texts are written into JSON as they are.
+pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
+    let reason = rejection.reason();
+    let (name, title, retryable) = (reason.name(), reason.title(), reason.is_retryable());
+    let (status, detail) = (rejection.status(), rejection.detail);
+    let body = format!(
+        r#"{{"type":"urn:distlock:{name}","title":"{title}","status":{},"detail":"{detail}","retryable":{retryable}}}"#,
+        status.as_u16()
+    );
+    let mut answer = Response::new(Full::from(body));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    if let Some(after) = rejection.retry_after() {
+        headers.insert(RETRY_AFTER, after.as_secs().into());
+    }
+    answer
+}

@@ -1,0 +1,168 @@
+//! Answers to gRPC clients, and answers of one's own.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use distlock::test_util::{Fault, Faults, Op};
+use distlock::{Client, MemoryServer};
+use distlock_tower::{LockLayer, Reason};
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use support::{Answer, SEC, replicas};
+use tower::{Layer, ServiceExt, service_fn};
+
+async fn unreachable_handler(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    unreachable!("the handler must not run")
+}
+
+fn by_grpc(content_type: &str) -> Request<()> {
+    let request = Request::post("/shop.Orders/Pay").header("content-type", content_type);
+    request.body(()).unwrap()
+}
+
+/// What a gRPC client reads of an answer: trailers only, so everything is in the headers.
+async fn grpc(layer: LockLayer) -> HeaderMap {
+    let service = layer.layer(service_fn(unreachable_handler));
+    let response = service.oneshot(by_grpc("application/grpc")).await.unwrap();
+    let (head, body) = response.into_parts();
+    assert_eq!(head.status, 200);
+    assert_eq!(head.headers["content-type"], "application/grpc");
+    assert!(body.collect().await.unwrap().to_bytes().is_empty());
+    head.headers
+}
+
+fn keyed(client: &Client) -> LockLayer {
+    LockLayer::new(client.clone()).key(|_: &Parts| "secret")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_refusal_has_its_grpc_status() {
+    let (one, two) = replicas();
+    let _guard = two.lock("secret").acquire().await.unwrap();
+    let faults = Faults::new();
+    faults.always(Op::Attempt, Fault::FailBefore);
+    let builder = Client::builder().faults(&faults);
+    let down = builder.in_memory(&MemoryServer::new()).unwrap();
+    let keyless = LockLayer::new(one.clone()).key(|_: &Parts| "");
+    let refusals = [
+        (keyed(&one).wait(Duration::ZERO), "10"),
+        (keyed(&down), "14"),
+        (keyless, "3"),
+        (keyed(&one).lease(Duration::ZERO), "13"),
+    ];
+    for (layer, code) in refusals {
+        let headers = grpc(layer).await;
+        assert_eq!(headers["grpc-status"], code);
+        let message = headers["grpc-message"].to_str().unwrap();
+        assert!(!message.is_empty() && !message.contains("secret") && !message.contains('%'));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_under_a_grpc_handler_is_unknown() {
+    let client = Client::in_memory();
+    let handler = service_fn(async |_: Request<()>| {
+        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+    });
+    let service = keyed(&client).lease(SEC).layer(handler);
+    let response = service.oneshot(by_grpc("application/grpc+proto")).await;
+    assert_eq!(response.unwrap().headers()["grpc-status"], "2");
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn answer_of_a_key_function_is_put_into_grpc_s_words() {
+    let client = Client::in_memory();
+    for (status, code) in [(401, "16"), (403, "7"), (404, "5"), (422, "3"), (500, "13")] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let layer = LockLayer::new(client.clone())
+            .key(move |_: &Parts| Err::<String, _>((status, "said in text")));
+        assert_eq!(grpc(layer).await["grpc-status"], code);
+    }
+    let own = LockLayer::new(client).key(|_: &Parts| {
+        let headers = [("content-type", "application/grpc"), ("grpc-status", "9")];
+        Err::<String, _>(headers)
+    });
+    assert_eq!(grpc(own).await["grpc-status"], "9");
+}
+
+#[tokio::test]
+async fn other_content_types_get_problem_json() {
+    let client = Client::in_memory();
+    let _guard = client.lock("secret").acquire().await.unwrap();
+    for content_type in ["application/json", "text/application/grpc"] {
+        let service = keyed(&client).wait(Duration::ZERO);
+        let service = service.layer(service_fn(unreachable_handler));
+        let response = service.oneshot(by_grpc(content_type)).await.unwrap();
+        Answer::of(response).await.is_problem("busy", 409, true);
+    }
+}
+
+#[tokio::test]
+async fn busy_status_is_the_one_that_was_set_and_no_other_changes() {
+    let client = Client::in_memory();
+    let _guard = client.lock("secret").acquire().await.unwrap();
+    let layer = keyed(&client).busy_status(StatusCode::LOCKED);
+    let service = layer.clone().wait(Duration::ZERO);
+    let service = service.layer(service_fn(unreachable_handler));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    Answer::of(response).await.is_problem("busy", 423, true);
+
+    let service = layer.lease(Duration::ZERO);
+    let service = service.layer(service_fn(unreachable_handler));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    Answer::of(response).await.is_problem("config", 500, false);
+}
+
+#[tokio::test]
+async fn own_answer_knows_all_of_the_refusal() {
+    let client = Client::in_memory();
+    let _guard = client.lock("secret").acquire().await.unwrap();
+    let layer = keyed(&client).wait(Duration::ZERO).on_reject(|rejection| {
+        assert_eq!(rejection.reason(), Reason::Busy);
+        assert_eq!(rejection.status(), 409);
+        assert!(rejection.error().is_some_and(distlock::Error::is_busy));
+        assert!(!rejection.is_grpc());
+        let after = rejection.retry_after().unwrap();
+        assert_eq!(rejection.answer().status(), 409);
+        let mut own = Response::new(Full::<Bytes>::from(format!("{after:?}")));
+        *own.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        own
+    });
+    let service = layer.layer(service_fn(unreachable_handler));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    let answer = Answer::of(response).await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.text, "10s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_answer_stands_for_each_refusal_and_for_no_answer_of_a_key_function() {
+    let client = Client::in_memory();
+    let own = |layer: LockLayer| {
+        layer.on_reject(|rejection| {
+            Response::new(Full::<Bytes>::from(format!("{:?}", rejection.reason())))
+        })
+    };
+    let said = async |layer: LockLayer| {
+        let handler = service_fn(async |_: Request<()>| {
+            std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+        });
+        let response = own(layer).layer(handler).oneshot(Request::new(())).await;
+        Answer::of(response.unwrap()).await.text
+    };
+    let keyless = LockLayer::new(client.clone()).key(|_: &Parts| "");
+    assert_eq!(said(keyless).await, "Key");
+    assert_eq!(said(keyed(&client).lease(SEC)).await, "Lost");
+    assert_eq!(said(keyed(&client).lease(Duration::ZERO)).await, "Config");
+    #[cfg(feature = "axum")]
+    {
+        let answers = LockLayer::new(client).key(|_: &Parts| Err::<String, _>("its own"));
+        assert_eq!(said(answers).await, "its own");
+    }
+}
