@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Acquire, Client, Guard};
+use distlock::{Acquire, Guard, Locks, Mode};
+use http::Method;
 use http::request::Parts;
 use tokio::time::Instant;
 
@@ -20,26 +21,22 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// Which lock a request takes, and for how long it waits and holds.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    pub(crate) client: Client,
+    pub(crate) locks: Locks,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
 }
 
 impl Terms {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(locks: Locks) -> Self {
         Self {
-            client,
+            locks,
             wait: DEFAULT_WAIT,
             lease: None,
         }
     }
 
-    pub(crate) fn acquire(&self, keys: Vec<String>) -> Acquire {
-        let acquire = match <[String; 1]>::try_from(keys) {
-            Ok([key]) => self.client.lock(key).acquire(),
-            Err(keys) => self.client.multi_lock(keys).acquire(),
-        };
-        let acquire = acquire.wait(self.wait);
+    pub(crate) fn acquire(&self, mode: Mode, keys: Vec<String>) -> Acquire {
+        let acquire = self.locks.acquire(mode, keys).wait(self.wait);
         match self.lease {
             Some(lease) => acquire.lease(lease),
             None => acquire,
@@ -48,7 +45,7 @@ impl Terms {
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
-            .field("client", &self.client)
+            .field("locks", &self.locks)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
@@ -58,10 +55,29 @@ impl Terms {
 /// Whether a request is one to lock for.
 pub(crate) type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
+/// Which kind of lock requests take.
+#[derive(Clone, Copy)]
+pub(crate) enum Modes {
+    All(Mode),
+    /// Readers and writers, by the request's method.
+    ByMethod,
+}
+
+impl Modes {
+    fn of(self, method: &Method) -> Mode {
+        match self {
+            Self::All(mode) => mode,
+            Self::ByMethod if matches!(*method, Method::GET | Method::HEAD) => Mode::Read,
+            Self::ByMethod => Mode::Write,
+        }
+    }
+}
+
 /// What a layer for HTTP was set to.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) terms: Terms,
+    pub(crate) modes: Modes,
     pub(crate) key: ErasedKey,
     pub(crate) when: Option<When>,
     pub(crate) optional: bool,
@@ -77,9 +93,10 @@ pub(crate) enum Entry {
 }
 
 impl Settings {
-    pub(crate) fn new(client: Client, key: ErasedKey) -> Self {
+    pub(crate) fn new(locks: Locks, key: ErasedKey) -> Self {
         Self {
-            terms: Terms::new(client),
+            terms: Terms::new(locks),
+            modes: Modes::All(Mode::default()),
             key,
             when: None,
             optional: false,
@@ -106,14 +123,14 @@ impl Settings {
             Named::Answer(answer) => return Entry::Answered(respond::own_answer(answer, grpc)),
         };
         match keys {
-            Ok(keys) => self.lock(keys, grpc).await,
+            Ok(keys) => self.lock(self.modes.of(&parts.method), keys, grpc).await,
             Err(bad) => Entry::Answered(self.answers.refuse_keys(&bad, grpc)),
         }
     }
 
-    async fn lock(&self, keys: Vec<String>, grpc: bool) -> Entry {
+    async fn lock(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> Entry {
         let since = Instant::now();
-        let acquired = self.terms.acquire(keys).await;
+        let acquired = self.terms.acquire(mode, keys).await;
         let waited = since.elapsed();
         match acquired {
             Ok(guard) => Entry::Locked { guard, waited },

@@ -54,6 +54,7 @@ pub struct Held {
 struct View {
     /// At least one.
     keys: Vec<String>,
+    token: Option<u64>,
     /// Never entered: it only tells whether the hold lasts, wherever the guard is.
     section: Section,
     slot: Mutex<Option<Guard>>,
@@ -64,6 +65,7 @@ impl Held {
     pub(crate) fn new(guard: Guard) -> (Self, Tenancy) {
         let view = Arc::new(View {
             keys: guard.keys().map(str::to_owned).collect(),
+            token: guard.token(),
             section: guard.section(),
             slot: Mutex::new(Some(guard)),
         });
@@ -79,6 +81,36 @@ impl Held {
     /// All keys that are held, in order.
     pub fn keys(&self) -> &[String] {
         &self.view.keys
+    }
+
+    /// The fencing token of the grant, higher than every earlier one of its key, where the layer's mode is
+    /// [`Fenced`](distlock::Mode::Fenced).
+    ///
+    /// A store that compares it refuses a write of a handler that lost the lock without knowing.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use axum::{Router, body::Body, routing::post};
+    /// use distlock::Mode;
+    /// use distlock_tower::{Held, LockLayer};
+    /// use http::Request;
+    /// use tower::ServiceExt;
+    ///
+    /// async fn write(held: Held) -> String {
+    ///     format!("update .. where token < {}", held.token().unwrap_or_default())
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client).key(|_: &http::request::Parts| "report").mode(Mode::Fenced);
+    /// let app: Router = Router::new().route("/report", post(write)).route_layer(layer);
+    /// let response = app.oneshot(Request::post("/report").body(Body::empty()).unwrap()).await.unwrap();
+    /// assert_eq!(response.status(), 200);
+    /// # }
+    /// ```
+    pub fn token(&self) -> Option<u64> {
+        self.view.token
     }
 
     /// Is the lock held, as far as this process can tell? A comparison of clocks, without I/O.

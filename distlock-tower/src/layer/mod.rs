@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Locks, Mode};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tower_layer::Layer;
@@ -15,7 +15,7 @@ pub use self::unkeyed::Unkeyed;
 use crate::body::HoldUntil;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
-use crate::settings::Settings;
+use crate::settings::{Modes, Settings};
 
 /// Runs requests under a distributed lock whose key comes from the request.
 ///
@@ -61,13 +61,14 @@ pub struct LockLayer {
 }
 
 impl LockLayer {
-    /// Begins a layer whose locks are this client's; a [`key`](Unkeyed::key) function makes it one.
+    /// Begins a layer whose locks are those of a [`Client`](distlock::Client) or a [`RedLock`](distlock::RedLock); a
+    /// [`key`](Unkeyed::key) function makes it one.
     #[expect(
         clippy::new_ret_no_self,
         reason = "a layer without a key would lock nothing"
     )]
-    pub fn new(client: Client) -> Unkeyed<()> {
-        Unkeyed::new(client)
+    pub fn new(locks: impl Into<Locks>) -> Unkeyed<()> {
+        Unkeyed::new(locks.into())
     }
 
     /// How long a request waits for its lock at most: 10 s unless set. Zero means one full try, and no waiting.
@@ -106,6 +107,50 @@ impl LockLayer {
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         Arc::make_mut(&mut self.settings).terms.lease = Some(lease);
+        self
+    }
+
+    /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.
+    ///
+    /// A kind that cannot be, such as [`Mode::Fenced`] for several keys at once or [`Mode::Fair`] of a
+    /// [`RedLock`](distlock::RedLock), is answered 500 `urn:distlock:config`.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock::Mode;
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let in_order_of_arrival = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .mode(Mode::Fair);
+    /// ```
+    pub fn mode(mut self, mode: Mode) -> Self {
+        Arc::make_mut(&mut self.settings).modes = Modes::All(mode);
+        self
+    }
+
+    /// GET and HEAD read, all other methods write: any number of readers of a key run at once, and a writer alone.
+    ///
+    /// They take the sides of the key's [`rw_lock`](distlock::Client::rw_lock), in place of one [`mode`](LockLayer::mode)
+    /// for all.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// use axum::{Router, extract::Path, routing::get};
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|Path(id): Path<u64>| format!("order:{id}"))
+    ///     .read_write();
+    /// let app: Router = Router::new()
+    ///     .route("/orders/{id}", get(async || "many at once").put(async || "alone"))
+    ///     .route_layer(layer);
+    /// ```
+    pub fn read_write(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).modes = Modes::ByMethod;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use distlock::Client;
+use distlock::Locks;
 use http::header::HeaderName;
 
 use super::LockLayer;
@@ -29,13 +29,13 @@ use crate::settings::Settings;
 #[derive(Clone)]
 #[must_use = "this is no layer yet: give it a `.key(..)`"]
 pub struct Unkeyed<S = ()> {
-    client: Client,
+    locks: Locks,
     state: S,
 }
 
 impl Unkeyed<()> {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, state: () }
+    pub(super) fn new(locks: Locks) -> Self {
+        Self { locks, state: () }
     }
 }
 
@@ -43,7 +43,7 @@ impl<S> Unkeyed<S> {
     /// The state for extractors that want one, as the router's; before [`key`](Unkeyed::key).
     pub fn with_state<T>(self, state: T) -> Unkeyed<T> {
         Unkeyed {
-            client: self.client,
+            locks: self.locks,
             state,
         }
     }
@@ -71,7 +71,7 @@ impl<S> Unkeyed<S> {
         S: Send + Sync + 'static,
     {
         LockLayer {
-            settings: Arc::new(Settings::new(self.client, ErasedKey::new(key, self.state))),
+            settings: Arc::new(Settings::new(self.locks, ErasedKey::new(key, self.state))),
         }
     }
 
@@ -136,7 +136,7 @@ impl<S> Unkeyed<S> {
 impl<S> fmt::Debug for Unkeyed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unkeyed")
-            .field("client", &self.client)
+            .field("locks", &self.locks)
             .finish_non_exhaustive()
     }
 }
