@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use distlock::{Error, Guard, Section};
 use http::request::Parts;
 use http::{Request, Response};
@@ -20,12 +21,13 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::Boxed;
 use crate::body::{HoldBody, HoldUntil};
 use crate::held::{Held, Tenancy, Unlocked};
 use crate::info::LockInfo;
+use crate::key::WholeBody;
 use crate::respond::{self, is_grpc};
 use crate::settings::{Entry, Settings};
+use crate::{BoxError, Boxed};
 
 pin_project! {
     /// The response future of a [`LockService`](crate::LockService).
@@ -57,7 +59,8 @@ pin_project! {
 }
 
 enum Stage<S: Service<Request<B>>, B> {
-    Entering(Boxed<(Parts, Entry)>, S, B),
+    // The body is where its key does not come from it.
+    Entering(Boxed<Entered<B>>, S, Option<B>),
     Unlocked,
     // The section first: its frame closes before the hold ends.
     Running(Section, Tenancy, Times),
@@ -68,6 +71,8 @@ enum Stage<S: Service<Request<B>>, B> {
     ),
     Done,
 }
+
+type Entered<B> = (Parts, Entry, Option<B>);
 
 #[derive(Clone, Copy)]
 struct Times {
@@ -91,17 +96,44 @@ where
     pub(crate) fn new(settings: Arc<Settings>, service: S, request: Request<B>) -> Self {
         let (mut parts, body) = request.into_parts();
         let grpc = is_grpc(&parts.headers);
-        let entering = {
-            let settings = Arc::clone(&settings);
-            async move {
-                let entry = settings.enter(&mut parts).await;
-                (parts, entry)
-            }
+        let shared = Arc::clone(&settings);
+        let entering = async move {
+            let entry = shared.enter(&mut parts).await;
+            (parts, entry, None)
         };
+        let stage = Stage::Entering(Box::pin(entering), service, Some(body));
+        Self::at(stage, settings, grpc)
+    }
+
+    /// For a key that comes from the body.
+    pub(crate) fn reading(
+        settings: Arc<Settings>,
+        service: S,
+        request: Request<B>,
+        reads: WholeBody,
+    ) -> Self
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
+    {
+        let (mut parts, body) = request.into_parts();
+        let grpc = is_grpc(&parts.headers);
+        let shared = Arc::clone(&settings);
+        let entering = async move {
+            let (entry, body) = shared.enter_with(&mut parts, body, reads).await;
+            (parts, entry, body)
+        };
+        Self::at(
+            Stage::Entering(Box::pin(entering), service, None),
+            settings,
+            grpc,
+        )
+    }
+
+    fn at(stage: Stage<S, B>, settings: Arc<Settings>, grpc: bool) -> Self {
         Self {
             settings,
             grpc,
-            stage: Stage::Entering(Box::pin(entering), service, body),
+            stage,
             handler: None,
         }
     }
@@ -127,8 +159,8 @@ where
             let this = self.as_mut().project();
             let answer = match this.stage {
                 Stage::Entering(entering, ..) => {
-                    let (parts, entry) = ready!(entering.as_mut().poll(cx));
-                    self.as_mut().call(parts, entry)
+                    let entered = ready!(entering.as_mut().poll(cx));
+                    self.as_mut().call(entered)
                 }
                 Stage::Unlocked => {
                     let output = ready!(poll_handler(this.handler, cx));
@@ -159,20 +191,24 @@ where
     R: Body,
 {
     /// Calls the service, inside the section where there is one.
-    fn call(self: Pin<&mut Self>, parts: Parts, entry: Entry) -> Answered<R, S::Error> {
+    fn call(self: Pin<&mut Self>, (parts, entry, read): Entered<B>) -> Answered<R, S::Error> {
         let mut this = self.project();
         let Stage::Entering(_, mut service, body) = mem::replace(this.stage, Stage::Done) else {
             return None;
         };
-        let mut request = Request::from_parts(parts, body);
-        *this.stage = match entry {
+        let granted = match entry {
             Entry::Answered(answer) => return Some(Ok(answer.map(HoldBody::answer))),
-            Entry::Unlocked => {
+            Entry::Unlocked => None,
+            Entry::Locked { guard, waited } => Some((guard, waited)),
+        };
+        let mut request = Request::from_parts(parts, read.or(body)?);
+        *this.stage = match granted {
+            None => {
                 request.extensions_mut().insert(Unlocked);
                 this.handler.set(Some(service.call(request)));
                 Stage::Unlocked
             }
-            Entry::Locked { guard, waited } => {
+            Some((guard, waited)) => {
                 let granted = Instant::now();
                 let mut section = guard.section();
                 let (held, tenancy) = Held::new(guard);

@@ -5,12 +5,15 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
+use crate::BoxError;
 use crate::body::HoldBody;
 use crate::future::LockFuture;
+use crate::key::{Head, WholeBody};
 use crate::settings::Settings;
 
 /// A service whose requests run under a lock; made by [`LockLayer`](crate::LockLayer).
@@ -41,23 +44,36 @@ use crate::settings::Settings;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct LockService<S> {
+pub struct LockService<S, R = Head> {
     inner: S,
     settings: Arc<Settings>,
+    reads: R,
 }
 
-impl<S> LockService<S> {
-    pub(crate) fn new(inner: S, settings: Arc<Settings>) -> Self {
-        Self { inner, settings }
+impl<S, R> LockService<S, R> {
+    pub(crate) fn new(inner: S, settings: Arc<Settings>, reads: R) -> Self {
+        Self {
+            inner,
+            settings,
+            reads,
+        }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for LockService<S>
+impl<S: Clone, R> LockService<S, R> {
+    /// The service that was polled ready, for the future: a fresh clone may not be ready.
+    fn take_ready(&mut self) -> S {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
+    }
+}
+
+impl<S, B, D> Service<Request<B>> for LockService<S>
 where
-    S: Service<Request<B>, Response = Response<R>> + Clone,
-    R: Body,
+    S: Service<Request<B>, Response = Response<D>> + Clone,
+    D: Body,
 {
-    type Response = Response<HoldBody<R>>;
+    type Response = Response<HoldBody<D>>;
     type Error = S::Error;
     type Future = LockFuture<S, B>;
 
@@ -66,14 +82,31 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> LockFuture<S, B> {
-        // The service that was polled ready goes into the future: a fresh clone may not be ready.
-        let clone = self.inner.clone();
-        let ready = mem::replace(&mut self.inner, clone);
-        LockFuture::new(Arc::clone(&self.settings), ready, request)
+        LockFuture::new(Arc::clone(&self.settings), self.take_ready(), request)
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for LockService<S> {
+impl<S, B, D> Service<Request<B>> for LockService<S, WholeBody>
+where
+    S: Service<Request<B>, Response = Response<D>> + Clone,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
+    D: Body,
+{
+    type Response = Response<HoldBody<D>>;
+    type Error = S::Error;
+    type Future = LockFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> LockFuture<S, B> {
+        let settings = Arc::clone(&self.settings);
+        LockFuture::reading(settings, self.take_ready(), request, self.reads)
+    }
+}
+
+impl<S, R> fmt::Debug for LockService<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.terms.fmt_as("LockService", f)
     }

@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use distlock::{Acquire, Guard, Locks, Mode};
 use http::Method;
 use http::request::Parts;
+use http_body::Body;
 use tokio::time::Instant;
 
+use crate::BoxError;
 use crate::body::HoldUntil;
 use crate::info::LockInfo;
-use crate::key::{self, ErasedKey, Named};
+use crate::key::{self, ErasedKey, Named, Read, WholeBody};
 use crate::respond::{self, Answer, Answers, is_grpc};
 
 /// How long a request waits for its lock where nothing else was said. Strangers' requests must not pile up without
@@ -106,14 +109,44 @@ impl Settings {
     }
 
     /// Whether this request is one to lock for, by what it says of itself.
-    pub(crate) fn concerns(&self, parts: &Parts) -> bool {
+    fn concerns(&self, parts: &Parts) -> bool {
         self.when.as_ref().is_none_or(|when| when(parts))
     }
 
-    pub(crate) async fn enter(&self, parts: &mut Parts) -> Entry {
+    /// Reads the body first, which its key is to come from, and answers it anew.
+    pub(crate) async fn enter_with<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+        reads: WholeBody,
+    ) -> (Entry, Option<B>)
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes>,
+    {
         if !self.concerns(parts) {
-            return Entry::Unlocked;
+            return (Entry::Unlocked, Some(body));
         }
+        match reads.read(body).await {
+            Ok(read) => {
+                parts.extensions.insert(Read(read.clone()));
+                (self.enter_keyed(parts).await, Some(B::from(read)))
+            }
+            Err(bad) => {
+                let answer = self.answers.refuse_keys(&bad, is_grpc(&parts.headers));
+                (Entry::Answered(answer), None)
+            }
+        }
+    }
+
+    pub(crate) async fn enter(&self, parts: &mut Parts) -> Entry {
+        if self.concerns(parts) {
+            self.enter_keyed(parts).await
+        } else {
+            Entry::Unlocked
+        }
+    }
+
+    async fn enter_keyed(&self, parts: &mut Parts) -> Entry {
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
             Named::Keys(keys) => key::distinct(keys),

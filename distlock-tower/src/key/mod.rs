@@ -1,11 +1,12 @@
 //! How keys come from requests: functions over a request's head, and what they may return.
 //!
 //! A key function is erased together with its state when the layer is made, so that the layer has no type parameters.
-//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`, filling in a template in
-//! `template.rs`.
+//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`, its body in `body.rs`,
+//! filling in a template in `template.rs`.
 
 #[cfg(feature = "axum")]
 mod axum;
+mod body;
 mod parts;
 mod template;
 
@@ -19,6 +20,8 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+pub use self::body::{Head, WholeBody};
+pub(crate) use self::body::{OfBody, Read};
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::BoxError;
@@ -36,7 +39,8 @@ pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + S
 /// * `&http::request::Parts`;
 /// * `&http::Request<()>`: the request without its body, which has not been read yet.
 ///
-/// So does [`Template`], which is no function but a text with placeholders.
+/// So does [`Template`], which is no function but a text with placeholders. For a key from the body there is
+/// [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
 ///
 /// They return what implements [`IntoLockKeys`]. `M` tells the forms apart and is always inferred; `S` is the state given
 /// by [`Unkeyed::with_state`](crate::Unkeyed::with_state). Not meant to be implemented elsewhere.
@@ -183,6 +187,8 @@ pub(crate) enum BadKeys {
     TooMany { keys: usize },
     Unfit { key: String },
     Missing { what: String },
+    TooLarge { limit: usize },
+    Unread { error: BoxError },
 }
 
 impl fmt::Display for BadKeys {
@@ -195,6 +201,12 @@ impl fmt::Display for BadKeys {
             ),
             Self::Missing { what } => {
                 write!(f, "the request has no single {what} to make a key of")
+            }
+            Self::TooLarge { limit } => {
+                write!(f, "the body to make a key of has more than {limit} bytes")
+            }
+            Self::Unread { error } => {
+                write!(f, "the body to make a key of could not be read: {error}")
             }
             Self::Unfit { key } => {
                 const SHOWN: usize = 64;

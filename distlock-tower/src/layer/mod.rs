@@ -13,6 +13,7 @@ use tower_layer::Layer;
 
 pub use self::unkeyed::Unkeyed;
 use crate::body::HoldUntil;
+use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
 use crate::settings::{Modes, Settings};
@@ -31,8 +32,9 @@ use crate::settings::{Modes, Settings};
 /// The handler finds the hold as [`Held`](crate::Held) among the request's extensions. What goes wrong is an answer of
 /// type `application/problem+json`, never an error of the service; the [crate's docs](crate#answers) list them.
 ///
-/// It has no type parameters, is cheap to clone, and works in front of every service of `http::Request<B>`, whatever the
-/// body. Made by [`new`](LockLayer::new) and [`Unkeyed::key`].
+/// It is cheap to clone, and works in front of every service of `http::Request<B>`, whatever the body. Its type is written
+/// `LockLayer`, but `LockLayer<WholeBody>` where [the key is from the body](Unkeyed::key_from_body), and then the service's
+/// body is one that can be made of [`Bytes`](bytes::Bytes). Made by [`new`](LockLayer::new) and [`Unkeyed::key`].
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -55,9 +57,10 @@ use crate::settings::{Modes, Settings};
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
-pub struct LockLayer {
+pub struct LockLayer<R = Head> {
     // One Arc: axum clones the layer, and calls it, for every route on every connection.
     settings: Arc<Settings>,
+    reads: R,
 }
 
 impl LockLayer {
@@ -70,7 +73,9 @@ impl LockLayer {
     pub fn new(locks: impl Into<Locks>) -> Unkeyed<()> {
         Unkeyed::new(locks.into())
     }
+}
 
+impl<R> LockLayer<R> {
     /// How long a request waits for its lock at most: 10 s unless set. Zero means one full try, and no waiting.
     ///
     /// It does not matter here what the client's own `default_wait` is. After the wait the answer is 409
@@ -265,15 +270,15 @@ impl LockLayer {
     }
 }
 
-impl<S> Layer<S> for LockLayer {
-    type Service = LockService<S>;
+impl<S, R: Copy> Layer<S> for LockLayer<R> {
+    type Service = LockService<S, R>;
 
-    fn layer(&self, inner: S) -> LockService<S> {
-        LockService::new(inner, Arc::clone(&self.settings))
+    fn layer(&self, inner: S) -> LockService<S, R> {
+        LockService::new(inner, Arc::clone(&self.settings), self.reads)
     }
 }
 
-impl fmt::Debug for LockLayer {
+impl<R> fmt::Debug for LockLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.terms.fmt_as("LockLayer", f)
     }

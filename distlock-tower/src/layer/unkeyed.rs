@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use distlock::Locks;
 use http::header::HeaderName;
+use http::request::Parts;
 
 use super::LockLayer;
-use crate::key::{ErasedKey, IntoLockKeys, KeyFn, Template};
+use crate::key::{ErasedKey, Head, IntoLockKeys, KeyFn, OfBody, Template, WholeBody};
 use crate::settings::Settings;
 
 /// A layer that has no key function yet; made by [`LockLayer::new`].
@@ -72,6 +74,7 @@ impl<S> Unkeyed<S> {
     {
         LockLayer {
             settings: Arc::new(Settings::new(self.locks, ErasedKey::new(key, self.state))),
+            reads: Head,
         }
     }
 
@@ -126,6 +129,54 @@ impl<S> Unkeyed<S> {
             Ok(name) => self.without_state().key(Template::of_header(name)),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Which key a request locks, by its head and its whole body.
+    ///
+    /// The body is read to its end before the lock is waited for, so that a client that sends slowly holds up nobody, and
+    /// given to the handler from memory, without trailers if it had any. One of more than `limit` bytes is answered 413, a
+    /// broken one 400. How long the reading may take is for a timeout outside to say.
+    ///
+    /// What the function returns is as for [`key`](Unkeyed::key). Often there is a better way: an attribute,
+    /// `#[distributed_lock(key = "order:<order.id>")]`, on the function that the handler calls has the parsed body at
+    /// hand.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use axum::{Json, Router, body::Body, http::StatusCode, routing::post};
+    /// use distlock_tower::{Held, LockLayer};
+    /// use http::Request;
+    /// use tower::ServiceExt;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Order { id: u64 }
+    ///
+    /// async fn place(held: Held, Json(order): Json<Order>) -> String {
+    ///     format!("{} is placed under {}", order.id, held.key())
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client).key_from_body(16 * 1024, |_, body| match serde_json::from_slice(body) {
+    ///     Ok(Order { id }) => Ok(format!("order:{id}")),
+    ///     Err(_) => Err(StatusCode::BAD_REQUEST),
+    /// });
+    /// let app: Router = Router::new().route("/orders", post(place)).route_layer(layer);
+    /// let request = Request::post("/orders").header("content-type", "application/json");
+    /// let response = app.oneshot(request.body(Body::from(r#"{"id": 42}"#)).unwrap()).await.unwrap();
+    /// let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+    /// assert_eq!(body, "42 is placed under order:42");
+    /// # }
+    /// ```
+    pub fn key_from_body<F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
+    where
+        F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
+        K: IntoLockKeys,
+    {
+        let LockLayer { settings, .. } = self.without_state().key(OfBody(key));
+        let reads = WholeBody { limit };
+        LockLayer { settings, reads }
     }
 
     fn without_state(self) -> Unkeyed {

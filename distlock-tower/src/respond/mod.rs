@@ -7,7 +7,6 @@ mod grpc;
 mod problem;
 mod rejection;
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +20,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 pub(crate) use self::grpc::is_grpc;
 pub use self::rejection::{Reason, Rejection};
 use crate::BoxError;
+use crate::key::BadKeys;
 
 /// Whole answers, whoever made them.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -93,9 +93,13 @@ impl Answers {
     }
 
     /// Logs why the keys of a request cannot be locked, and answers it.
-    pub(crate) fn refuse_keys(&self, bad: &impl fmt::Display, grpc: bool) -> Answer {
+    pub(crate) fn refuse_keys(&self, bad: &BadKeys, grpc: bool) -> Answer {
         tracing::debug!(reason = %bad, "request refused");
-        self.answer(Rejection::new(Reason::Key), grpc)
+        let rejection = match bad {
+            BadKeys::TooLarge { .. } => Rejection::too_large(),
+            _ => Rejection::new(Reason::Key),
+        };
+        self.answer(rejection, grpc)
     }
 
     fn answer(&self, mut rejection: Rejection, grpc: bool) -> Answer {

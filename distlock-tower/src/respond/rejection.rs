@@ -140,6 +140,15 @@ impl Rejection {
         }
     }
 
+    /// A body that is too large to look for a key in it.
+    pub(super) fn too_large() -> Self {
+        Self {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            detail: "The request's body is too large to see which resource it is about.",
+            ..Self::new(Reason::Key)
+        }
+    }
+
     pub(super) fn of(error: &Error) -> Self {
         let (reason, retry_after) = match error {
             Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),

@@ -1,0 +1,60 @@
+//! Keys from the body of a request, which is read as a whole before and put back.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http_body::Body;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use super::{BadKeys, KeyFn, KeyFuture};
+use crate::BoxError;
+
+/// Marks layers that look at the head of a request alone, whatever its body is; see [`LockLayer`](crate::LockLayer).
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Head;
+
+/// Marks layers that read the whole body of a request; see [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
+#[derive(Clone, Copy, Debug)]
+pub struct WholeBody {
+    pub(crate) limit: usize,
+}
+
+impl WholeBody {
+    pub(crate) async fn read<B>(self, body: B) -> Result<Bytes, BadKeys>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let limit = self.limit;
+        if body.size_hint().lower() > limit as u64 {
+            return Err(BadKeys::TooLarge { limit });
+        }
+        match Limited::new(body, limit).collect().await {
+            Ok(read) => Ok(read.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(BadKeys::TooLarge { limit }),
+            Err(error) => Err(BadKeys::Unread { error }),
+        }
+    }
+}
+
+/// The body of the request whose key is being worked out, among its extensions.
+#[derive(Clone)]
+pub(crate) struct Read(pub(crate) Bytes);
+
+pub(crate) enum ViaBody {}
+
+/// A function over the head of a request and its body.
+pub(crate) struct OfBody<F>(pub(crate) F);
+
+impl<F, K, S> KeyFn<ViaBody, S> for OfBody<F>
+where
+    F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
+{
+    type Keys = K;
+
+    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
+        Box::pin(async {
+            let Read(body) = parts.extensions.remove().unwrap_or(Read(Bytes::new()));
+            Ok(self.0(parts, &body))
+        })
+    }
+}

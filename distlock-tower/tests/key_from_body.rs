@@ -1,0 +1,156 @@
+//! Keys from the body of a request: how it is read, and what the handler still sees of it.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use distlock::Client;
+use distlock_tower::key::WholeBody;
+use distlock_tower::{BoxError, Held, HoldUntil, LockLayer};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use support::{Answer, SEC, freed};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A body as a server has it: of any kind, and made of bytes where one is wanted.
+struct AnyBody(UnsyncBoxBody<Bytes, BoxError>);
+
+impl From<Bytes> for AnyBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Full::new(bytes).map_err(Into::into).boxed_unsync())
+    }
+}
+
+impl http_body::Body for AnyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        std::pin::Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}
+
+fn streamed(frames: BoxStream<'static, Result<Frame<Bytes>, BoxError>>) -> AnyBody {
+    AnyBody(StreamBody::new(frames).boxed_unsync())
+}
+
+fn layer(client: &Client, limit: usize) -> LockLayer<WholeBody> {
+    LockLayer::new(client).key_from_body(limit, |parts: &Parts, body: &Bytes| {
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        format!("{}:{text}", parts.method)
+    })
+}
+
+/// Says what it runs under and what it was sent.
+async fn echo(request: Request<AnyBody>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let held = request.extensions().get::<Held>().cloned();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let key = held.as_ref().map_or("-", Held::key);
+    let said = [key.as_bytes(), b" ", &body].concat();
+    Ok(Response::new(Full::from(said)))
+}
+
+async fn send(layer: LockLayer<WholeBody>, body: AnyBody) -> Answer {
+    let request = Request::post("/").body(body).unwrap();
+    let response = layer.layer(service_fn(echo)).oneshot(request).await;
+    Answer::of(response.unwrap()).await
+}
+
+#[tokio::test]
+async fn handler_gets_the_body_that_the_key_came_from() {
+    let client = Client::in_memory();
+    let frames = ["ab", "", "c"].map(|text| Ok(Frame::data(Bytes::from(text))));
+    let bodies = [
+        AnyBody::from(Bytes::from("abc")),
+        streamed(stream::iter(frames).boxed()),
+    ];
+    for body in bodies {
+        let answer = send(layer(&client, 3), body).await;
+        assert_eq!(answer.text, "POST:abc abc");
+        assert!(!client.lock("POST:abc").is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn body_over_the_limit_is_413_and_read_no_further() {
+    let client = Client::in_memory();
+    let sized = AnyBody::from(Bytes::from("abcd"));
+    let read = Arc::new(AtomicUsize::new(0));
+    let reading = Arc::clone(&read);
+    let endless = stream::repeat_with(move || {
+        reading.fetch_add(1, Ordering::SeqCst);
+        Ok(Frame::data(Bytes::from("ab")))
+    });
+    for body in [sized, streamed(endless.boxed())] {
+        let answer = send(layer(&client, 3), body).await;
+        answer.is_problem("key", 413, false);
+    }
+    assert!(read.load(Ordering::SeqCst) <= 2);
+}
+
+#[tokio::test]
+async fn body_that_breaks_is_400() {
+    let client = Client::in_memory();
+    let frames: [Result<_, BoxError>; 2] =
+        [Ok(Frame::data(Bytes::from("a"))), Err("broken".into())];
+    let answer = send(layer(&client, 9), streamed(stream::iter(frames).boxed())).await;
+    answer.is_problem("key", 400, false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_body_is_read_before_the_lock_is_taken() {
+    let client = Client::in_memory();
+    let slow = stream::iter(["a", "b"]).then(|text| async move {
+        tokio::time::sleep(SEC).await;
+        Ok(Frame::data(Bytes::from(text)))
+    });
+    let sending = send(layer(&client, 9), streamed(slow.boxed()));
+    let meanwhile = async {
+        tokio::time::sleep(SEC * 3 / 2).await;
+        client.lock("POST:ab").is_locked().await.unwrap()
+    };
+    let (answer, locked) = tokio::join!(sending, meanwhile);
+    assert_eq!(answer.text, "POST:ab ab");
+    assert!(!locked);
+}
+
+#[tokio::test]
+async fn body_of_a_request_that_is_not_locked_for_is_not_read_by_the_layer() {
+    let client = Client::in_memory();
+    let layer = layer(&client, 0).methods([Method::PUT]);
+    let answer = send(layer, AnyBody::from(Bytes::from("longer than nothing"))).await;
+    assert_eq!(answer.text, "- longer than nothing");
+}
+
+#[tokio::test]
+async fn busy_request_is_refused_and_an_empty_body_names_what_it_names() {
+    let client = Client::in_memory();
+    let layer = layer(&client, 9)
+        .wait(Duration::ZERO)
+        .hold_until(HoldUntil::Body);
+    let taken = client.lock("POST:").acquire().await.unwrap();
+    let empty = || AnyBody::from(Bytes::new());
+    send(layer.clone(), empty())
+        .await
+        .is_problem("busy", 409, true);
+    taken.release().await.unwrap();
+    assert_eq!(send(layer, empty()).await.text, "POST: ");
+    freed(&client, "POST:").await;
+}
