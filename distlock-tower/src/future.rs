@@ -138,6 +138,11 @@ where
         }
     }
 
+    /// Whether the lock is still to be had.
+    pub(crate) fn is_entering(&self) -> bool {
+        matches!(self.stage, Stage::Entering(..))
+    }
+
     fn drop_handler(self: Pin<&mut Self>) {
         let mut this = self.project();
         match this.stage {

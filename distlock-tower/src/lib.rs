@@ -115,6 +115,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
+mod completing;
 mod future;
 mod held;
 mod info;
@@ -125,6 +126,7 @@ mod service;
 mod settings;
 
 pub use crate::body::{HoldBody, HoldUntil};
+pub use crate::completing::{CompletingFuture, CompletingLayer, CompletingService};
 pub use crate::future::LockFuture;
 pub use crate::held::Held;
 #[cfg(feature = "axum")]

@@ -13,6 +13,7 @@ use tower_layer::Layer;
 
 pub use self::unkeyed::Unkeyed;
 use crate::body::HoldUntil;
+use crate::completing::CompletingLayer;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
@@ -221,6 +222,33 @@ impl<R> LockLayer<R> {
     pub fn hold_until(mut self, until: HoldUntil) -> Self {
         Arc::make_mut(&mut self.settings).hold_until = until;
         self
+    }
+
+    /// Lets handlers run to their end also when their client hangs up, and the lock be held until then: the last call.
+    ///
+    /// Each request is handled in a task of its own, inside the scopes and the span around it. A client that hangs up
+    /// while its request waits for the lock still gives up its place in line. With [`HoldUntil::Body`] the body is the
+    /// client's, and ends with it.
+    ///
+    /// Such a handler may outlive its connection and with it a graceful shutdown: where that matters, wait for the locks
+    /// to be free before the runtime ends.
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// use axum::{Router, extract::Path, routing::post};
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|Path(id): Path<u64>| format!("order:{id}"))
+    ///     .run_to_completion();
+    /// let app: Router = Router::new()
+    ///     .route("/orders/{id}/pay", post(async || "paid, whoever still listens"))
+    ///     .route_layer(layer);
+    /// ```
+    pub fn run_to_completion(self) -> CompletingLayer<R> {
+        CompletingLayer::new(self)
     }
 
     /// The status that says 'held by another until the wait was over': 409 unless set, 423 and 429 being the others in

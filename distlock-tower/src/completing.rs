@@ -1,0 +1,170 @@
+//! Handlers that run to their end also when their client hangs up: in a task of their own, the hold with them.
+//!
+//! # Invariants
+//! 1. Once the lock is held, the task ends by itself: after the handler, the release and what is left of the scope.
+//! 2. Before that it ends with the caller: nobody waits for a lock that nobody wants any more.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::panic;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Instrument as _;
+
+use crate::Boxed;
+use crate::body::HoldBody;
+use crate::future::LockFuture;
+use crate::key::Head;
+use crate::layer::LockLayer;
+use crate::service::LockService;
+
+/// A [`LockLayer`] whose handlers run to their end also when their client hangs up; made by
+/// [`LockLayer::run_to_completion`].
+#[derive(Clone, Debug)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct CompletingLayer<R = Head>(LockLayer<R>);
+
+impl<R> CompletingLayer<R> {
+    pub(crate) fn new(layer: LockLayer<R>) -> Self {
+        Self(layer)
+    }
+}
+
+impl<S, R: Copy> Layer<S> for CompletingLayer<R> {
+    type Service = CompletingService<S, R>;
+
+    fn layer(&self, inner: S) -> CompletingService<S, R> {
+        CompletingService(self.0.layer(inner))
+    }
+}
+
+/// A [`LockService`] whose requests are handled in a task of their own; made by [`CompletingLayer`].
+#[derive(Clone, Debug)]
+pub struct CompletingService<S, R = Head>(LockService<S, R>);
+
+impl<S, R, B, D> Service<Request<B>> for CompletingService<S, R>
+where
+    LockService<S, R>: Service<
+            Request<B>,
+            Response = Response<HoldBody<D>>,
+            Error = S::Error,
+            Future = LockFuture<S, B>,
+        >,
+    S: Service<Request<B>, Response = Response<D>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    LockFuture<S, B>: Future<Output = Result<Response<HoldBody<D>>, S::Error>>,
+    B: Send + 'static,
+    D: Send + 'static,
+{
+    type Response = Response<HoldBody<D>>;
+    type Error = S::Error;
+    type Future = CompletingFuture<Response<HoldBody<D>>, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (here, gone) = oneshot::channel();
+        CompletingFuture {
+            stage: Stage::New(Box::pin(complete(self.0.call(request), gone))),
+            _here: here,
+        }
+    }
+}
+
+/// Drives a request: to its end, but only for a caller who is there until the lock is held.
+async fn complete<S, B>(
+    handling: LockFuture<S, B>,
+    mut gone: oneshot::Receiver<()>,
+) -> Option<<LockFuture<S, B> as Future>::Output>
+where
+    S: Service<Request<B>>,
+    LockFuture<S, B>: Future,
+{
+    let mut handling = pin!(handling);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = handling.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        if handling.is_entering() {
+            return Pin::new(&mut gone).poll(cx).map(|_| None);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+type Output<T, E> = Option<Result<T, E>>;
+
+enum Stage<T, E> {
+    New(Boxed<Output<T, E>>),
+    Spawned(JoinHandle<Output<T, E>>),
+    Done,
+}
+
+/// The response future of a [`CompletingService`].
+///
+/// # Cancel safety
+/// Dropping it while it waits for the lock gives up the request's place in line. Dropping it later changes nothing: the
+/// handler runs to its end under the lock, and its response is dropped.
+///
+/// # Panics
+/// Where the handler panics, with what it panicked with. Where it is polled first outside of a tokio runtime.
+#[must_use = "futures do nothing unless awaited"]
+pub struct CompletingFuture<T, E> {
+    stage: Stage<T, E>,
+    /// Tells the task that somebody wants its output.
+    _here: oneshot::Sender<()>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        loop {
+            match &mut self.stage {
+                Stage::New(_) => self.spawn(),
+                Stage::Spawned(task) => {
+                    let ended = ready!(Pin::new(task).poll(cx));
+                    self.stage = Stage::Done;
+                    match ended.map_err(|error| error.try_into_panic()) {
+                        Ok(Some(output)) => return Poll::Ready(output),
+                        Err(Ok(panic)) => panic::resume_unwind(panic),
+                        // The runtime ends, and this future with it.
+                        Ok(None) | Err(Err(_)) => {}
+                    }
+                }
+                Stage::Done => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> CompletingFuture<T, E> {
+    /// At the first poll, where the scopes and the span are those around the request.
+    fn spawn(&mut self) {
+        if let Stage::New(work) = std::mem::replace(&mut self.stage, Stage::Done) {
+            let work = distlock::inherit(work).in_current_span();
+            self.stage = Stage::Spawned(tokio::spawn(work));
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for CompletingFuture<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::New(_) => "New",
+            Stage::Spawned(_) => "Spawned",
+            Stage::Done => "Done",
+        };
+        f.debug_tuple("CompletingFuture").field(&stage).finish()
+    }
+}

@@ -1,0 +1,179 @@
+//! Handlers that run to their end whether or not anybody waits for their response.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use distlock::Client;
+use distlock::test_util::sizes;
+use distlock_tower::{CompletingLayer, HoldUntil, LockLayer};
+use futures_util::FutureExt as _;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use support::{SEC, eventually, freed};
+use tokio::sync::mpsc;
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+fn layer(client: &Client) -> LockLayer {
+    LockLayer::new(client).key(|_: &Parts| "k").wait(60 * SEC)
+}
+
+fn completing(client: &Client) -> CompletingLayer {
+    layer(client).run_to_completion()
+}
+
+fn done() -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::from("done")))
+}
+
+async fn locked(client: &Client) -> bool {
+    client.lock("k").is_locked().await.unwrap()
+}
+
+#[tokio::test]
+async fn caller_that_stays_gets_the_response_and_finds_the_lock_free() {
+    let client = Client::in_memory();
+    let owned = client.clone();
+    let service = completing(&client).layer(service_fn(move |_: Request<()>| {
+        let client = owned.clone();
+        async move {
+            assert!(locked(&client).await);
+            // Inside of its scope, in whatever task.
+            assert!(client.lock("k").try_acquire().await.unwrap().is_some());
+            done()
+        }
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert!(!locked(&client).await);
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "done"
+    );
+}
+
+#[tokio::test]
+async fn caller_that_leaves_while_the_handler_runs_does_not_end_it() {
+    let client = Client::in_memory();
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let (go_on, gate) = tokio::sync::watch::channel(false);
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let owned = client.clone();
+    let handler = service_fn(move |_: Request<()>| {
+        let (started, mut gate, ended) = (started.clone(), gate.clone(), ended.clone());
+        let client = owned.clone();
+        async move {
+            started.send(()).unwrap();
+            gate.wait_for(|open| *open).await.unwrap();
+            ended.send(locked(&client).await).unwrap();
+            done()
+        }
+    });
+    let mut caller = Box::pin(completing(&client).layer(handler).oneshot(Request::new(())));
+    tokio::select! {
+        _ = &mut caller => unreachable!("the gate is closed"),
+        started = starts.recv() => started.unwrap(),
+    }
+    drop(caller);
+    // Lets the task see it; not a wait for anything.
+    for _ in 0..5 {
+        tokio::task::yield_now().await;
+    }
+    go_on.send(true).unwrap();
+    assert_eq!(ends.recv().await, Some(true));
+    freed(&client, "k").await;
+}
+
+#[tokio::test]
+async fn caller_that_leaves_while_it_waits_gives_up_its_place() {
+    let client = Client::in_memory();
+    let taken = client.lock("k").acquire().await.unwrap();
+    let never = service_fn(
+        async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
+            unreachable!("nobody wants it")
+        },
+    );
+    let caller = tokio::spawn(completing(&client).layer(never).oneshot(Request::new(())));
+    eventually("it waits", async || sizes(&client).waiters == 1).await;
+    caller.abort();
+    eventually("nobody waits", async || sizes(&client).waiters == 0).await;
+    taken.release().await.unwrap();
+    freed(&client, "k").await;
+}
+
+#[tokio::test]
+async fn caller_that_never_polls_starts_nothing() {
+    let client = Client::in_memory();
+    let never = service_fn(
+        async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
+            unreachable!("nobody asked for it")
+        },
+    );
+    let mut service = completing(&client).layer(never);
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    drop(tower::Service::call(&mut service, Request::new(())));
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        tasks
+    );
+    assert!(!locked(&client).await);
+}
+
+#[tokio::test]
+async fn panic_reaches_the_caller_and_frees_the_lock() {
+    let client = Client::in_memory();
+    let panics = service_fn(async |request: Request<()>| {
+        if request.uri() == "/" {
+            panic!("on purpose");
+        }
+        done()
+    });
+    let call = completing(&client).layer(panics).oneshot(Request::new(()));
+    let panic = std::panic::AssertUnwindSafe(call)
+        .catch_unwind()
+        .await
+        .unwrap_err();
+    assert_eq!(*panic.downcast::<&str>().unwrap(), "on purpose");
+    freed(&client, "k").await;
+}
+
+#[tokio::test]
+async fn scopes_around_the_request_reach_into_its_task() {
+    let client = Client::in_memory();
+    let owned = client.clone();
+    let handler = service_fn(move |_: Request<()>| {
+        let client = owned.clone();
+        async move {
+            assert!(client.lock("outer").try_acquire().await.unwrap().is_some());
+            done()
+        }
+    });
+    let service = ServiceBuilder::new()
+        .layer(LockLayer::new(&client).key(|_: &Parts| "outer"))
+        .layer(completing(&client))
+        .service(handler);
+    assert_eq!(
+        service.oneshot(Request::new(())).await.unwrap().status(),
+        200
+    );
+    assert!(client.lock("outer").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn hold_that_goes_on_with_the_body_ends_with_the_caller_s_body() {
+    let client = Client::in_memory();
+    let layer = layer(&client).hold_until(HoldUntil::Body);
+    let service = layer
+        .run_to_completion()
+        .layer(service_fn(async |_: Request<()>| done()));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert!(locked(&client).await);
+    drop(response);
+    freed(&client, "k").await;
+}
