@@ -1,5 +1,8 @@
 //! The options as written: each value of the right shape, and all of them fit to stand together.
 
+use std::time::Duration;
+
+use humantime::format_duration;
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
@@ -9,7 +12,7 @@ use crate::duration::Time;
 use crate::keys::Keys;
 use crate::mode::Mode;
 use crate::setting::Settings;
-use crate::word::OnUnavailable;
+use crate::word::{self, OnUnavailable};
 use crate::wrong::Wrong;
 
 /// All options of one attribute.
@@ -23,6 +26,7 @@ pub(crate) struct Args {
     pub(crate) on_error: Option<Expr>,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) condition: Option<Expr>,
+    pub(crate) hold_at_least: Option<Time>,
     pub(crate) token: Option<Ident>,
     pub(crate) krate: Option<Path>,
 }
@@ -44,6 +48,7 @@ impl Args {
         let on_unavailable = settings.take("on_unavailable");
         let on_unavailable = on_unavailable.as_ref().map(OnUnavailable::read);
         let on_unavailable = wrong.check(on_unavailable.transpose());
+        let hold_at_least = wrong.check(hold_at_least(&mut settings));
         let token = wrong.check(settings.take("token").map(name).transpose());
         let krate = wrong.check(settings.take("crate").map(path).transpose());
         wrong.none_or(())?;
@@ -57,6 +62,7 @@ impl Args {
             on_error: settings.take("on_error"),
             on_unavailable: on_unavailable.flatten().unwrap_or_default(),
             condition: settings.take("condition"),
+            hold_at_least: hold_at_least.flatten(),
             token: token.flatten(),
             krate: krate.flatten(),
         };
@@ -66,16 +72,16 @@ impl Args {
 
     /// Refuses what is right by itself and wrong together.
     fn fit(&self, several: Option<Ident>) -> Result<()> {
-        match several {
-            Some(keys) if self.mode == Mode::Fenced => Err(Error::new(
-                keys.span(),
-                "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token",
-            )),
-            _ => self
-                .token
-                .as_ref()
-                .map_or(Ok(()), |token| self.fit_token(token)),
+        if let Some(keys) = several.filter(|_| self.mode == Mode::Fenced) {
+            let says = "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token";
+            return Err(Error::new(keys.span(), says));
         }
+        if let Some(token) = &self.token {
+            self.fit_token(token)?;
+        }
+        self.hold_at_least
+            .as_ref()
+            .map_or(Ok(()), |least| self.fit_hold_at_least(least))
     }
 
     fn fit_token(&self, token: &Ident) -> Result<()> {
@@ -89,6 +95,24 @@ impl Args {
             return Ok(());
         };
         Err(Error::new(token.span(), says))
+    }
+
+    fn fit_hold_at_least(&self, least: &Time) -> Result<()> {
+        let lease = self.lease.as_ref().and_then(Time::fixed);
+        let says = match (least.fixed(), lease) {
+            _ if !self.mode.can_rest() => format!(
+                "`hold_at_least` cannot go with `mode = \"{}\"`; it goes with {}",
+                self.mode.name(),
+                word::list(&Mode::that_can_rest())
+            ),
+            (Some(least), Some(lease)) if least > lease => format!(
+                "`hold_at_least` ({}) is longer than `lease` ({})",
+                format_duration(least),
+                format_duration(lease)
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::new(least.span(), says))
     }
 }
 
@@ -124,6 +148,15 @@ fn name(value: Expr) -> Result<Ident> {
     }
     .filter(|name| name != "self")
     .ok_or_else(|| Error::new_spanned(value, "expected a name for the token, e.g. `token = token`"))
+}
+
+fn hold_at_least(settings: &mut Settings) -> Result<Option<Time>> {
+    let least = time(settings, "hold_at_least")?;
+    // As long as it takes: what is there without it.
+    let least = least.filter(|least| least.fixed() != Some(Duration::ZERO));
+    least
+        .map(|least| least.at_least_a_millisecond("hold_at_least"))
+        .transpose()
 }
 
 fn path(value: Expr) -> Result<Path> {

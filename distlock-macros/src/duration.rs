@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use proc_macro2::Span;
 use quote::ToTokens as _;
+use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit};
 
 /// The value of an option that is a duration.
@@ -30,6 +31,21 @@ impl Time {
         match fixed {
             Ok(fixed) => Ok(Self::Fixed(fixed, lit.span())),
             Err(says) => Err(Error::new(lit.span(), says)),
+        }
+    }
+
+    /// The time, where it is known before the program runs.
+    pub(crate) fn fixed(&self) -> Option<Duration> {
+        match self {
+            Self::Fixed(fixed, _) => Some(*fixed),
+            Self::Given(_) => None,
+        }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::Fixed(_, span) => *span,
+            Self::Given(expr) => expr.span(),
         }
     }
 

@@ -67,10 +67,33 @@ impl Mode {
         Err(Error::new_spanned(value, says))
     }
 
+    fn row(self) -> (&'static str, &'static str) {
+        let row = MODES.iter().find(|(mode, ..)| *mode == self);
+        row.map_or(("", ""), |(_, name, variant)| (name, variant))
+    }
+
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        self.row().0
+    }
+
     /// Of `distlock::Mode`.
     pub(crate) fn variant(self) -> &'static str {
-        let row = MODES.iter().find(|(mode, ..)| *mode == self);
-        row.map_or("", |(.., variant)| variant)
+        self.row().1
+    }
+
+    /// Can its key stay taken for a while though its hold has ended?
+    pub(crate) fn can_rest(self) -> bool {
+        matches!(
+            self,
+            Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced
+        )
+    }
+
+    /// The names of those.
+    pub(crate) fn that_can_rest() -> Vec<&'static str> {
+        let can = MODES.iter().filter(|(mode, ..)| mode.can_rest());
+        can.map(|(_, name, _)| *name).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::word;
 use crate::wrong::Wrong;
 
 /// Every option, with an example for messages.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 13] = [
     ("key", r#"key = "pay:<id>""#),
     ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
     ("wait", r#"wait = "5s""#),
@@ -21,18 +21,21 @@ const OPTIONS: [(&str, &str); 12] = [
     ("on_error", "on_error = |error| .."),
     ("on_unavailable", r#"on_unavailable = "run""#),
     ("condition", "condition = amount > 0"),
+    ("hold_at_least", r#"hold_at_least = "1m""#),
     ("token", "token = token"),
     ("crate", "crate = my::distlock"),
 ];
 
 /// What others call an option of ours.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("name", "key"),
     ("timeout", "wait"),
     ("wait_time", "wait"),
     ("ttl", "lease"),
     ("expire", "lease"),
     ("lease_time", "lease"),
+    ("at_least", "hold_at_least"),
+    ("at_most", "lease"),
     ("lock_type", "mode"),
     ("kind", "mode"),
     ("when", "condition"),

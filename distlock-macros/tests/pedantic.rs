@@ -26,6 +26,8 @@ mod free_fn;
 mod generics;
 #[path = "ui/pass/handlers.rs"]
 mod handlers;
+#[path = "ui/pass/hold_at_least.rs"]
+mod hold_at_least;
 #[path = "ui/pass/impl_trait.rs"]
 mod impl_trait;
 #[path = "ui/pass/instrument.rs"]

@@ -60,9 +60,13 @@ impl Expansion<'_> {
             let (span, lease) = self.duration(lease);
             quote_spanned!(span=> .lease(#lease))
         });
+        let least = args.hold_at_least.as_ref().map(|least| {
+            let (span, least) = self.duration(least);
+            quote_spanned!(span=> .hold_at_least(#least))
+        });
         let run = (args.on_unavailable == OnUnavailable::Run)
             .then(|| quote_spanned!(Span::mixed_site()=> .or_run_without_lock()));
-        [mode, client, wait, lease, run]
+        [mode, client, wait, lease, least, run]
             .into_iter()
             .flatten()
             .collect()

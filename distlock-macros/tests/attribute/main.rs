@@ -4,6 +4,7 @@ mod client;
 mod condition;
 mod ends;
 mod handlers;
+mod hold_at_least;
 mod keys;
 mod lease;
 mod loss;

@@ -54,6 +54,7 @@ pub struct Enter {
     mode: Mode,
     wait: Option<Duration>,
     lease: Option<Duration>,
+    hold_at_least: Option<Duration>,
     run_without_lock: bool,
 }
 
@@ -68,6 +69,7 @@ impl Enter {
             mode: Mode::default(),
             wait,
             lease,
+            hold_at_least: None,
             run_without_lock: false,
         }
     }
@@ -97,6 +99,13 @@ impl Enter {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// `hold_at_least = ..`
+    #[must_use]
+    pub fn hold_at_least(mut self, time: Duration) -> Self {
+        self.hold_at_least = Some(time);
         self
     }
 
@@ -134,6 +143,9 @@ impl Enter {
         }
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
+        }
+        if let Some(time) = self.hold_at_least {
+            acquire = acquire.hold_at_least(time);
         }
         Ok(acquire)
     }

@@ -48,8 +48,8 @@ impl<F, R> Handler<F, R> {
 
 /// A function of the error; one bound, for it is one mistake not to be one.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no function that makes the value of a lock error",
-    label = "expected a function of the error, e.g. `|error| ..`"
+    message = "`{Self}` is no function from a lock error to `{R}`",
+    label = "expected a function of a `distlock::Error` that returns `{R}`, e.g. `|error| ..`"
 )]
 pub trait Handles<R>: FnOnce(Error) -> R {}
 

@@ -1,0 +1,60 @@
+use super::*;
+
+#[distributed_lock(key = "k", client = client, wait = 0, hold_at_least = "10s")]
+async fn rests(client: &Client, work: Duration) -> Result<(), Error> {
+    sleep(work).await;
+    Ok(())
+}
+
+#[distributed_lock(key = "k", client = client, wait = 0, hold_at_least = 0)]
+async fn ends(client: &Client, work: Duration) -> Result<(), Error> {
+    sleep(work).await;
+    Ok(())
+}
+
+#[distributed_lock(keys = ["k", "l"], client = client, wait = 0, lease = "10s", hold_at_least = least)]
+async fn as_long_as(client: &Client, least: Duration) -> Result<(), Error> {
+    Ok(())
+}
+
+/// When the key is free, counted from `start`.
+async fn free_after(client: &Client, key: &str, start: Instant) -> Duration {
+    let guard = soon(client.lock(key).acquire().into_future()).await;
+    let after = start.elapsed();
+    guard.expect(MEMORY).release().await.expect(MEMORY);
+    after
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn key_stays_taken_for_the_rest_of_the_time_and_without_it_does_not() {
+    let client = Client::in_memory();
+    let start = Instant::now();
+    rests(&client, SECOND).await.unwrap();
+    assert_eq!(start.elapsed(), SECOND);
+    assert!(rests(&client, SECOND).await.unwrap_err().is_busy());
+    assert!(free_after(&client, "k", start).await >= 10 * SECOND);
+
+    let start = Instant::now();
+    ends(&client, SECOND).await.unwrap();
+    assert_eq!(free_after(&client, "k", start).await, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_takes_longer_frees_it_when_it_ends() {
+    let client = Client::in_memory();
+    let start = Instant::now();
+    rests(&client, 20 * SECOND).await.unwrap();
+    assert_eq!(free_after(&client, "k", start).await, 20 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn expression_gives_it_for_several_keys_and_one_beyond_the_lease_is_an_error() {
+    let client = Client::in_memory();
+    let start = Instant::now();
+    as_long_as(&client, 5 * SECOND).await.unwrap();
+    assert!(free_after(&client, "l", start).await >= 5 * SECOND);
+    let error = as_long_as(&client, 11 * SECOND).await.unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
+}
