@@ -1,0 +1,64 @@
+//! A server that is told to stop: it finishes what it has begun, and leaves no lock behind.
+//!
+//! Without `close` a process that ends takes its unsent releases along, and others wait for the rest of a lease.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::routing::post;
+use distlock_examples::{Failure, LockServer, check};
+use distlock_tower::LockLayer;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+/// How long the background may take to release what was dropped.
+const FLUSH: Duration = Duration::from_secs(5);
+
+async fn pay(Path(id): Path<u64>) -> String {
+    sleep(Duration::from_millis(300)).await;
+    format!("order {id} is paid")
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let server = LockServer::from_args();
+    let (locks, others) = (server.client().await?, server.client().await?);
+    let layer = LockLayer::new(locks.clone()).key(|Path(id): Path<u64>| format!("order:{id}"));
+    let app = Router::new().route("/orders/{id}/pay", post(pay).route_layer(layer));
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/orders/42/pay", listener.local_addr()?);
+    // In a real service this is `tokio::signal::ctrl_c()`.
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = axum::serve(listener, app)
+        .with_graceful_shutdown(async { drop(stopped.await) })
+        .into_future();
+    let serving = tokio::spawn(serving);
+
+    let request = tokio::spawn(reqwest::Client::new().post(url).send());
+    while !others.lock("order:42").is_locked().await? {
+        sleep(Duration::from_millis(5)).await;
+    }
+    println!("a request is under way, and holds its order's lock");
+    // Somebody works in the background too, and its guard is simply dropped.
+    drop(locks.lock("cache").acquire().await?);
+
+    println!("stop");
+    drop(stop);
+    println!("{}", request.await??.error_for_status()?.text().await?);
+    serving.await??;
+    // Last: whatever the handlers and their guards left to the background is seen through.
+    locks.close(FLUSH).await?;
+
+    for key in ["order:42", "cache"] {
+        check(
+            !others.lock(key).is_locked().await?,
+            "no lock is left behind",
+        )?;
+    }
+    println!("no lock is left behind");
+    others.close(FLUSH).await?;
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Routes under locks, by a layer: handlers stay as they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use distlock::Client;
+use distlock_examples::{Failure, LockServer, check};
+use distlock_tower::{Held, LockLayer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// How often an order was paid: once, if all goes well.
+type Paid = Arc<AtomicU64>;
+
+/// Reads, is interrupted, and writes. Its requests come one at a time for each order.
+async fn pay(State(paid): State<Paid>, Path(id): Path<u64>, held: Held) -> Json<Value> {
+    let before = paid.load(Ordering::SeqCst);
+    sleep(Duration::from_millis(20)).await;
+    paid.store(before + 1, Ordering::SeqCst);
+    Json(json!({ "order": id, "payments": before + 1, "lock": held.key() }))
+}
+
+/// Takes long. Whoever asks while it runs is told to come back later.
+async fn export(Path(tenant): Path<String>) -> String {
+    sleep(Duration::from_millis(300)).await;
+    format!("the data of {tenant}\n")
+}
+
+fn router(locks: &Client, paid: Paid) -> Router {
+    let by_order = LockLayer::new(locks.clone())
+        .key(|Path(id): Path<u64>| format!("order:{id}"))
+        .wait(Duration::from_secs(10));
+    let by_tenant = LockLayer::new(locks.clone())
+        .key_template("export:<path.tenant>")
+        .wait(Duration::ZERO);
+    Router::new()
+        .route("/orders/{id}/pay", post(pay).route_layer(by_order))
+        .route("/export/{tenant}", get(export).route_layer(by_tenant))
+        .with_state(paid)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let server = LockServer::from_args();
+    let paid = Paid::default();
+    let (mut replicas, mut clients) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let locks = server.client().await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        replicas.push(listener.local_addr()?);
+        tokio::spawn(axum::serve(listener, router(&locks, Arc::clone(&paid))).into_future());
+        clients.push(locks);
+    }
+
+    let http = reqwest::Client::new();
+    let mut clicks = JoinSet::new();
+    for click in 0..20 {
+        let url = format!("http://{}/orders/42/pay", replicas[click % 2]);
+        clicks.spawn(http.post(url).send());
+    }
+    while let Some(click) = clicks.join_next().await {
+        click??.error_for_status()?;
+    }
+    println!(
+        "20 clicks on one button, at two replicas: {} payments were counted",
+        paid.load(Ordering::SeqCst)
+    );
+    check(
+        paid.load(Ordering::SeqCst) == 20,
+        "no request read while another was about to write",
+    )?;
+
+    let export = |replica: usize| {
+        http.get(format!("http://{}/export/acme", replicas[replica]))
+            .send()
+    };
+    let (first, second) = tokio::join!(export(0), export(1));
+    for answer in [first?, second?] {
+        println!("{} {}", answer.status(), answer.text().await?.trim_end());
+    }
+    for locks in clients {
+        locks.close(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}

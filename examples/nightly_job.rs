@@ -1,0 +1,68 @@
+//! A job that every replica's clock starts, and that only one of them runs.
+//!
+//! A lock alone is not enough: the job may be done before the last clock strikes. `hold_at_least` keeps the key taken
+//! for longer than clocks differ.
+
+use std::time::Duration;
+
+use distlock::{Client, Error, distributed_lock};
+use distlock_examples::{Failure, LockServer, check};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// What became of a replica's try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Ran,
+    Skipped,
+}
+
+/// Clocks differ by less than 30 s; in real life the job would run once a day, for a minute.
+#[distributed_lock(
+    key = "job:nightly-report",
+    client = locks,
+    wait = 0,
+    hold_at_least = "30s",
+    on_busy = |_| Ok(Outcome::Skipped),
+)]
+async fn nightly_report(locks: &Client, replica: usize) -> Result<Outcome, Error> {
+    println!("replica {replica} makes the report");
+    sleep(Duration::from_millis(5)).await;
+    Ok(Outcome::Ran)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let server = LockServer::from_args();
+    let first = server.client().await?;
+    // So that the example can be run twice within 30 s; a real job leaves its lock alone.
+    first.lock("job:nightly-report").force_release().await?;
+
+    let mut replicas = JoinSet::new();
+    for (replica, clock_differs) in [20, 0, 60]
+        .map(Duration::from_millis)
+        .into_iter()
+        .enumerate()
+    {
+        let locks = server.client().await?;
+        replicas.spawn(async move {
+            sleep(clock_differs).await;
+            let outcome = nightly_report(&locks, replica).await?;
+            println!("replica {replica}: {outcome:?}");
+            Ok::<_, Error>((locks, outcome))
+        });
+    }
+    let mut ran = 0;
+    while let Some(replica) = replicas.join_next().await {
+        let (locks, outcome) = replica??;
+        ran += usize::from(outcome == Outcome::Ran);
+        locks.close(Duration::from_secs(5)).await?;
+    }
+    check(ran == 1, "one replica ran the job")?;
+
+    let left = first.lock("job:nightly-report").remaining_lease().await?;
+    check(left.is_some(), "the key stays taken after the job")?;
+    println!("the next run can start in {:?}", left.unwrap_or_default());
+    first.close(Duration::from_secs(5)).await?;
+    Ok(())
+}
