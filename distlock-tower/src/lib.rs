@@ -63,6 +63,7 @@
 //! | what happened | status | `type` |
 //! | --- | --- | --- |
 //! | held by another until the wait was over | 409, `Retry-After`: the holder's lease, within 1 to 10 s | `urn:distlock:busy` |
+//! | held by another, and too many wait already | 503, `Retry-After: 1` | `urn:distlock:overloaded` |
 //! | the lock server could not be reached | 503, `Retry-After` | `urn:distlock:unavailable` |
 //! | the hold was lost before it was released | 500 | `urn:distlock:lost` |
 //! | the request gave no key, or one that cannot be | 400 | `urn:distlock:key` |
@@ -73,7 +74,7 @@
 //! response: it is logged, and the lease frees the lock.
 //!
 //! A gRPC client (`content-type: application/grpc..`) is answered in its own form, trailers only: ABORTED for 'busy',
-//! UNAVAILABLE, UNKNOWN for 'lost', INVALID_ARGUMENT for 'key', and INTERNAL for 'config'. What an extractor or a key
+//! RESOURCE_EXHAUSTED for 'overloaded', UNAVAILABLE, UNKNOWN for 'lost', INVALID_ARGUMENT for 'key', and INTERNAL for 'config'. What an extractor or a key
 //! function answered is put into the status that comes nearest, unless it has a `grpc-status` already.
 //!
 //! [`busy_status`](LockLayer::busy_status) sets another status than 409, and [`on_reject`](LockLayer::on_reject) answers

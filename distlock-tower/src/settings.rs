@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Acquire, Guard, Locks, Mode};
+use distlock::{Error, Guard, Locks, Mode};
 use http::Method;
 use http::request::Parts;
 use http_body::Body;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::BoxError;
@@ -21,12 +22,19 @@ use crate::respond::{self, Answer, Answers, is_grpc};
 /// bound, and few of them wait longer for an answer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
+/// How many requests wait for one key at most where nothing else was said: for the same reason.
+const DEFAULT_MAX_WAITERS: u32 = 1024;
+
 /// Which lock a request takes, and for how long it waits and holds.
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub(crate) locks: Locks,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_waiters: u32,
+    /// One for each request that may wait, of all clones of a layer together.
+    places: Option<Arc<Semaphore>>,
 }
 
 impl Terms {
@@ -35,15 +43,33 @@ impl Terms {
             locks,
             wait: DEFAULT_WAIT,
             lease: None,
+            max_hold: None,
+            max_waiters: DEFAULT_MAX_WAITERS,
+            places: None,
         }
     }
 
-    pub(crate) fn acquire(&self, mode: Mode, keys: Vec<String>) -> Acquire {
-        let acquire = self.locks.acquire(mode, keys).wait(self.wait);
-        match self.lease {
-            Some(lease) => acquire.lease(lease),
-            None => acquire,
+    pub(crate) fn max_waiters_in_all(&mut self, most: u32) {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let places = Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+        self.places = Some(Arc::new(places));
+    }
+
+    pub(crate) async fn acquire(&self, mode: Mode, keys: Vec<String>) -> Result<Guard, Error> {
+        let place = self.places.as_deref().map(Semaphore::try_acquire);
+        // Who finds no place may still find the lock free.
+        let others = match place {
+            Some(Err(_)) => 0,
+            _ => self.max_waiters,
+        };
+        let mut acquire = self.locks.acquire(mode, keys).wait(self.wait);
+        if let Some(lease) = self.lease {
+            acquire = acquire.lease(lease);
         }
+        if let Some(most) = self.max_hold {
+            acquire = acquire.max_hold(most);
+        }
+        acquire.max_waiters(others).await
     }
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -116,6 +116,65 @@ impl<R> LockLayer<R> {
         self
     }
 
+    /// How long a request may hold its lock: a handler that takes longer is dropped, and answered 500
+    /// `urn:distlock:lost`; a body that does, with [`HoldUntil::Body`], is cut with an error, so that a client that reads
+    /// slowly cannot hold on for ever.
+    ///
+    /// Until then the lock is renewed, which is what makes it no [`lease`](LockLayer::lease): the locks of a process that
+    /// died come free much sooner. From 1 ms to ten years; as the client's own
+    /// [`max_hold`](distlock::Builder::max_hold) says unless set.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock_tower::{HoldUntil, LockLayer};
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let download = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "export")
+    ///     .hold_until(HoldUntil::Body)
+    ///     .max_hold(Duration::from_secs(600));
+    /// ```
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.max_hold = Some(most);
+        self
+    }
+
+    /// How many requests may wait for one key: 1024 unless set. One more is answered 503 `urn:distlock:overloaded` at
+    /// once. 0: none waits.
+    ///
+    /// Counted are all acquisitions of the client, whatever layer or code they come from.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .max_waiters(16)
+    ///     .max_waiters_in_all(10_000);
+    /// ```
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        Arc::make_mut(&mut self.settings).terms.max_waiters = most;
+        self
+    }
+
+    /// How many requests of this layer and its clones may wait for whatever keys; any number unless set. One more is
+    /// answered 503 `urn:distlock:overloaded` at once, unless its lock is free.
+    ///
+    /// A request counts from when it asks for its lock, so for as long as the server's answer takes also one that need
+    /// not wait.
+    ///
+    /// # Examples
+    /// See [`max_waiters`](LockLayer::max_waiters).
+    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
+        Arc::make_mut(&mut self.settings)
+            .terms
+            .max_waiters_in_all(most);
+        self
+    }
+
     /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.
     ///
     /// A kind that cannot be, such as [`Mode::Fenced`] for several keys at once or [`Mode::Fair`] of a

@@ -12,6 +12,9 @@ use super::{grpc, problem};
 /// Bounds of `Retry-After` in seconds. What is left of a lease that is being renewed says nothing about its end.
 const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
 
+/// `Retry-After` in seconds where too many wait: they have come and gone by then, or it is said again.
+const RETRY_AFTER_OVERLOADED: u64 = 1;
+
 /// `Retry-After` in seconds where nobody answered: a server that is down or failing over needs some.
 const RETRY_AFTER_UNAVAILABLE: u64 = 5;
 
@@ -152,6 +155,7 @@ impl Rejection {
     pub(super) fn of(error: &Error) -> Self {
         let (reason, retry_after) = match error {
             Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),
+            Error::Overloaded { .. } => (Reason::Overloaded, Some(RETRY_AFTER_OVERLOADED)),
             Error::Unavailable { .. } => (Reason::Unavailable, Some(RETRY_AFTER_UNAVAILABLE)),
             Error::Lost { .. } => (Reason::Lost, None),
             Error::InvalidKey { .. } => (Reason::Key, None),

@@ -1,0 +1,206 @@
+//! How many requests wait, and for how long one may hold.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use distlock::Client;
+use distlock::test_util::sizes;
+use distlock_tower::{BoxError, HoldUntil, LockLayer, Reason};
+use futures_util::stream;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use support::{Answer, SEC, eventually, freed};
+use tokio::task::JoinSet;
+use tower::{Layer, ServiceExt, service_fn};
+
+/// Locks the path's key.
+fn layer(client: &Client) -> LockLayer {
+    LockLayer::new(client)
+        .key_template("<uri.path>")
+        .wait(60 * SEC)
+}
+
+async fn send(layer: LockLayer, path: &'static str) -> Answer {
+    let done = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+    });
+    let request = Request::get(path).body(()).unwrap();
+    Answer::of(layer.layer(done).oneshot(request).await.unwrap()).await
+}
+
+/// Starts requests, and waits until all of them wait.
+async fn crowd(client: &Client, layer: &LockLayer, paths: &[&'static str]) -> JoinSet<Answer> {
+    let mut crowd = JoinSet::new();
+    for path in paths {
+        crowd.spawn(send(layer.clone(), path));
+    }
+    let all_wait = async || sizes(client).waiters == paths.len();
+    eventually("they wait", all_wait).await;
+    crowd
+}
+
+async fn all_done(crowd: JoinSet<Answer>) {
+    for answer in crowd.join_all().await {
+        assert_eq!(answer.text, "done");
+    }
+}
+
+#[tokio::test]
+async fn one_too_many_for_a_key_is_refused_at_once_and_others_are_not() {
+    let client = Client::in_memory();
+    let layer = layer(&client).max_waiters(2);
+    let taken = client.lock("/a").acquire().await.unwrap();
+    let waiting = crowd(&client, &layer, &["/a", "/a"]).await;
+    let refused = send(layer.clone(), "/a").await;
+    refused.is_problem("overloaded", 503, true);
+    assert_eq!(refused.retry_after, Some(1));
+    assert_eq!(send(layer.clone(), "/b").await.status, 200);
+    taken.release().await.unwrap();
+    all_done(waiting).await;
+    assert_eq!(send(layer, "/a").await.status, 200);
+}
+
+#[tokio::test]
+async fn one_too_many_in_all_is_refused_unless_its_lock_is_free() {
+    let client = Client::in_memory();
+    let layer = layer(&client).max_waiters_in_all(2);
+    let a = client.lock("/a").acquire().await.unwrap();
+    let b = client.lock("/b").acquire().await.unwrap();
+    // Of all clones of the layer together, whatever else they were told.
+    let clone = layer.clone().max_waiters(9);
+    let waiting = crowd(&client, &clone, &["/a", "/b"]).await;
+    for path in ["/a", "/b"] {
+        send(layer.clone(), path)
+            .await
+            .is_problem("overloaded", 503, true);
+    }
+    assert_eq!(send(layer.clone(), "/c").await.status, 200);
+    a.release().await.unwrap();
+    b.release().await.unwrap();
+    all_done(waiting).await;
+    // The places are free again.
+    let a = client.lock("/a").acquire().await.unwrap();
+    let waiting = crowd(&client, &layer, &["/a", "/a"]).await;
+    a.release().await.unwrap();
+    all_done(waiting).await;
+}
+
+#[tokio::test]
+async fn requests_that_are_dropped_leave_their_places() {
+    let client = Client::in_memory();
+    let layer = layer(&client).max_waiters_in_all(1);
+    let taken = client.lock("/a").acquire().await.unwrap();
+    crowd(&client, &layer, &["/a"]).await.shutdown().await;
+    let waiting = crowd(&client, &layer, &["/a"]).await;
+    taken.release().await.unwrap();
+    all_done(waiting).await;
+}
+
+#[tokio::test]
+async fn thousand_and_twenty_four_wait_for_a_key_unless_told() {
+    let client = Client::in_memory();
+    let layer = layer(&client);
+    let taken = client.lock("/a").acquire().await.unwrap();
+    let waiting = crowd(&client, &layer, &["/a"; 1024]).await;
+    send(layer, "/a").await.is_problem("overloaded", 503, true);
+    taken.release().await.unwrap();
+    all_done(waiting).await;
+}
+
+#[tokio::test]
+async fn without_waiting_there_is_no_crowd_to_be_too_large() {
+    let client = Client::in_memory();
+    let _taken = client.lock("/a").acquire().await.unwrap();
+    let layer = layer(&client).max_waiters(0).max_waiters_in_all(0);
+    let at_once = layer.clone().wait(std::time::Duration::ZERO);
+    send(at_once, "/a").await.is_problem("busy", 409, true);
+    send(layer.clone(), "/a")
+        .await
+        .is_problem("overloaded", 503, true);
+    assert_eq!(send(layer, "/b").await.status, 200);
+}
+
+#[tokio::test]
+async fn own_answer_and_grpc_know_of_too_many() {
+    let client = Client::in_memory();
+    let _taken = client.lock("/a").acquire().await.unwrap();
+    let layer = layer(&client).max_waiters(0);
+    let own = layer.clone().on_reject(|rejection| {
+        assert_eq!(rejection.reason(), Reason::Overloaded);
+        assert!(
+            rejection
+                .error()
+                .is_some_and(distlock::Error::is_overloaded)
+        );
+        Response::new(Full::<Bytes>::from("come later"))
+    });
+    assert_eq!(send(own, "/a").await.text, "come later");
+
+    let never = service_fn(
+        async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
+            unreachable!("the lock is taken")
+        },
+    );
+    let grpc = Request::post("/a").header("content-type", "application/grpc");
+    let response = layer
+        .layer(never)
+        .oneshot(grpc.body(()).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(response.headers()["grpc-status"], "8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_that_holds_too_long_is_dropped_though_its_lock_was_renewed() {
+    let client = Client::in_memory();
+    let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let stuck = service_fn(move |_: Request<()>| {
+        let alive = alive.clone();
+        async move {
+            let _alive = alive;
+            std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+        }
+    });
+    let since = tokio::time::Instant::now();
+    let service = layer(&client).max_hold(100 * SEC).layer(stuck);
+    let response = service.oneshot(Request::get("/a").body(()).unwrap());
+    let response = tokio::time::timeout(200 * SEC, response).await.unwrap();
+    Answer::of(response.unwrap())
+        .await
+        .is_problem("lost", 500, false);
+    assert!((100 * SEC..101 * SEC).contains(&since.elapsed()));
+    assert!(ended.recv().await.is_none());
+    freed(&client, "/a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_is_read_too_slowly_is_cut_with_an_error() {
+    let client = Client::in_memory();
+    let endless = service_fn(async |_: Request<()>| {
+        let frames = stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(Bytes::from("x"))));
+        Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
+    });
+    let service = layer(&client)
+        .hold_until(HoldUntil::Body)
+        .max_hold(100 * SEC)
+        .layer(endless);
+    let response = service.oneshot(Request::get("/a").body(()).unwrap()).await;
+    let mut body = response.unwrap().into_body();
+    let mut read = 0;
+    let error = loop {
+        match body.frame().await.unwrap() {
+            Ok(_) if read < 200 => read += 1,
+            Ok(_) => panic!("it goes on and on"),
+            Err(error) => break error,
+        }
+        tokio::time::sleep(SEC).await;
+    };
+    assert!((99..=101).contains(&read), "{read}");
+    assert!(error.downcast_ref::<distlock::Error>().unwrap().is_lost());
+    assert!(body.frame().await.is_none());
+    freed(&client, "/a").await;
+}
