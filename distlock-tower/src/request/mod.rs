@@ -1,0 +1,150 @@
+//! The layer for tower services that are no HTTP: what goes wrong is an error of the service.
+
+mod error;
+mod service;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::{Locks, Mode};
+use tower_layer::Layer;
+
+pub use self::error::LockError;
+pub use self::service::{LockRequestFuture, LockRequestService};
+use crate::key::{IntoLockKeys, Named};
+use crate::settings::Terms;
+
+/// Runs the requests of any tower service under a distributed lock whose key comes from the request: consumers of
+/// queues, clients, whatever is no HTTP server.
+///
+/// As [`LockLayer`](crate::LockLayer) does it: the inner service is called only while the lock is held, inside its
+/// critical section, where [`distlock::current`] finds the hold; the lock is released, and that is confirmed, before the
+/// response is returned; and a handler under which the hold is lost is dropped. But as there is nobody to answer for
+/// `R`, what goes wrong is a [`LockError`], beside the inner service's own errors. In an axum router it needs a
+/// `HandleErrorLayer` above it.
+///
+/// The key function is a closure over `&R` that returns what implements [`IntoLockKeys`]. `None` is no lock; an answer in
+/// the place of keys, which nobody could send, is [`LockError::Keys`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock_tower::BoxError> {
+/// use std::convert::Infallible;
+/// use distlock_tower::LockRequestLayer;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// struct Job { tenant: String }
+///
+/// async fn sweep(job: Job) -> Result<String, Infallible> {
+///     Ok(format!("swept {}", job.tenant))
+/// }
+///
+/// let client = distlock::Client::in_memory();
+/// let layer = LockRequestLayer::new(&client, |job: &Job| format!("sweep:{}", job.tenant));
+/// let consumer = layer.layer(service_fn(sweep));
+/// assert_eq!(consumer.oneshot(Job { tenant: "acme".into() }).await?, "swept acme");
+/// # Ok(()) }
+/// ```
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct LockRequestLayer<R> {
+    settings: Arc<Settings<R>>,
+}
+
+struct Settings<R> {
+    terms: Terms,
+    mode: Mode,
+    key: KeyOf<R>,
+}
+
+type KeyOf<R> = Arc<dyn Fn(&R) -> Named + Send + Sync>;
+
+impl<R> LockRequestLayer<R> {
+    /// A layer whose locks are those of a [`Client`](distlock::Client) or a [`RedLock`](distlock::RedLock), with this key
+    /// function.
+    pub fn new<F, K>(locks: impl Into<Locks>, key: F) -> Self
+    where
+        F: Fn(&R) -> K + Send + Sync + 'static,
+        K: IntoLockKeys,
+    {
+        let settings = Settings {
+            terms: Terms::new(locks.into()),
+            mode: Mode::default(),
+            key: Arc::new(move |request| key(request).into_lock_keys().0),
+        };
+        Self {
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// As [`LockLayer::wait`](crate::LockLayer::wait): 10 s unless set.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.wait = wait;
+        self
+    }
+
+    /// As [`LockLayer::lease`](crate::LockLayer::lease).
+    pub fn lease(mut self, lease: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.lease = Some(lease);
+        self
+    }
+
+    /// As [`LockLayer::max_hold`](crate::LockLayer::max_hold).
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).terms.max_hold = Some(most);
+        self
+    }
+
+    /// As [`LockLayer::max_waiters`](crate::LockLayer::max_waiters): 1024 for each key unless set.
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        Arc::make_mut(&mut self.settings).terms.max_waiters = most;
+        self
+    }
+
+    /// As [`LockLayer::max_waiters_in_all`](crate::LockLayer::max_waiters_in_all).
+    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
+        Arc::make_mut(&mut self.settings)
+            .terms
+            .max_waiters_in_all(most);
+        self
+    }
+
+    /// As [`LockLayer::mode`](crate::LockLayer::mode): the reentrant lock unless set.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        Arc::make_mut(&mut self.settings).mode = mode;
+        self
+    }
+}
+
+impl<S, R> Layer<S> for LockRequestLayer<R> {
+    type Service = LockRequestService<S, R>;
+
+    fn layer(&self, inner: S) -> LockRequestService<S, R> {
+        LockRequestService::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+// Not derived: that would ask the same of `R`.
+impl<R> Clone for LockRequestLayer<R> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: Arc::clone(&self.settings),
+        }
+    }
+}
+
+impl<R> Clone for Settings<R> {
+    fn clone(&self) -> Self {
+        Self {
+            terms: self.terms.clone(),
+            mode: self.mode,
+            key: Arc::clone(&self.key),
+        }
+    }
+}
+
+impl<R> fmt::Debug for LockRequestLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.terms.fmt_as("LockRequestLayer", f)
+    }
+}

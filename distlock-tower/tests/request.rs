@@ -1,0 +1,184 @@
+//! The layer for services that are no HTTP.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::time::Duration;
+
+use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::{Client, MemoryServer, Mode};
+use distlock_tower::{LockError, LockRequestLayer};
+use support::{SEC, eventually, freed};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+/// Knows neither `Clone` nor `Debug`: nothing is asked of a request.
+struct Job(&'static str);
+
+fn layer(client: &Client) -> LockRequestLayer<Job> {
+    LockRequestLayer::new(client, |job: &Job| job.0).wait(Duration::ZERO)
+}
+
+type Refused = LockError<&'static str>;
+
+fn lock_error(result: Result<u32, Refused>) -> distlock::Error {
+    match result {
+        Err(LockError::Lock(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn runs_inside_the_lock_and_leaves_it_free() {
+    let client = Client::in_memory();
+    let inner = client.clone();
+    let service = layer(&client).layer(service_fn(move |job: Job| {
+        let client = inner.clone();
+        async move {
+            assert!(distlock::is_held("a"));
+            let again = client.lock(job.0).try_acquire().await.unwrap();
+            assert!(again.is_some());
+            Ok::<u32, &str>(1)
+        }
+    }));
+    assert_eq!(service.clone().oneshot(Job("a")).await.unwrap(), 1);
+    assert!(!client.lock("a").is_locked().await.unwrap());
+    assert!(format!("{service:?}").starts_with("LockRequestService"));
+}
+
+#[tokio::test]
+async fn own_error_is_passed_on_after_the_release() {
+    let client = Client::in_memory();
+    let service = layer(&client).layer(service_fn(async |_: Job| Err::<u32, _>("no")));
+    let error = service.oneshot(Job("a")).await.unwrap_err();
+    assert!(matches!(error, LockError::Inner("no")), "{error:?}");
+    assert!(!client.lock("a").is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_are_errors_and_the_service_is_not_called() {
+    let client = Client::in_memory();
+    let _taken = client.lock("a").acquire().await.unwrap();
+    let refused = async |layer: LockRequestLayer<Job>, job: &'static str| {
+        let never = service_fn(async |_: Job| -> Result<u32, &str> { unreachable!("refused") });
+        layer.layer(never).oneshot(Job(job)).await
+    };
+    assert!(lock_error(refused(layer(&client), "a").await).is_busy());
+    let crowded = layer(&client).wait(SEC).max_waiters(0);
+    assert!(lock_error(refused(crowded, "a").await).is_overloaded());
+    let crowded = layer(&client).wait(SEC).max_waiters_in_all(0);
+    assert!(lock_error(refused(crowded, "a").await).is_overloaded());
+    let since = tokio::time::Instant::now();
+    let patient = layer(&client).wait(3 * SEC);
+    assert!(lock_error(refused(patient, "a").await).is_busy());
+    assert!(since.elapsed() >= 3 * SEC);
+    let no_lease = layer(&client).lease(Duration::ZERO);
+    assert!(lock_error(refused(no_lease, "b").await).is_misuse());
+
+    let faults = Faults::new();
+    faults.always(Op::Attempt, Fault::FailBefore);
+    let builder = Client::builder().faults(&faults);
+    let down = builder.in_memory(&MemoryServer::new()).unwrap();
+    assert!(lock_error(refused(layer(&down), "b").await).is_unavailable());
+
+    for keys in [vec![], vec![""], vec!["a\n"]] {
+        let layer = LockRequestLayer::new(&client, move |_: &Job| keys.clone());
+        let refused = refused(layer, "b").await;
+        assert!(matches!(refused, Err(LockError::Keys(_))), "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_drops_what_the_service_does() {
+    let client = Client::in_memory();
+    let stuck = service_fn(async |_: Job| std::future::pending::<Result<u32, &str>>().await);
+    let leased = layer(&client).lease(SEC).layer(stuck).oneshot(Job("a"));
+    let bounded = layer(&client).max_hold(SEC).layer(stuck).oneshot(Job("b"));
+    for service in [leased, bounded] {
+        let ended = tokio::time::timeout(5 * SEC, service).await.unwrap();
+        assert!(lock_error(ended).is_lost());
+    }
+}
+
+#[tokio::test]
+async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
+    let client = Client::in_memory();
+    let inner = client.clone();
+    let service = layer(&client).layer(service_fn(move |job: Job| {
+        let client = inner.clone();
+        async move {
+            client.lock(job.0).force_release().await.unwrap();
+            if job.0 == "bad" { Err("no") } else { Ok(1) }
+        }
+    }));
+    assert!(lock_error(service.clone().oneshot(Job("a")).await).is_lost());
+    let error = service.oneshot(Job("bad")).await.unwrap_err();
+    assert!(matches!(error, LockError::Inner("no")), "{error:?}");
+}
+
+#[tokio::test]
+async fn without_a_key_there_is_no_lock_and_of_several_all_are_held() {
+    let client = Client::in_memory();
+    let _taken = client.lock("a").acquire().await.unwrap();
+    let open = LockRequestLayer::new(&client, |_: &Job| None::<String>);
+    let service = open.layer(service_fn(async |_: Job| {
+        Ok::<_, &str>(u32::from(distlock::is_held("a")))
+    }));
+    assert_eq!(service.oneshot(Job("a")).await.unwrap(), 0);
+    let both = LockRequestLayer::new(&client, |_: &Job| ["b", "c"]).mode(Mode::Write);
+    let service = both.layer(service_fn(async |_: Job| {
+        Ok::<_, &str>(u32::from(distlock::is_held("b") && distlock::is_held("c")))
+    }));
+    assert_eq!(service.oneshot(Job("a")).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn request_that_is_dropped_while_it_waits_leaves_the_queue() {
+    let client = Client::in_memory();
+    let taken = client.lock("a").acquire().await.unwrap();
+    let never = service_fn(async |_: Job| -> Result<u32, &str> { unreachable!("dropped") });
+    let service = layer(&client).wait(60 * SEC).layer(never);
+    let waiting = tokio::spawn(service.oneshot(Job("a")));
+    eventually("it waits", async || sizes(&client).waiters == 1).await;
+    waiting.abort();
+    eventually("nobody waits", async || sizes(&client).waiters == 0).await;
+    taken.release().await.unwrap();
+    freed(&client, "a").await;
+}
+
+#[tokio::test]
+async fn works_under_and_over_buffer_timeout_and_concurrency_limit() {
+    let client = Client::in_memory();
+    let service = ServiceBuilder::new()
+        .buffer(8)
+        .concurrency_limit(4)
+        .timeout(60 * SEC)
+        .layer(layer(&client).wait(60 * SEC))
+        .buffer(8)
+        .concurrency_limit(1)
+        .timeout(60 * SEC)
+        .service(service_fn(async |job: Job| {
+            assert!(distlock::is_held(job.0));
+            Ok::<u32, std::convert::Infallible>(1)
+        }));
+    let jobs = (0..20).map(|n| service.clone().oneshot(Job(["a", "b"][n % 2])));
+    for done in futures_util::future::join_all(jobs).await {
+        assert_eq!(done.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn guards_the_requests_of_a_client_whose_type_is_no_http_request() {
+    let client = Client::in_memory();
+    let layer = LockRequestLayer::new(&client, |request: &reqwest::Request| {
+        request.url().path().to_owned()
+    });
+    let http = layer.wait(Duration::ZERO).layer(reqwest::Client::new());
+    let request =
+        || reqwest::Request::new(reqwest::Method::GET, "http://[::1]:1/a".parse().unwrap());
+    let taken = client.lock("/a").acquire().await.unwrap();
+    let busy = http.clone().oneshot(request()).await.unwrap_err();
+    assert!(matches!(busy, LockError::Lock(error) if error.is_busy()));
+    taken.release().await.unwrap();
+    let sent = http.oneshot(request()).await.unwrap_err();
+    assert!(matches!(sent, LockError::Inner(error) if error.is_connect()));
+}
