@@ -62,6 +62,8 @@ struct Rounds {
     failing_since: Option<Tick>,
     /// Counts it as a waiter, once it had to wait.
     waits: Option<Waits>,
+    /// Was anybody in the way so far?
+    blocked: bool,
 }
 
 /// What a round came to.
@@ -83,6 +85,7 @@ impl Rounds {
             asks,
             failing_since: None,
             waits: None,
+            blocked: false,
         }
     }
 
@@ -138,10 +141,14 @@ impl Rounds {
             let now = self.now();
             match unanswered {
                 None => {
-                    self.failing_since = None;
+                    (self.failing_since, self.blocked) = (None, true);
                     if now >= deadline {
                         return Err(self.timed_out(&refused));
                     }
+                }
+                // Its wait was over before they could answer: what it waited for was something else.
+                Some(_) if self.blocked && self.failing_since.is_none() && now >= deadline => {
+                    return Err(self.timed_out(&refused));
                 }
                 Some(error) => {
                     let since = *self.failing_since.get_or_insert(began);
@@ -176,6 +183,7 @@ impl Rounds {
                 }
             };
             self.begin_to_wait()?;
+            self.blocked = true;
             let ended = async {
                 match before {
                     Some(hold) => hold.over().await,
@@ -297,7 +305,8 @@ impl Rounds {
         deadline: Tick,
     ) {
         let now = self.now();
-        let pause = if refused.is_empty() {
+        let pause = if refused.len() < wanting {
+            // Too many did not answer: of their return there is no news.
             QUORUM_JITTER
         } else {
             MAX_SLEEP_UNTOLD

@@ -281,6 +281,45 @@ async fn waiters_do_not_keep_each_other_busy_with_a_minority_that_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiter_asks_again_soon_after_an_outage_of_a_majority() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    for faults in &two.faults[1..] {
+        faults.always(Op::Attempt, Fault::FailBefore);
+    }
+    let waiting = tokio::spawn(two.lock().acquire().into_future());
+    sleep(Duration::from_millis(100)).await;
+    two.heal();
+    guard.release().await.unwrap();
+    let got_in = timeout(Duration::from_secs(1), waiting).await;
+    let guard = got_in.expect("no news of who was away").unwrap();
+    guard.unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_that_ends_while_it_asks_once_more_was_a_wait_for_others() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let wait = Duration::from_secs(1);
+    // The first has been refused when it asks again, the second was behind it.
+    let first = tokio::spawn(two.lock().acquire().wait(wait).into_future());
+    sleep(wait / 100).await;
+    let second = tokio::spawn(two.lock().acquire().wait(wait * 101 / 100).into_future());
+    sleep(wait * 9 / 10).await;
+    two.hang(0..3);
+    guard.release().await.unwrap();
+    for waiting in [first, second] {
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(error.is_busy(), "{error}");
+    }
+    two.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn servers_whose_clocks_began_at_different_times() {
     let servers = Servers::new(3);
     let program = servers.program();
