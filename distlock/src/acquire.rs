@@ -9,6 +9,7 @@ use smallvec::smallvec;
 
 use crate::config::{SPIN_PAUSE, check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
+use crate::flaw::Flaw;
 use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
 use crate::kind::Kind;
@@ -281,7 +282,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         check_any(handles)?;
         let asks = handles.iter().map(|handle| self.checked(handle));
         let mut asks = asks.collect::<Result<Vec<_>, _>>()?;
-        let needs = quorum::of(asks.len());
+        let needs = match asks[0].0.keeper.config.has(Flaw::MinorityIsEnough) {
+            true => quorum::of(asks.len()) - 1,
+            false => quorum::of(asks.len()),
+        };
         let again = together::enter_again(&mut asks).await?;
         if again.len() >= needs {
             return Ok(Guard::of(again, needs));
@@ -289,7 +293,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         for (registry, ask) in &asks {
             check_open(registry, &ask.wanted[0].key)?;
         }
-        Ok(Guard::of(quorum::acquire(asks).await?, needs))
+        Ok(Guard::of(quorum::acquire(asks, needs).await?, needs))
     }
 
     /// One try: `None` where another holds the lock.

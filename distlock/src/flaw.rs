@@ -44,12 +44,24 @@ pub enum Flaw {
     HandOverOfExpiringHold,
     /// A guard whose hold was handed over releases it in the server all the same.
     FormerOwnerReleases,
+    /// A change of a semaphore or a latch counts each time that it is sent.
+    ChangeCountsAgain,
+    /// A semaphore's permits are given back each time that their release is sent.
+    PermitsGivenAgain,
+    /// A Redlock is granted by one server less than a majority.
+    MinorityIsEnough,
+    /// A reader is let in beside a writer.
+    ReaderBesideWriter,
+    /// Whoever waits for a fair lock has no place in the server.
+    PlaceNotKept,
+    /// A fencing token counts on from what its client remembers, and not from what the server does.
+    TokenFromMemory,
 }
 
 impl Flaw {
     /// All of them.
     #[cfg(feature = "test-util")]
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 21] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -65,6 +77,12 @@ impl Flaw {
         Self::NoTryAfterReconnect,
         Self::HandOverOfExpiringHold,
         Self::FormerOwnerReleases,
+        Self::ChangeCountsAgain,
+        Self::PermitsGivenAgain,
+        Self::MinorityIsEnough,
+        Self::ReaderBesideWriter,
+        Self::PlaceNotKept,
+        Self::TokenFromMemory,
     ];
 
     /// Is it one of the server's scripts that is wrong? What loses and doubles commands stands before those.
@@ -76,6 +94,9 @@ impl Flaw {
                 | Self::RenewWithoutOwnerTest
                 | Self::DeltaInsteadOfCount
                 | Self::TtlForgotten
+                | Self::ChangeCountsAgain
+                | Self::PermitsGivenAgain
+                | Self::ReaderBesideWriter
         )
     }
 }

@@ -307,8 +307,7 @@ impl Guard {
         }
     }
 
-    /// Now, and when the key is no longer this guard's unless it is renewed before, or was not: of a guard on keys of one
-    /// client.
+    /// Now, and when the key is no longer this guard's unless it is renewed before, or was not; by one clock.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
         (self.first().now(), self.stake().deadline())

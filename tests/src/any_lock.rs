@@ -1,17 +1,22 @@
 //! Every lock behind one face, for what all of them promise.
 
+use std::slice;
 use std::time::Duration;
 
 use distlock::test_util::guard_of;
 use distlock::{
     Acquire, Client, Error, ExpirableSemaphore, FairLock, FencedLock, Guard, Holder, Leased, Lock,
-    MultiLock, NonReentrantFairLock, NonReentrantLock, ReadLock, Semaphore, SpinLock, WriteLock,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, ReadLock, RedLock, Semaphore,
+    SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 /// How many permits the semaphores of tests have.
 pub const PERMITS: u32 = 2;
+
+/// How many servers a Redlock of tests lies on.
+pub const SERVERS: usize = 3;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -38,6 +43,8 @@ pub enum Of {
     Semaphore,
     /// A multi-lock of the key and another one.
     Multi,
+    /// A Redlock of the key on several servers.
+    Red,
 }
 
 /// A lock of any kind.
@@ -65,6 +72,8 @@ pub enum AnyLock {
     Semaphore(Semaphore),
     /// A multi-lock.
     Multi(MultiLock),
+    /// A Redlock.
+    Red(QuorumLock),
 }
 
 impl Of {
@@ -88,7 +97,23 @@ impl Of {
                 let other = format!("{key}:other");
                 AnyLock::Multi(client.multi_lock([other.as_str(), key]))
             }
+            Self::Red => self.lock_on(slice::from_ref(client), key),
         }
+    }
+
+    /// A lock of this kind, of a program with a client for each server.
+    #[must_use]
+    pub fn lock_on(self, program: &[Client], key: &str) -> AnyLock {
+        match self {
+            Self::Red => AnyLock::Red(RedLock::new(program.iter().cloned()).lock(key)),
+            _ => self.lock(&program[0], key),
+        }
+    }
+
+    /// On how many servers it lies.
+    #[must_use]
+    pub fn servers(self) -> usize {
+        if self == Self::Red { SERVERS } else { 1 }
     }
 
     /// How many may have it at once.
@@ -172,6 +197,7 @@ impl AnyLock {
                 Ok(guard_of(permit))
             }
             Self::Multi(lock) => set(lock.acquire(), wait, lease).await,
+            Self::Red(lock) => set(lock.acquire(), wait, lease).await,
         }
     }
 
@@ -192,6 +218,7 @@ impl AnyLock {
             Self::Permit(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
             Self::Semaphore(semaphore) => Ok(semaphore.try_acquire().await?.map(guard_of)),
             Self::Multi(lock) => lock.try_acquire().await,
+            Self::Red(lock) => lock.try_acquire().await,
         }
     }
 
@@ -211,6 +238,7 @@ impl AnyLock {
             Self::Read(lock) => lock.holders().await,
             Self::Permit(_) | Self::Semaphore(_) => Ok(Vec::new()),
             Self::Multi(lock) => lock.holders().await,
+            Self::Red(lock) => lock.holders().await,
         }
     }
 
@@ -230,6 +258,7 @@ impl AnyLock {
             Self::Read(lock) => lock.remaining_lease().await,
             Self::Permit(_) | Self::Semaphore(_) => Ok(None),
             Self::Multi(lock) => lock.remaining_lease().await,
+            Self::Red(lock) => lock.remaining_lease().await,
         }
     }
 
@@ -250,6 +279,7 @@ impl AnyLock {
             Self::Permit(semaphore) => semaphore.delete().await,
             Self::Semaphore(semaphore) => semaphore.delete().await,
             Self::Multi(lock) => lock.force_release().await,
+            Self::Red(lock) => lock.force_release().await,
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Flaw, Op};
-use distlock::{Client, Error, Guard, MemoryServer};
+use distlock::{Client, Error, Guard, MemoryServer, RedLock};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -27,6 +27,11 @@ struct Stage {
 impl Stage {
     /// The client that meets the faults and has the flaw.
     fn client(&self) -> Client {
+        self.flawed(&self.server)
+    }
+
+    /// The same on another server.
+    fn flawed(&self, server: &MemoryServer) -> Client {
         let builder = Client::builder()
             .watchdog_timeout(LEASE)
             .faults(&self.faults);
@@ -34,7 +39,7 @@ impl Stage {
             Some(flaw) => builder.flaw(flaw),
             None => builder,
         };
-        builder.in_memory(&self.server).unwrap()
+        builder.in_memory(server).unwrap()
     }
 
     /// A client without either.
@@ -110,6 +115,12 @@ scenarios! {
     NoTryAfterReconnect: waiter_tries_when_its_subscription_stands_again,
     HandOverOfExpiringHold: waiter_after_a_fixed_lease_gets_one_that_is_kept,
     FormerOwnerReleases: hold_handed_over_stays_in_the_server,
+    ChangeCountsAgain: count_sent_twice_counts_once,
+    PermitsGivenAgain: permit_whose_release_is_sent_twice_is_one_permit,
+    MinorityIsEnough: minority_does_not_grant,
+    ReaderBesideWriter: reader_waits_for_the_writer,
+    PlaceNotKept: waiter_that_came_first_is_first,
+    TokenFromMemory: token_of_another_client_is_exceeded,
 }
 
 #[test]
@@ -255,4 +266,64 @@ async fn hold_handed_over_stays_in_the_server(stage: &Stage) -> bool {
     let _second = waiting.await.unwrap().unwrap();
     sleep(MOMENT).await;
     stage.is_taken().await
+}
+
+async fn count_sent_twice_counts_once(stage: &Stage) -> bool {
+    let latch = stage.client().count_down_latch(KEY);
+    latch.try_set_count(3).await.unwrap();
+    stage.faults.next(Op::Adjust, Fault::FailAfter);
+    latch.count_down().await.unwrap() == 2
+}
+
+async fn permit_whose_release_is_sent_twice_is_one_permit(stage: &Stage) -> bool {
+    let semaphore = stage.client().semaphore(KEY);
+    semaphore.try_set_permits(1).await.unwrap();
+    let permit = semaphore.try_acquire().await.unwrap().unwrap();
+    stage.faults.next(Op::Release, Fault::FailAfter);
+    permit.release().await.unwrap();
+    semaphore.available_permits().await.unwrap() == 1
+}
+
+async fn minority_does_not_grant(stage: &Stage) -> bool {
+    let servers = [(); 3].map(|()| MemoryServer::new());
+    let mut held = Vec::new();
+    for server in &servers[..2] {
+        let other = Client::builder().in_memory(server).unwrap();
+        held.push(hold(&other).await);
+    }
+    let lock = RedLock::new(servers.iter().map(|server| stage.flawed(server))).lock(KEY);
+    lock.try_acquire().await.unwrap().is_none()
+}
+
+async fn reader_waits_for_the_writer(stage: &Stage) -> bool {
+    let client = stage.client();
+    let writing = stage.other().rw_lock(KEY).write().acquire().await;
+    let _writing = writing.unwrap();
+    client
+        .rw_lock(KEY)
+        .read()
+        .try_acquire()
+        .await
+        .unwrap()
+        .is_none()
+}
+
+async fn waiter_that_came_first_is_first(stage: &Stage) -> bool {
+    let (client, other) = (stage.client(), stage.other());
+    let held = other.fair_lock(KEY).acquire().await.unwrap();
+    let first = tokio::spawn(client.fair_lock(KEY).acquire().into_future());
+    sleep(MOMENT).await;
+    let second = tokio::spawn(other.fair_lock(KEY).acquire().into_future());
+    sleep(MOMENT).await;
+    held.release().await.unwrap();
+    sleep(MOMENT).await;
+    first.is_finished() && !second.is_finished()
+}
+
+async fn token_of_another_client_is_exceeded(stage: &Stage) -> bool {
+    let before = stage.other().fenced_lock(KEY).acquire().await.unwrap();
+    let highest = before.token();
+    before.release().await.unwrap();
+    let after = stage.client().fenced_lock(KEY).acquire().await.unwrap();
+    after.token() > highest
 }

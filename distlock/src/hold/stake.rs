@@ -123,11 +123,18 @@ impl Stake {
         self.last_needed(Member::left)
     }
 
-    /// When, as things stand, too few will be held or were: for a history, which wants to know of a deadline also when
-    /// it has passed. Only of members that have one clock.
+    /// When, as things stand, too few will be held or were, by the clock of the first member: for a history, which wants
+    /// to know of a deadline also when it has passed.
     #[cfg(feature = "test-util")]
     pub(crate) fn deadline(&self) -> Tick {
-        self.last_needed(Member::end)
+        let first = self.members.first().map(|first| first.clock.now());
+        let here = first.unwrap_or_default();
+        // Each clock has a start of its own.
+        self.last_needed(|member| match (member.end(), member.clock.now()) {
+            (Tick::NEVER, _) => Tick::NEVER,
+            (end, now) if end < now => here.before(now.since(end)),
+            (end, now) => here.after(end.since(now)),
+        })
     }
 
     /// The value of the member whose end is that of the guard.

@@ -38,9 +38,12 @@ pub(crate) fn of(servers: usize) -> usize {
     servers / 2 + 1
 }
 
-/// Acquires a majority; each ask is for the one key, on a server of its own.
-pub(crate) async fn acquire(asks: Vec<(Arc<Registry>, Ask)>) -> Result<Parts, Error> {
-    Rounds::new(asks).win().await
+/// Acquires a `quorum`; each ask is for the one key, on a server of its own.
+pub(crate) async fn acquire(
+    asks: Vec<(Arc<Registry>, Ask)>,
+    quorum: usize,
+) -> Result<Parts, Error> {
+    Rounds::new(asks, quorum).win().await
 }
 
 /// The part of a lease by which clocks may drift apart while it lasts: a hundredth of it, and what they are read by.
@@ -78,9 +81,9 @@ struct Round {
 }
 
 impl Rounds {
-    fn new(asks: Vec<(Arc<Registry>, Ask)>) -> Self {
+    fn new(asks: Vec<(Arc<Registry>, Ask)>, quorum: usize) -> Self {
         Self {
-            quorum: of(asks.len()),
+            quorum,
             subscriptions: asks.iter().map(|_| None).collect(),
             asks,
             failing_since: None,

@@ -116,7 +116,8 @@ impl Intent {
                 of => of,
             },
             key: pace.keys[at as usize].clone(),
-            wait: bounded.then_some(wait),
+            // Of what dead processes keep out for ever there may be everything.
+            wait: (bounded || !pace.of.has_lease()).then_some(wait),
             lease,
             ask,
             section,

@@ -1,6 +1,7 @@
 //! One task that acquires, enters the resource, and releases, at random and over and over, and writes down what it saw.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::test_util::{held_until, token};
@@ -66,7 +67,7 @@ impl Crew {
 #[derive(Debug)]
 pub(super) struct Worker {
     crew: Crew,
-    client: Client,
+    program: Arc<[Client]>,
     door: Door,
     next: Id,
     random: StdRng,
@@ -75,14 +76,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// The worker of this number in its process.
+    /// The worker of this number in its process; of its clients there is one for each server.
     #[must_use]
-    pub(super) fn new(crew: &Crew, task: u32, client: &Client, door: Door) -> Self {
+    pub(super) fn new(crew: &Crew, task: u32, program: &Arc<[Client]>, door: Door) -> Self {
         let (process, number) = (crew.process, 0);
         let who = (u64::from(process) << 40) | (u64::from(task) << 16);
         Self {
             crew: crew.clone(),
-            client: client.clone(),
+            program: Arc::clone(program),
             door,
             next: Id {
                 process,
@@ -120,7 +121,7 @@ impl Worker {
     }
 
     async fn acquire(&self, intent: &Intent) -> Option<Held> {
-        let lock = intent.of.lock(&self.client, &intent.key);
+        let lock = intent.of.lock_on(&self.program, &intent.key);
         let wait = match intent.ask {
             Ask::Try => Some(Duration::ZERO),
             Ask::Await => intent.wait,
@@ -132,6 +133,7 @@ impl Worker {
             wait: wait.map(stamp),
             lease: intent.lease.map(stamp),
             shared: intent.of == Of::Read,
+            leased: intent.of.has_lease(),
         });
         let asking = Asking {
             crew: &self.crew,

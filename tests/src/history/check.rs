@@ -35,6 +35,8 @@ pub struct Bounds {
     pub in_order: bool,
     /// How many may have a key at once; readers do not count among each other.
     pub capacity: u32,
+    /// How long it may take until a client has done what was left to the background.
+    pub settle: Stamp,
 }
 
 /// A rule that was broken.
@@ -191,7 +193,12 @@ impl Checker<'_> {
 
     /// A5.
     fn wake_ups(&mut self, key: &str, ops: &[&Operation]) {
-        let gaps = self.gaps(ops);
+        let mut gaps = self.gaps(ops);
+        let dry = self.dry_from(ops);
+        gaps.retain_mut(|(from, to)| {
+            *to = dry.min(*to);
+            from < to
+        });
         for op in ops.iter().filter(|op| op.wait != Some(0)) {
             let until = op.waited_until(self.operations.end);
             let first = gaps.partition_point(|(_, to)| *to <= op.called);
@@ -205,6 +212,15 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// From when on all permits may be out for ever.
+    fn dry_from(&self, ops: &[&Operation]) -> Stamp {
+        let orphans = ops.iter().filter_map(|op| op.orphan(self.bounds.settle));
+        let mut since: Vec<Stamp> = orphans.map(|(since, _)| since).collect();
+        since.sort_unstable();
+        let last = since.get((self.bounds.capacity as usize).saturating_sub(1));
+        last.copied().unwrap_or(Stamp::MAX)
     }
 
     /// When nobody had a claim.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check, contended, faults_that_met};
-pub use operation::{Claim, Operation, Operations};
+pub use operation::{Claim, Operation, Operations, Orphan};
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.
 pub type Stamp = u64;
@@ -66,6 +66,8 @@ pub enum What {
         lease: Option<Stamp>,
         /// Whether others may have it at the same time: readers.
         shared: bool,
+        /// Whether it ends by itself: a plain permit does not.
+        leased: bool,
     },
     /// It was granted.
     Granted {

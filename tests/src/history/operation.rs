@@ -17,6 +17,8 @@ pub struct Operation {
     pub lease: Option<Stamp>,
     /// Whether others of its kind may have the lock at the same time.
     pub shared: bool,
+    /// Whether its hold ends by itself.
+    pub leased: bool,
     /// When it was called.
     pub called: Stamp,
     /// The name of its hold in the server.
@@ -47,8 +49,19 @@ pub struct Operation {
     pub ending: Option<Stamp>,
     /// When and how the hold ended.
     pub ended: Option<(Stamp, End)>,
-    /// When its process was killed.
+    /// When its process was killed, if that ended it.
     pub killed: Option<Stamp>,
+    /// When its process was killed, whatever it had come to by then.
+    pub died: Option<Stamp>,
+}
+
+/// A permit without a lease that nobody is left to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// Its owner had it and died.
+    Surely,
+    /// Its owner died while it asked for it, or while it gave it back.
+    Perhaps,
 }
 
 /// From when to when an owner was entitled to believe in its hold; the end is not part of it.
@@ -56,7 +69,8 @@ pub struct Operation {
 pub struct Claim {
     /// The return of the acquisition.
     pub from: Stamp,
-    /// The first of: release called, loss told, deadline, process killed, data wiped.
+    /// The first of: release called, loss told, deadline, data wiped; or process killed, but that gives back no permit
+    /// that has no lease.
     pub to: Stamp,
 }
 
@@ -76,6 +90,7 @@ impl Operation {
             wait: None,
             lease: None,
             shared: false,
+            leased: true,
             called,
             owner: None,
             token: None,
@@ -92,7 +107,26 @@ impl Operation {
             ending: None,
             ended: None,
             killed: None,
+            died: None,
         }
+    }
+
+    /// Whether its permit stays out for ever, and since when. What its owner left to the background `settle` or less
+    /// before its death may not have been done.
+    #[must_use]
+    pub fn orphan(&self, settle: Stamp) -> Option<(Stamp, Orphan)> {
+        let died = self.died.filter(|_| !self.leased)?;
+        let done = match &self.ended {
+            Some((_, End::Released)) => return None,
+            Some((at, _)) => Some(*at),
+            None => self.returned.filter(|_| !self.granted),
+        };
+        let orphan = match done {
+            Some(at) if at + settle < died => return None,
+            None if self.granted && self.ending.is_none() => Orphan::Surely,
+            _ => Orphan::Perhaps,
+        };
+        Some((died, orphan))
     }
 
     /// When it stopped to wait, or `end` where it never did.
@@ -129,7 +163,7 @@ impl Operation {
         };
         claim.cut(self.ending);
         claim.cut(self.told);
-        claim.cut(self.killed);
+        claim.cut(self.killed.filter(|_| self.leased));
         claim.cut(wiped);
         Some(claim)
     }
@@ -160,10 +194,12 @@ impl Operation {
                 wait,
                 lease,
                 shared,
+                leased,
                 ..
             } => {
                 self.key.clone_from(key);
-                (self.wait, self.lease, self.shared) = (*wait, *lease, *shared);
+                (self.wait, self.lease) = (*wait, *lease);
+                (self.shared, self.leased) = (*shared, *leased);
             }
             What::Granted {
                 owner,
@@ -239,8 +275,11 @@ impl Operations {
         // Afterwards: the last lines of a killed process may tell of what it did while the signal was on its way.
         for (process, at) in kills {
             let theirs = all.iter_mut().filter(|op| op.id.process == process);
-            for op in theirs.filter(|op| op.ended.is_none()) {
-                op.killed = Some(at.max(op.called));
+            for op in theirs {
+                op.died = Some(at.max(op.called));
+                if op.ended.is_none() {
+                    op.killed = op.died;
+                }
             }
         }
         trace_back(&mut all, lease);

@@ -33,7 +33,7 @@ const SEEDS_OF_A_KIND: usize = 150;
 const PROCESSES_TIME: Duration = Duration::from_secs(10);
 
 /// The other kinds of lock.
-const KINDS: [(&str, Of); 9] = [
+const KINDS: [(&str, Of); 11] = [
     ("non_reentrant", Of::NonReentrant),
     ("spin", Of::Spin),
     ("fenced", Of::Fenced),
@@ -43,6 +43,8 @@ const KINDS: [(&str, Of); 9] = [
     ("read_write", Of::Read),
     ("permit", Of::Permit),
     ("multi", Of::Multi),
+    ("semaphore", Of::Semaphore),
+    ("red", Of::Red),
 ];
 
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
@@ -74,10 +76,6 @@ fn main() -> ExitCode {
             sound(on_redis(&seeds(&redis, AT_ONCE), of, REDIS_TIME, false))
         }));
     }
-    trials.push(Trial::test("memory_semaphore", || {
-        let seeds = seeds("memory_semaphore", SEEDS_OF_A_KIND);
-        sound(on_memory(&seeds, Of::Semaphore))
-    }));
     trials.push(Trial::test("processes", || {
         let all = KINDS
             .iter()

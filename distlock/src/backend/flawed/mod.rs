@@ -4,6 +4,8 @@
 //! [`Flaw::is_in_a_script`].
 
 mod ears;
+mod grants;
+mod numbers;
 mod outcome;
 mod reentry;
 mod scripts;
@@ -11,6 +13,7 @@ mod scripts;
 use std::sync::Arc;
 
 use self::ears::Shares;
+use self::numbers::Sent;
 use self::outcome::Owners;
 use self::reentry::Inside;
 use self::scripts::Stated;
@@ -32,6 +35,7 @@ pub(crate) struct Flawed {
     owners: Owners,
     inside: Inside,
     shares: Arc<Shares>,
+    sent: Sent,
 }
 
 impl Flawed {
@@ -44,6 +48,7 @@ impl Flawed {
             owners: Owners::default(),
             inside: Inside::default(),
             shares: Arc::default(),
+            sent: Sent::default(),
         }
     }
 }
@@ -56,6 +61,9 @@ impl Backend for Flawed {
             Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
             Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
             Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
+            Flaw::ReaderBesideWriter => Box::pin(grants::reader_always(inner, attempt)),
+            Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
+            Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
             _ => inner.attempt(attempt),
         }
     }
@@ -82,6 +90,7 @@ impl Backend for Flawed {
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.release(inner, target)),
             Flaw::NoCleanUp => Box::pin(self.owners.release(inner, target)),
             Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
+            Flaw::PermitsGivenAgain => Box::pin(self.sent.release(inner, target)),
             _ => inner.release(target),
         }
     }
@@ -95,7 +104,8 @@ impl Backend for Flawed {
             Flaw::ReleaseWithoutOwnerTest
             | Flaw::DeltaInsteadOfCount
             | Flaw::NoCleanUp
-            | Flaw::ReentryByKey => self.release(target),
+            | Flaw::ReentryByKey
+            | Flaw::PermitsGivenAgain => self.release(target),
             _ => self.inner.withdraw(target),
         }
     }
@@ -109,7 +119,11 @@ impl Backend for Flawed {
     }
 
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
-        self.inner.adjust(target, change)
+        let inner = &*self.inner;
+        match self.flaw {
+            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, target, change)),
+            _ => inner.adjust(target, change),
+        }
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

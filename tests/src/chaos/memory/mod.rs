@@ -33,7 +33,7 @@ const UNDISTURBED: Duration = Duration::from_secs(8);
 /// The verbs that faults befall.
 const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
-const CLIENTS: usize = 2;
+const PROGRAMS: usize = 2;
 
 /// A crowd, in which holds are handed over; or a few, with whom a key lies free long enough that it shows.
 const TASKS: [u32; 2] = [16, 6];
@@ -49,6 +49,7 @@ const BOUNDS: Bounds = Bounds {
     aftermath: 0,
     in_order: false,
     capacity: 1,
+    settle: HEALS.as_nanos() as u64,
 };
 
 fn bounds(of: Of) -> Bounds {
@@ -98,29 +99,36 @@ type Outage = (Vec<Op>, Fault);
 struct MemoryRun {
     crew: Crew,
     history: History,
-    server: MemoryServer,
+    servers: Vec<MemoryServer>,
     faults: Faults,
     /// What all commands of some verbs meet just now: that is one fault, whatever it meets.
     outage: Arc<Mutex<Option<Outage>>>,
     /// Faults of single commands that did not meet theirs yet.
     planned: Arc<AtomicUsize>,
-    clients: Vec<Client>,
-    wiper: Client,
+    programs: Vec<Arc<[Client]>>,
+    wiper: Vec<Client>,
 }
 
 impl MemoryRun {
     fn new(seed: u64, of: Of, flaw: Option<Flaw>) -> Self {
-        let (history, server, faults) = (History::default(), MemoryServer::new(), Faults::new());
-        let client = |_| {
-            let builder = Client::builder().watchdog_timeout(LEASE).faults(&faults);
-            let builder = match flaw {
-                Some(flaw) => builder.flaw(flaw),
-                None => builder,
-            };
-            builder.in_memory(&server).expect("a client")
+        let (history, faults) = (History::default(), Faults::new());
+        let servers: Vec<_> = (0..of.servers()).map(|_| MemoryServer::new()).collect();
+        // Of several servers all meet the faults, or some: without a minority there is still a quorum.
+        let meeting = 1 + (seed / 2) as usize % servers.len();
+        let client = |(at, server): (usize, &MemoryServer)| {
+            let mut builder = Client::builder().watchdog_timeout(LEASE);
+            if at < meeting {
+                builder = builder.faults(&faults);
+            }
+            if let Some(flaw) = flaw {
+                builder = builder.flaw(flaw);
+            }
+            builder.in_memory(server).expect("a client")
         };
-        let clients = (0..CLIENTS).map(client).collect();
-        let wiper = Client::builder().in_memory(&server).expect("a client");
+        let program = |_| servers.iter().enumerate().map(client).collect();
+        let programs = (0..PROGRAMS).map(program).collect();
+        let wiper = |server| Client::builder().in_memory(server).expect("a client");
+        let wiper = servers.iter().map(wiper).collect();
         let crew = Crew {
             process: 0,
             seed,
@@ -131,11 +139,11 @@ impl MemoryRun {
         Self {
             crew,
             history,
-            server,
+            servers,
             faults,
             outage: Arc::default(),
             planned: Arc::default(),
-            clients,
+            programs,
             wiper,
         }
     }
@@ -144,7 +152,7 @@ impl MemoryRun {
         self.note_hits();
         if self.crew.pace.of == Of::Semaphore {
             for key in &self.crew.pace.keys {
-                let semaphore = self.wiper.semaphore(key.as_str());
+                let semaphore = self.wiper[0].semaphore(key.as_str());
                 semaphore.try_set_permits(PERMITS).await.expect("no fault");
             }
         }
@@ -156,8 +164,8 @@ impl MemoryRun {
         let mut workers = JoinSet::new();
         let tasks = TASKS[usize::from(plan.seed.is_multiple_of(2))];
         for task in 0..tasks {
-            let client = &self.clients[task as usize % CLIENTS];
-            let worker = Worker::new(&self.crew, task, client, Door::Here(resource.clone()));
+            let program = &self.programs[task as usize % PROGRAMS];
+            let worker = Worker::new(&self.crew, task, program, Door::Here(resource.clone()));
             workers.spawn(worker.work_until(end));
         }
         for step in &plan.steps {
@@ -195,7 +203,7 @@ impl MemoryRun {
         }
         let late = Instant::now() + LEASE * 2;
         for key in &self.crew.pace.keys {
-            let semaphore = self.wiper.semaphore(key.as_str());
+            let semaphore = self.wiper[0].semaphore(key.as_str());
             loop {
                 let free = semaphore.available_permits().await.expect("no fault");
                 if free == i64::from(PERMITS) {
@@ -337,7 +345,7 @@ impl MemoryRun {
         let of = self.crew.pace.of;
         if matches!(of, Of::Permit | Of::Semaphore) {
             for key in &self.crew.pace.keys {
-                let semaphore = of.lock(&self.wiper, key);
+                let semaphore = of.lock_on(&self.wiper, key);
                 semaphore.force_release().await.expect("no fault");
             }
         }
@@ -346,14 +354,14 @@ impl MemoryRun {
     /// Takes a lock's data away as soon as there is any.
     async fn wipe(&self, key: &str) -> bool {
         let of = self.crew.pace.of;
-        let lock = of.lock(&self.wiper, key);
+        let lock = of.lock_on(&self.wiper, key);
         // Of a read/write lock whichever side has it.
-        let writer = Of::Write.lock(&self.wiper, key);
+        let writer = Of::Write.lock_on(&self.wiper, key);
         for _ in 0..100 {
             let freed = async |lock: &AnyLock| lock.force_release().await.expect("no fault");
             if freed(&lock).await || of == Of::Read && freed(&writer).await {
                 if of == Of::Permit {
-                    let semaphore = self.wiper.expirable_semaphore(key);
+                    let semaphore = self.wiper[0].expirable_semaphore(key);
                     let _set = semaphore.try_set_permits(PERMITS).await;
                 }
                 return true;
@@ -405,9 +413,11 @@ impl MemoryRun {
         // What counts once is remembered for as long as it may come twice.
         let quiet = Instant::now() + LEASE * 4;
         loop {
-            let sizes: Vec<Sizes> = self.clients.iter().map(sizes).collect();
-            let stored = stored(&self.server);
-            if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
+            let clients = self.programs.iter().flat_map(|program| program.iter());
+            let sizes: Vec<Sizes> = clients.map(sizes).collect();
+            let stored: Vec<_> = self.servers.iter().map(stored).collect();
+            let empty = stored.iter().all(|stored| *stored == (0, 0));
+            if empty && sizes.iter().all(|size| *size == Sizes::default()) {
                 return None;
             }
             if Instant::now() > quiet {

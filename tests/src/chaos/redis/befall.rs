@@ -6,7 +6,7 @@ use ::redis::AsyncCommands;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::WireFault;
-use super::{HEALS, LEASE, RedisRun};
+use super::{HEALS, LEASE, RedisRun, forgets};
 use crate::chaos::plan::{Plan, Step};
 use crate::chaos::time::stamp;
 use crate::history::{Event, Fault, Hindered, What, Wiped};
@@ -19,7 +19,8 @@ impl RedisRun {
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
             // Late behind others, or too long: the calm at the end stays calm.
-            if begin.elapsed() + step.length >= plan.lasts {
+            let late = begin.elapsed() + step.length >= plan.lasts;
+            if late || wipes(&step.fault) && !forgets(self.crew.pace.of) {
                 continue;
             }
             let from = self.crew.time.now();
@@ -202,6 +203,10 @@ impl RedisRun {
         children.push(self.start_child());
         (true, Wiped::Nothing, stopped)
     }
+}
+
+fn wipes(fault: &WireFault) -> bool {
+    matches!(fault, WireFault::Flush | WireFault::Wipe(_))
 }
 
 /// Takes a lock's data away as soon as there is any.

@@ -1,9 +1,11 @@
 //! A process of workers, started, stopped and killed by a run on a real server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::Client;
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -17,8 +19,8 @@ use crate::resource::Door;
 /// What a child is told, as JSON in its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
-    /// The server's URL.
-    pub(super) url: String,
+    /// The URL of each server.
+    pub(super) urls: Vec<String>,
     /// Where the resource is.
     pub(super) resource: SocketAddr,
     /// The number of the process.
@@ -46,7 +48,7 @@ impl Orders {
     /// If it cannot connect within some seconds.
     pub async fn obey(self) -> Result<(), distlock::Error> {
         alarm::install();
-        let client = connect(&self.url, self.pace.lease).await?;
+        let program = connect(&self.urls, self.pace.lease).await?;
         let crew = Crew {
             process: self.process,
             seed: self.seed,
@@ -56,16 +58,28 @@ impl Orders {
         };
         let mut workers = JoinSet::new();
         for task in 0..self.tasks {
-            let worker = Worker::new(&crew, task, &client, Door::there(self.resource));
+            let worker = Worker::new(&crew, task, &program, Door::there(self.resource));
             workers.spawn(worker.work_until(self.end));
         }
         workers.join_all().await;
-        client.close(crew.pace.lease * 3).await
+        for client in program.iter() {
+            client.close(crew.pace.lease * 3).await?;
+        }
+        Ok(())
     }
 }
 
-/// A client, also where the server is away just now.
-pub(super) async fn connect(url: &str, lease: Duration) -> Result<Client, distlock::Error> {
+/// A client of each server, also where one is away just now.
+pub(super) async fn connect(
+    urls: &[String],
+    lease: Duration,
+) -> Result<Arc<[Client]>, distlock::Error> {
+    try_join_all(urls.iter().map(|url| connect_one(url, lease)))
+        .await
+        .map(Arc::from)
+}
+
+async fn connect_one(url: &str, lease: Duration) -> Result<Client, distlock::Error> {
     let mut tries = 0;
     loop {
         let builder = Client::builder().watchdog_timeout(lease);

@@ -4,6 +4,8 @@ mod befall;
 pub mod child;
 mod plan;
 
+use std::iter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,8 +21,8 @@ use self::plan::{Plans, plans};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, Pace, alarm, judge};
-use crate::any_lock::Of;
-use crate::history::{Bounds, History, Stamp};
+use crate::any_lock::{Of, PERMITS};
+use crate::history::{Bounds, History, Operations, Orphan, Stamp};
 use crate::process::Process;
 use crate::proxy::Proxy;
 use crate::resource::{Door, Resource, Served};
@@ -31,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// At the end nothing happens: what has yet to heal does, and for two leases more everybody has to get on.
 const UNDISTURBED: Duration = Duration::from_secs(8);
 
-const CLIENTS: usize = 4;
+const PROGRAMS: usize = 4;
 const TASKS: u32 = 40;
 const CHILDREN: usize = 3;
 const TASKS_OF_A_CHILD: u32 = 8;
@@ -51,6 +53,7 @@ const BOUNDS: Bounds = Bounds {
     aftermath: 1_000_000_000,
     in_order: false,
     capacity: 1,
+    settle: HEALS.as_nanos() as u64,
 };
 
 /// What a run on a real server is made of.
@@ -111,7 +114,10 @@ impl Setting {
 fn bounds(of: Of) -> Bounds {
     Bounds {
         in_order: of.is_fair(),
-        capacity: if of == Of::Permit { of.capacity() } else { 1 },
+        capacity: match of {
+            Of::Permit | Of::Semaphore => of.capacity(),
+            _ => 1,
+        },
         ..BOUNDS
     }
 }
@@ -133,10 +139,12 @@ struct RedisRun {
     history: History,
     server: Mutex<RedisServer>,
     durable: bool,
+    /// The other servers of a Redlock: nothing befalls these.
+    others: Vec<RedisServer>,
     proxy: Proxy,
     resource: Resource,
     served: Served,
-    clients: Vec<Client>,
+    programs: Vec<Arc<[Client]>>,
     program: String,
     end: Stamp,
     children: Mutex<Vec<Child>>,
@@ -168,13 +176,21 @@ impl Child {
 impl RedisRun {
     async fn new(seed: u64, pace: Pace, setting: &Setting) -> Self {
         let (history, resource) = (History::default(), Resource::default());
-        let durable = seed.is_multiple_of(2);
+        let durable = seed.is_multiple_of(2) || !forgets(pace.of);
         let server = RedisServer::builder().appendonly(durable).start().await;
         let proxy = Proxy::start(server.addr()).await;
         let served = resource.serve().await.expect("a port for the resource");
-        let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            clients.push(connect(&proxy.url(), LEASE).await.expect("a client"));
+        let mut others = Vec::new();
+        for _ in 1..pace.of.servers() {
+            others.push(RedisServer::start().await);
+        }
+        if pace.of == Of::Semaphore {
+            set_permits(&server, &pace.keys).await;
+        }
+        let urls = urls(&proxy, &others);
+        let mut programs = Vec::new();
+        for _ in 0..PROGRAMS {
+            programs.push(connect(&urls, LEASE).await.expect("the clients"));
         }
         let time = Time::Machine;
         Self {
@@ -189,10 +205,11 @@ impl RedisRun {
             history,
             server: Mutex::new(server),
             durable,
+            others,
             proxy,
             resource,
             served,
-            clients,
+            programs,
             program: setting.program.clone(),
             children: Mutex::default(),
             odd: Mutex::default(),
@@ -200,7 +217,7 @@ impl RedisRun {
         }
     }
 
-    async fn play(self, plans: &Plans) -> Outcome {
+    async fn play(mut self, plans: &Plans) -> Outcome {
         let begin = Instant::now();
         for _ in 0..CHILDREN {
             let child = self.start_child();
@@ -208,8 +225,8 @@ impl RedisRun {
         }
         let mut workers = JoinSet::new();
         for task in 0..TASKS {
-            let client = &self.clients[task as usize % CLIENTS];
-            let worker = Worker::new(&self.crew, task, client, Door::Here(self.resource.clone()));
+            let program = &self.programs[task as usize % PROGRAMS];
+            let worker = Worker::new(&self.crew, task, program, Door::Here(self.resource.clone()));
             workers.spawn(worker.work_until(self.end));
         }
         tokio::join!(
@@ -232,13 +249,18 @@ impl RedisRun {
         if let Some(left) = self.left().await {
             outcome.found("A10", left);
         }
+        if self.crew.pace.of == Of::Semaphore
+            && let Some(wrong) = self.wrong_sum().await
+        {
+            outcome.found("A9", wrong);
+        }
         outcome
     }
 
     fn start_child(&self) -> Child {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let orders = Orders {
-            url: self.proxy.url(),
+            urls: urls(&self.proxy, &self.others),
             resource: self.served.addr(),
             process: number,
             seed: self.crew.seed,
@@ -278,32 +300,89 @@ impl RedisRun {
         odd
     }
 
-    /// What is left some time after the last operation, if anything is.
-    async fn left(self) -> Option<String> {
-        let quiet = Instant::now() + QUIET;
-        let server = self.server.into_inner();
-        let mut clients = self.clients;
-        loop {
-            let sizes: Vec<Sizes> = clients.iter().map(sizes).collect();
-            let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
-            // The last fencing token of a lock stays on purpose, and so does a semaphore.
-            keys.retain(|key| !key.starts_with("redisson_lock_token:"));
-            if self.crew.pace.of == Of::Permit {
-                keys.retain(|key| !self.crew.pace.keys.contains(key));
+    /// Are there other permits than there were, when all were given back but those of the dead?
+    async fn wrong_sum(&mut self) -> Option<String> {
+        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let client = Client::connect(&self.server.get_mut().url()).await;
+        let client = client.expect("a server without faults");
+        for key in &self.crew.pace.keys {
+            let free = client.semaphore(key).available_permits().await;
+            let free = free.expect("a server without faults");
+            let of_key = operations.all.iter().filter(|op| op.key == *key);
+            let (mut least, mut most) = (i64::from(PERMITS), i64::from(PERMITS));
+            for (_, orphan) in of_key.filter_map(|op| op.orphan(BOUNDS.settle)) {
+                least -= 1;
+                most -= i64::from(orphan == Orphan::Surely);
             }
-            let idle = sizes.iter().all(|size| *size == Sizes::default());
-            if idle && keys.is_empty() && channels.is_empty() {
-                clients.clear();
-                let lines = server.client_list().await;
-                if lines.iter().all(|line| line.is_harness()) {
+            if !(least..=most).contains(&free) {
+                let what = format!("{key}: {free} permits, and not {least} to {most}");
+                return Some(what);
+            }
+        }
+        None
+    }
+
+    /// What is left some time after the last operation, if anything is.
+    async fn left(&mut self) -> Option<String> {
+        let quiet = Instant::now() + QUIET;
+        loop {
+            let clients = self.programs.iter().flat_map(|program| program.iter());
+            let sizes: Vec<Sizes> = clients.map(sizes).collect();
+            let first = &*self.server.get_mut();
+            let mut stored = Vec::new();
+            for server in iter::once(first).chain(&self.others) {
+                stored.extend(left_on(server, &self.crew.pace).await);
+            }
+            if stored.is_empty() && sizes.iter().all(|size| *size == Sizes::default()) {
+                self.programs.clear();
+                let mut open = Vec::new();
+                for server in iter::once(first).chain(&self.others) {
+                    open.extend(server.client_list().await);
+                }
+                if open.iter().all(|line| line.is_harness()) {
                     return None;
                 }
+                stored.push(format!("{open:?}"));
             }
             if Instant::now() > quiet {
-                let lines = server.client_list().await;
-                return Some(format!("{sizes:?}, {keys:?}, {channels:?}, {lines:?}"));
+                return Some(format!("{sizes:?}, {stored:?}"));
             }
             sleep(LEASE / 20).await;
         }
     }
+}
+
+/// The URLs of a run's servers: what befalls one befalls the first.
+fn urls(proxy: &Proxy, others: &[RedisServer]) -> Vec<String> {
+    let others = others.iter().map(RedisServer::url);
+    iter::once(proxy.url()).chain(others).collect()
+}
+
+/// May a server lose its data? Not where nobody gets a plain permit back, nor one of a quorum.
+fn forgets(of: Of) -> bool {
+    !matches!(of, Of::Semaphore | Of::Red)
+}
+
+async fn set_permits(server: &RedisServer, keys: &[String]) {
+    let client = Client::connect(&server.url()).await.expect("a server");
+    for key in keys {
+        let set = client.semaphore(key).try_set_permits(PERMITS).await;
+        assert!(set.expect("a server without faults"));
+    }
+}
+
+/// The keys and channels that no run may leave on a server.
+async fn left_on(server: &RedisServer, pace: &Pace) -> Vec<String> {
+    let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
+    // The last fencing token of a lock stays on purpose, and so does a semaphore.
+    keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+    if matches!(pace.of, Of::Permit | Of::Semaphore) {
+        keys.retain(|key| !pace.keys.contains(key));
+    }
+    if pace.of == Of::Semaphore {
+        // What counts once is remembered for as long as it may come twice.
+        keys.retain(|key| !key.ends_with(":request"));
+    }
+    keys.extend(channels);
+    keys
 }
