@@ -15,6 +15,9 @@ use tokio::time::timeout;
 /// How many permits the semaphores of tests have.
 pub const PERMITS: u32 = 2;
 
+/// What the count-down latches of tests are set to.
+pub const COUNT: u32 = 4;
+
 /// How many servers a Redlock of tests lies on.
 pub const SERVERS: usize = 3;
 
@@ -45,6 +48,8 @@ pub enum Of {
     Multi,
     /// A Redlock of the key on several servers.
     Red,
+    /// A count-down latch of [`COUNT`], which is no lock: it is counted down and waited for.
+    Latch,
 }
 
 /// A lock of any kind.
@@ -78,6 +83,9 @@ pub enum AnyLock {
 
 impl Of {
     /// A lock of this kind.
+    ///
+    /// # Panics
+    /// If it is no lock.
     #[must_use]
     pub fn lock(self, client: &Client, key: &str) -> AnyLock {
         match self {
@@ -98,6 +106,7 @@ impl Of {
                 AnyLock::Multi(client.multi_lock([other.as_str(), key]))
             }
             Self::Red => self.lock_on(slice::from_ref(client), key),
+            Self::Latch => panic!("a latch is no lock"),
         }
     }
 

@@ -74,6 +74,8 @@ pub(super) struct Intent {
     pub(super) leave: Leave,
     /// After this time its future is dropped, wherever it is.
     pub(super) cut: Option<Duration>,
+    /// Of a latch: counts down, where others wait.
+    pub(super) counts: bool,
 }
 
 impl Intent {
@@ -109,6 +111,7 @@ impl Intent {
         let at = random.random::<f64>().powi(2) * pace.keys.len() as f64;
         // Last, so that a seed's other choices are the same for each kind.
         let reads = pace.of == Of::Read && random.random_bool(0.7);
+        let counts = pace.of == Of::Latch && random.random_bool(0.6);
         Self {
             pause,
             of: match pace.of {
@@ -117,7 +120,8 @@ impl Intent {
             },
             key: pace.keys[at as usize].clone(),
             // Of what dead processes keep out for ever there may be everything.
-            wait: (bounded || !pace.of.has_lease()).then_some(wait),
+            // And nobody counts a latch down at the end.
+            wait: (bounded || !pace.of.has_lease() || pace.of == Of::Latch).then_some(wait),
             lease,
             ask,
             section,
@@ -127,7 +131,9 @@ impl Intent {
                 (_, true) => Leave::Drop,
                 _ => Leave::Release,
             },
-            cut: is_cut.then_some(cut),
+            // Who is cut short does not know whether it counted.
+            cut: (is_cut && !counts).then_some(cut),
+            counts,
         }
     }
 }

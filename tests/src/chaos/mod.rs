@@ -6,6 +6,7 @@
 
 mod alarm;
 mod intent;
+mod latch;
 pub mod memory;
 pub mod plan;
 pub mod redis;

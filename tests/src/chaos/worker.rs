@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
 use super::intent::{Ask, Intent, Leave, Pace, Section};
+use super::latch;
 use super::time::{Time, stamp};
 use crate::any_lock::Of;
 use crate::history::{End, Event, History, Id, Refusal, Stamp, What};
@@ -50,7 +51,7 @@ impl Crew {
         }
     }
 
-    fn now(&self, what: What) {
+    pub(super) fn now(&self, what: What) {
         self.note(self.time.now(), what);
     }
 
@@ -109,6 +110,12 @@ impl Worker {
     }
 
     async fn operate(&mut self, intent: &Intent) {
+        if intent.of == Of::Latch {
+            let latch = self.program[0].count_down_latch(&intent.key);
+            let visit = latch::Visit::new(&self.crew, self.next, &latch, intent);
+            self.next.number += visit.pay().await;
+            return;
+        }
         let Some(hold) = self.acquire(intent).await else {
             return;
         };
@@ -135,23 +142,33 @@ impl Worker {
             shared: intent.of == Of::Read,
             leased: intent.of.has_lease(),
         });
-        let asking = Asking {
-            crew: &self.crew,
-            id,
-            answered: false,
-        };
+        let asking = Asking::new(&self.crew, id);
         asking.answered(lock.acquire(wait, intent.lease).await)
     }
 }
 
 /// An acquisition that is not answered yet.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     crew: &'a Crew,
     id: Id,
     answered: bool,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    pub(super) fn new(crew: &'a Crew, id: Id) -> Self {
+        Self {
+            crew,
+            id,
+            answered: false,
+        }
+    }
+
+    /// By something else than a hold.
+    pub(super) fn told(mut self, what: What) {
+        self.answered = true;
+        self.crew.now(what);
+    }
+
     fn answered(mut self, answer: Result<Guard, Error>) -> Option<Held> {
         self.answered = true;
         let (crew, id) = (self.crew, self.id);
@@ -184,7 +201,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-fn refusal(error: &Error) -> Refusal {
+pub(super) fn refusal(error: &Error) -> Refusal {
     match error {
         _ if error.is_busy() => Refusal::Busy,
         _ if error.is_unavailable() => Refusal::Unavailable,

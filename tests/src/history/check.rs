@@ -2,7 +2,7 @@
 //!
 //! | rule | what must hold |
 //! | --- | --- |
-//! | A1 | two claims of one key do not overlap, but of readers; of a semaphore no more than it has permits |
+//! | A1 | two claims of one key do not overlap, but of readers; of a semaphore no more than it has permits; nobody is let go by a latch above 0 |
 //! | A2 | of two grants one after the other the second has the higher fencing token |
 //! | A4 | the resource refuses only writes of those whose claim had ended |
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
@@ -13,11 +13,12 @@
 //! | A12 | nothing is lost without a cause |
 //!
 //! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A9 is asked of
-//! primitives that are no locks. A12 is ours: a watchdog that forgets a hold breaks none of the others.
+//! numbers in the end: see [`wrong_sum`](super::wrong_sum). A12 is ours: a watchdog that forgets a hold breaks none of the others.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::latch;
 use super::{Claim, End, Hindered, Operation, Operations, Refusal, Stamp, Wiped};
 
 /// What is soon, and what is late.
@@ -77,6 +78,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
             checker.order(key, &ops);
         }
         checker.wake_ups(key, &ops);
+        checker.let_go(key, &ops);
     }
     for op in &operations.all {
         checker.wait(op);
@@ -199,7 +201,8 @@ impl Checker<'_> {
             *to = dry.min(*to);
             from < to
         });
-        for op in ops.iter().filter(|op| op.wait != Some(0)) {
+        let waits = |op: &&&Operation| op.wait != Some(0) && op.change.is_none();
+        for op in ops.iter().filter(waits) {
             let until = op.waited_until(self.operations.end);
             let first = gaps.partition_point(|(_, to)| *to <= op.called);
             for (from, to) in gaps[first..].iter().take_while(|(from, _)| *from < until) {
@@ -223,8 +226,11 @@ impl Checker<'_> {
         last.copied().unwrap_or(Stamp::MAX)
     }
 
-    /// When nobody had a claim.
+    /// When nobody had a claim, or a latch was at 0.
     fn gaps(&self, ops: &[&Operation]) -> Vec<(Stamp, Stamp)> {
+        if ops.iter().any(|op| op.change.is_some()) {
+            return latch::at_0(ops, self.bounds.settle);
+        }
         let faults = &self.operations.faults;
         let mut claims: Vec<Claim> = ops
             .iter()
@@ -254,6 +260,21 @@ impl Checker<'_> {
         to > calm_since + self.bounds.wake
     }
 
+    /// A1, of latches.
+    fn let_go(&mut self, key: &str, ops: &[&Operation]) {
+        let eras = latch::above_0(ops, self.bounds.settle);
+        for op in ops.iter().filter(|op| op.let_go) {
+            let Some(returned) = op.returned else {
+                continue;
+            };
+            let before = eras.partition_point(|era| era.from <= op.called);
+            if eras[..before].iter().any(|era| returned <= era.to) {
+                let what = format!("{key}: {} was let go before the count was 0", op.id);
+                self.found("A1", returned, what);
+            }
+        }
+    }
+
     /// A6.
     fn wait(&mut self, op: &Operation) {
         let (Some(wait), Some(returned)) = (op.wait, op.returned) else {
@@ -269,7 +290,7 @@ impl Checker<'_> {
                 format!("{} timed out {early} ns early", op.id),
             );
         }
-        let answered = op.granted || op.refused.is_some();
+        let answered = op.granted || op.let_go || op.refused.is_some();
         if wait > 0 && answered && returned > due + late && !self.stood_still(op, due, returned) {
             let (over, how) = (
                 returned - due,
@@ -450,6 +471,7 @@ pub fn contended(operations: &Operations) -> usize {
             .iter()
             .filter_map(|op| op.claim(&operations.faults))
             .collect();
+        claims.extend(latch::above_0(&ops, 0));
         claims.sort_by_key(|claim| claim.from);
         contended += ops
             .iter()

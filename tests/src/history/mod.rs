@@ -9,6 +9,7 @@
 //! lock's data was wiped in the server, the claim ends there: the owner can only be told of that.
 
 mod check;
+mod latch;
 mod operation;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check, contended, faults_that_met};
+pub use latch::wrong_sum;
 pub use operation::{Claim, Operation, Operations, Orphan};
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.
@@ -123,6 +125,27 @@ pub enum What {
         /// How.
         how: End,
     },
+    /// Who waited for a latch was let go.
+    LetGo {
+        /// Whose.
+        id: Id,
+    },
+    /// A change of a latch began.
+    Changing {
+        /// Whose.
+        id: Id,
+        /// Which latch.
+        key: String,
+        /// Which change.
+        change: Change,
+    },
+    /// It was answered.
+    Changed {
+        /// Whose.
+        id: Id,
+        /// What is left of the count; of a latch that was to be set 1 where it was, and else 0.
+        answer: u64,
+    },
     /// A fault that lasted until now.
     Fault(Fault),
     /// A process was killed.
@@ -130,6 +153,15 @@ pub enum What {
         /// Which.
         process: u32,
     },
+}
+
+/// A change of a latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// It is set, if there is none.
+    Set,
+    /// It is counted down by one.
+    CountDown,
 }
 
 /// Why an acquisition was refused.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{End, Event, Fault, Id, Refusal, Stamp, What};
+use super::{Change, End, Event, Fault, Id, Refusal, Stamp, What};
 
 /// One acquisition and what followed.
 #[derive(Clone, Debug)]
@@ -35,6 +35,10 @@ pub struct Operation {
     pub granted: bool,
     /// Why it was not.
     pub refused: Option<Refusal>,
+    /// Whether it was let go by a latch that it waited for.
+    pub let_go: bool,
+    /// Which change of a latch it is, and what was answered.
+    pub change: Option<(Change, Option<u64>)>,
     /// The owner's own deadline, as it was known when it was granted.
     pub granted_until: Stamp,
     /// The same as it was known last.
@@ -98,6 +102,8 @@ impl Operation {
             stood: Stamp::MAX,
             returned: None,
             granted: false,
+            let_go: false,
+            change: None,
             refused: None,
             granted_until: 0,
             deadline: 0,
@@ -216,6 +222,15 @@ impl Operation {
                 (self.returned, self.refused) = (Some(at), Some(why.clone()));
             }
             What::GivenUp { .. } => self.returned = Some(at),
+            What::LetGo { .. } => (self.returned, self.let_go) = (Some(at), true),
+            What::Changing { key, change, .. } => {
+                self.key.clone_from(key);
+                self.change = Some((*change, None));
+            }
+            What::Changed { answer, .. } => {
+                self.returned = Some(at);
+                self.change = self.change.map(|(change, _)| (change, Some(*answer)));
+            }
             What::Entered { .. } => self.entered = Some(at),
             What::Wrote { accepted, .. } => self.wrote = Some((at, *accepted)),
             What::Told { .. } => self.told = self.told.or(Some(at)),
@@ -263,6 +278,9 @@ impl Operations {
                 | What::Entered { id }
                 | What::Wrote { id, .. }
                 | What::Told { id }
+                | What::LetGo { id }
+                | What::Changing { id, .. }
+                | What::Changed { id, .. }
                 | What::Ending { id, .. }
                 | What::Ended { id, .. } => {
                     let op = all.entry(*id).or_insert_with(|| Operation::new(*id, *at));

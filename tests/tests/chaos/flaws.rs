@@ -13,13 +13,14 @@ const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, and a rule that each has to be caught by, in runs of the usual size. The
 /// others show on the reentrant lock.
-const BY_RULE: [(Flaw, Of, &str); 6] = [
+const BY_RULE: [(Flaw, Of, &str); 7] = [
     (Flaw::ReaderBesideWriter, Of::Read, "A1"),
     (Flaw::PermitsGivenAgain, Of::Semaphore, "A1"),
     (Flaw::TokenFromMemory, Of::Fenced, "A2"),
     (Flaw::PlaceNotKept, Of::Fair, "A8"),
     (Flaw::PermitsGivenAgain, Of::Semaphore, "A9"),
     (Flaw::MinorityIsEnough, Of::Red, "A1"),
+    (Flaw::ChangeCountsAgain, Of::Latch, "A9"),
 ];
 
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {

@@ -33,7 +33,7 @@ const SEEDS_OF_A_KIND: usize = 150;
 const PROCESSES_TIME: Duration = Duration::from_secs(10);
 
 /// The other kinds of lock.
-const KINDS: [(&str, Of); 11] = [
+const KINDS: [(&str, Of); 12] = [
     ("non_reentrant", Of::NonReentrant),
     ("spin", Of::Spin),
     ("fenced", Of::Fenced),
@@ -45,6 +45,7 @@ const KINDS: [(&str, Of); 11] = [
     ("multi", Of::Multi),
     ("semaphore", Of::Semaphore),
     ("red", Of::Red),
+    ("latch", Of::Latch),
 ];
 
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         }),
         Trial::test("redis", || {
             let seeds = seeds("redis", REDIS_SEEDS);
-            sound(on_redis(&seeds, Of::Reentrant, REDIS_TIME, false))
+            sound(on_redis(&seeds, Of::Reentrant))
         }),
     ];
     for (name, of) in KINDS {
@@ -73,18 +74,16 @@ fn main() -> ExitCode {
         }));
         let redis = format!("redis_{name}");
         trials.push(Trial::test(redis.clone(), move || {
-            sound(on_redis(&seeds(&redis, AT_ONCE), of, REDIS_TIME, false))
+            sound(on_redis(&seeds(&redis, AT_ONCE), of))
         }));
     }
     trials.push(Trial::test("processes", || {
-        let all = KINDS
-            .iter()
-            .map(|(name, of)| (seeds(&format!("processes_{name}"), 1), *of));
-        let mut outcome = Outcome::default();
-        for (seeds, of) in all {
-            outcome.add(on_redis(&seeds, of, PROCESSES_TIME, true));
-        }
-        sound(outcome)
+        let seeds = |name| seeds(&format!("processes_{name}"), 1);
+        let all = KINDS.map(|(name, of)| seeds(name).into_iter().map(move |seed| (seed, of)));
+        let all: Vec<_> = all.into_iter().flatten().collect();
+        sound(each(&all, AT_ONCE, |(seed, of)| {
+            setting(of, PROCESSES_TIME, true).run(seed)
+        }))
     }));
     trials.extend(flaws::trials());
     libtest_mimic::run(&args, trials).exit_code()
@@ -105,7 +104,7 @@ fn seeds(backend: &str, new: usize) -> Vec<u64> {
 
 fn on_memory(seeds: &[u64], of: Of) -> Outcome {
     let threads = thread::available_parallelism().map_or(2, usize::from);
-    each(seeds, threads, |seed| {
+    each(&of_kind(seeds, of), threads, |(seed, of)| {
         let plan = memory::plan(seed, 1);
         let outcome = memory::run(&plan, of, None);
         if !outcome.violations.is_empty() {
@@ -116,19 +115,31 @@ fn on_memory(seeds: &[u64], of: Of) -> Outcome {
     })
 }
 
-fn on_redis(seeds: &[u64], of: Of, faulty: Duration, only_kills: bool) -> Outcome {
-    let setting = redis::Setting {
+fn on_redis(seeds: &[u64], of: Of) -> Outcome {
+    let setting = setting(of, REDIS_TIME, false);
+    each(&of_kind(seeds, of), AT_ONCE, |(seed, _)| setting.run(seed))
+}
+
+fn setting(of: Of, faulty: Duration, only_kills: bool) -> redis::Setting {
+    redis::Setting {
         program: env!("CARGO_BIN_EXE_chaos").to_owned(),
         faulty,
         of,
         only_kills,
-    };
-    each(seeds, AT_ONCE, |seed| setting.run(seed))
+    }
+}
+
+fn of_kind(seeds: &[u64], of: Of) -> Vec<(u64, Of)> {
+    seeds.iter().map(|seed| (*seed, of)).collect()
 }
 
 /// Plays each seed, so many at a time.
-fn each(seeds: &[u64], at_once: usize, play: impl Fn(u64) -> Outcome + Sync) -> Outcome {
-    let seeds: Mutex<VecDeque<u64>> = Mutex::new(seeds.iter().copied().collect());
+fn each(
+    seeds: &[(u64, Of)],
+    at_once: usize,
+    play: impl Fn((u64, Of)) -> Outcome + Sync,
+) -> Outcome {
+    let seeds: Mutex<VecDeque<_>> = Mutex::new(seeds.iter().copied().collect());
     let all = Mutex::new(Outcome::default());
     thread::scope(|scope| {
         for _ in 0..at_once {
@@ -138,7 +149,7 @@ fn each(seeds: &[u64], at_once: usize, play: impl Fn(u64) -> Outcome + Sync) -> 
                         return;
                     };
                     let outcome = catch_unwind(AssertUnwindSafe(|| play(seed)));
-                    let outcome = outcome.unwrap_or_else(|_| Outcome::broken(seed));
+                    let outcome = outcome.unwrap_or_else(|_| Outcome::broken(seed.0));
                     all.lock().unwrap().add(outcome);
                 }
             });

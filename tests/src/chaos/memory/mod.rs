@@ -16,8 +16,8 @@ use super::plan::{Plan, Step};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, alarm, judge};
-use crate::any_lock::{AnyLock, Of, PERMITS};
-use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
+use crate::any_lock::{AnyLock, COUNT, Of, PERMITS};
+use crate::history::{self, Bounds, Event, Hindered, History, Operations, Stamp, What, Wiped};
 use crate::resource::{Door, Resource};
 
 pub use plan::{MemoryFault, plan};
@@ -58,6 +58,11 @@ fn bounds(of: Of) -> Bounds {
         capacity: match of {
             Of::Permit | Of::Semaphore => of.capacity(),
             _ => 1,
+        },
+        settle: match of {
+            // A change that was given up may come as late as its fault.
+            Of::Latch => BOUNDS.lease,
+            _ => BOUNDS.settle,
         },
         ..BOUNDS
     }
@@ -198,8 +203,10 @@ impl MemoryRun {
 
     /// Are there other permits than there were, when all were given back?
     async fn wrong_sum(&self) -> Option<String> {
-        if self.crew.pace.of != Of::Semaphore {
-            return None;
+        match self.crew.pace.of {
+            Of::Latch => return self.wrong_counts().await,
+            Of::Semaphore => {}
+            _ => return None,
         }
         let late = Instant::now() + LEASE * 2;
         for key in &self.crew.pace.keys {
@@ -216,6 +223,22 @@ impl MemoryRun {
             }
         }
         None
+    }
+
+    /// Was a latch counted down otherwise than it was told? What is left of it is deleted.
+    async fn wrong_counts(&self) -> Option<String> {
+        // Whoever was given up may still come.
+        sleep(LEASE).await;
+        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let mut wrong = None;
+        for (key, ops) in operations.by_key() {
+            let latch = self.wiper[0].count_down_latch(key);
+            let left = latch.count().await.expect("no fault");
+            latch.delete().await.expect("no fault");
+            let found = history::wrong_sum(&ops, COUNT.into(), left);
+            wrong = wrong.or(found.map(|found| format!("{key}: {found}")));
+        }
+        wrong
     }
 
     /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
@@ -267,7 +290,8 @@ impl MemoryRun {
         let of = self.crew.pace.of;
         match fault {
             MemoryFault::Deaf => of != Of::Spin,
-            MemoryFault::Wipe(_) => of.has_lease(),
+            MemoryFault::Wipe(_) => of.has_lease() && of != Of::Latch,
+            _ if of == Of::Latch => true,
             MemoryFault::Next(op, _) => of.has_lease() || *op != Op::Renew,
             MemoryFault::Outage(ops) | MemoryFault::Unheard(ops) => {
                 of.has_lease() || **ops != [Op::Renew]
@@ -281,7 +305,11 @@ impl MemoryRun {
         match &step.fault {
             MemoryFault::Next(op, fault) => {
                 self.planned.fetch_add(1, Ordering::Relaxed);
-                self.faults.next(*op, *fault);
+                let op = match self.crew.pace.of {
+                    Of::Latch => Op::Adjust,
+                    _ => *op,
+                };
+                self.faults.next(op, *fault);
             }
             MemoryFault::Outage(ops) => {
                 let hit = self.all_meet(ops, Fault::Never, step.length).await;
@@ -297,7 +325,7 @@ impl MemoryRun {
                 self.note(&kind, from, what, HEALS, hit);
             }
             MemoryFault::Slow(fault) => {
-                let hit = self.all_meet(&COMMANDS, *fault, step.length).await;
+                let hit = self.all_meet(self.commands(), *fault, step.length).await;
                 let what = (Wiped::Nothing, Hindered::Everybody);
                 self.note("slow", from, what, HEALS, hit);
             }
@@ -326,6 +354,10 @@ impl MemoryRun {
 
     /// All commands of these verbs meet a fault for this long, and their answers are waited for. Whether any did.
     async fn all_meet(&self, ops: &[Op], fault: Fault, length: Duration) -> bool {
+        let ops = match self.crew.pace.of {
+            Of::Latch => self.commands(),
+            _ => ops,
+        };
         let before = self.hits();
         *self.outage.lock().unwrap() = Some((ops.to_vec(), fault));
         for op in ops {
@@ -371,13 +403,21 @@ impl MemoryRun {
         false
     }
 
+    /// The verbs that faults befall here.
+    fn commands(&self) -> &'static [Op] {
+        match self.crew.pace.of {
+            Of::Latch => &[Op::Adjust],
+            _ => &COMMANDS,
+        }
+    }
+
     fn hits(&self) -> usize {
-        COMMANDS.iter().map(|op| self.faults.hits(*op)).sum()
+        self.commands().iter().map(|op| self.faults.hits(*op)).sum()
     }
 
     fn calm(&self) {
-        for op in COMMANDS {
-            self.faults.clear(op);
+        for op in self.commands() {
+            self.faults.clear(*op);
         }
     }
 

@@ -21,8 +21,8 @@ use self::plan::{Plans, plans};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, Pace, alarm, judge};
-use crate::any_lock::{Of, PERMITS};
-use crate::history::{Bounds, History, Operations, Orphan, Stamp};
+use crate::any_lock::{COUNT, Of, PERMITS};
+use crate::history::{self, Bounds, History, Operations, Orphan, Stamp};
 use crate::process::Process;
 use crate::proxy::Proxy;
 use crate::resource::{Door, Resource, Served};
@@ -249,9 +249,12 @@ impl RedisRun {
         if let Some(left) = self.left().await {
             outcome.found("A10", left);
         }
-        if self.crew.pace.of == Of::Semaphore
-            && let Some(wrong) = self.wrong_sum().await
-        {
+        let wrong = match self.crew.pace.of {
+            Of::Semaphore => self.wrong_sum().await,
+            Of::Latch => self.wrong_counts().await,
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
             outcome.found("A9", wrong);
         }
         outcome
@@ -322,6 +325,21 @@ impl RedisRun {
         None
     }
 
+    /// Was a latch counted down otherwise than it was told?
+    async fn wrong_counts(&mut self) -> Option<String> {
+        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let client = Client::connect(&self.server.get_mut().url()).await;
+        let client = client.expect("a server without faults");
+        for (key, ops) in operations.by_key() {
+            let left = client.count_down_latch(key).count().await;
+            let left = left.expect("a server without faults");
+            if let Some(wrong) = history::wrong_sum(&ops, COUNT.into(), left) {
+                return Some(format!("{key}: {wrong}"));
+            }
+        }
+        None
+    }
+
     /// What is left some time after the last operation, if anything is.
     async fn left(&mut self) -> Option<String> {
         let quiet = Instant::now() + QUIET;
@@ -358,9 +376,9 @@ fn urls(proxy: &Proxy, others: &[RedisServer]) -> Vec<String> {
     iter::once(proxy.url()).chain(others).collect()
 }
 
-/// May a server lose its data? Not where nobody gets a plain permit back, nor one of a quorum.
+/// May a server lose its data? Not where a number is kept, which nobody gets back, nor one of a quorum.
 fn forgets(of: Of) -> bool {
-    !matches!(of, Of::Semaphore | Of::Red)
+    !matches!(of, Of::Semaphore | Of::Red | Of::Latch)
 }
 
 async fn set_permits(server: &RedisServer, keys: &[String]) {
@@ -376,10 +394,10 @@ async fn left_on(server: &RedisServer, pace: &Pace) -> Vec<String> {
     let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
     // The last fencing token of a lock stays on purpose, and so does a semaphore.
     keys.retain(|key| !key.starts_with("redisson_lock_token:"));
-    if matches!(pace.of, Of::Permit | Of::Semaphore) {
+    if matches!(pace.of, Of::Permit | Of::Semaphore | Of::Latch) {
         keys.retain(|key| !pace.keys.contains(key));
     }
-    if pace.of == Of::Semaphore {
+    if matches!(pace.of, Of::Semaphore | Of::Latch) {
         // What counts once is remembered for as long as it may come twice.
         keys.retain(|key| !key.ends_with(":request"));
     }
