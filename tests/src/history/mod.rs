@@ -10,6 +10,7 @@
 
 mod check;
 mod latch;
+mod met;
 mod operation;
 
 use std::fmt;
@@ -20,8 +21,9 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-pub use check::{Bounds, Violation, check, contended, faults_that_met};
+pub use check::{Bounds, Violation, check};
 pub use latch::wrong_sum;
+pub use met::{contended, faults_that_met};
 pub use operation::{Claim, Operation, Operations, Orphan};
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.

@@ -2,6 +2,7 @@
 
 mod befall;
 pub mod child;
+mod left;
 mod plan;
 
 use std::iter;
@@ -10,19 +11,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock::Client;
-use distlock::test_util::{Sizes, sizes};
 use tokio::runtime::Builder;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use self::child::{Orders, connect};
 use self::plan::{Plans, plans};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, Pace, alarm, judge};
-use crate::any_lock::{COUNT, Of, PERMITS};
-use crate::history::{self, Bounds, History, Operations, Orphan, Stamp};
+use crate::any_lock::{Of, PERMITS};
+use crate::history::{Bounds, History, Stamp};
 use crate::process::Process;
 use crate::proxy::Proxy;
 use crate::resource::{Door, Resource, Served};
@@ -302,72 +302,6 @@ impl RedisRun {
         }
         odd
     }
-
-    /// Are there other permits than there were, when all were given back but those of the dead?
-    async fn wrong_sum(&mut self) -> Option<String> {
-        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
-        let client = Client::connect(&self.server.get_mut().url()).await;
-        let client = client.expect("a server without faults");
-        for key in &self.crew.pace.keys {
-            let free = client.semaphore(key).available_permits().await;
-            let free = free.expect("a server without faults");
-            let of_key = operations.all.iter().filter(|op| op.key == *key);
-            let (mut least, mut most) = (i64::from(PERMITS), i64::from(PERMITS));
-            for (_, orphan) in of_key.filter_map(|op| op.orphan(BOUNDS.settle)) {
-                least -= 1;
-                most -= i64::from(orphan == Orphan::Surely);
-            }
-            if !(least..=most).contains(&free) {
-                let what = format!("{key}: {free} permits, and not {least} to {most}");
-                return Some(what);
-            }
-        }
-        None
-    }
-
-    /// Was a latch counted down otherwise than it was told?
-    async fn wrong_counts(&mut self) -> Option<String> {
-        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
-        let client = Client::connect(&self.server.get_mut().url()).await;
-        let client = client.expect("a server without faults");
-        for (key, ops) in operations.by_key() {
-            let left = client.count_down_latch(key).count().await;
-            let left = left.expect("a server without faults");
-            if let Some(wrong) = history::wrong_sum(&ops, COUNT.into(), left) {
-                return Some(format!("{key}: {wrong}"));
-            }
-        }
-        None
-    }
-
-    /// What is left some time after the last operation, if anything is.
-    async fn left(&mut self) -> Option<String> {
-        let quiet = Instant::now() + QUIET;
-        loop {
-            let clients = self.programs.iter().flat_map(|program| program.iter());
-            let sizes: Vec<Sizes> = clients.map(sizes).collect();
-            let first = &*self.server.get_mut();
-            let mut stored = Vec::new();
-            for server in iter::once(first).chain(&self.others) {
-                stored.extend(left_on(server, &self.crew.pace).await);
-            }
-            if stored.is_empty() && sizes.iter().all(|size| *size == Sizes::default()) {
-                self.programs.clear();
-                let mut open = Vec::new();
-                for server in iter::once(first).chain(&self.others) {
-                    open.extend(server.client_list().await);
-                }
-                if open.iter().all(|line| line.is_harness()) {
-                    return None;
-                }
-                stored.push(format!("{open:?}"));
-            }
-            if Instant::now() > quiet {
-                return Some(format!("{sizes:?}, {stored:?}"));
-            }
-            sleep(LEASE / 20).await;
-        }
-    }
 }
 
 /// The URLs of a run's servers: what befalls one befalls the first.
@@ -387,20 +321,4 @@ async fn set_permits(server: &RedisServer, keys: &[String]) {
         let set = client.semaphore(key).try_set_permits(PERMITS).await;
         assert!(set.expect("a server without faults"));
     }
-}
-
-/// The keys and channels that no run may leave on a server.
-async fn left_on(server: &RedisServer, pace: &Pace) -> Vec<String> {
-    let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
-    // The last fencing token of a lock stays on purpose, and so does a semaphore.
-    keys.retain(|key| !key.starts_with("redisson_lock_token:"));
-    if matches!(pace.of, Of::Permit | Of::Semaphore | Of::Latch) {
-        keys.retain(|key| !pace.keys.contains(key));
-    }
-    if matches!(pace.of, Of::Semaphore | Of::Latch) {
-        // What counts once is remembered for as long as it may come twice.
-        keys.retain(|key| !key.ends_with(":request"));
-    }
-    keys.extend(channels);
-    keys
 }

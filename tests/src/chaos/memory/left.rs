@@ -1,0 +1,83 @@
+//! What a run in memory ends with: the sums, and what is left.
+
+use distlock::test_util::{Sizes, sizes, stored};
+use tokio::time::{Instant, sleep};
+
+use super::{BOUNDS, LEASE, MemoryRun};
+use crate::any_lock::{COUNT, Of, PERMITS};
+use crate::history::{Operations, wrong_sum};
+
+impl MemoryRun {
+    /// Are there other permits than there were, when all were given back?
+    pub(super) async fn wrong_sum(&self) -> Option<String> {
+        match self.crew.pace.of {
+            Of::Latch => return self.wrong_counts().await,
+            Of::Semaphore => {}
+            _ => return None,
+        }
+        let late = Instant::now() + LEASE * 2;
+        for key in &self.crew.pace.keys {
+            let semaphore = self.wiper[0].semaphore(key.as_str());
+            loop {
+                let free = semaphore.available_permits().await.expect("no fault");
+                if free == i64::from(PERMITS) {
+                    break;
+                }
+                if Instant::now() > late {
+                    return Some(format!("{key}: {free} permits of {PERMITS}"));
+                }
+                sleep(LEASE / 100).await;
+            }
+        }
+        None
+    }
+
+    /// Was a latch counted down otherwise than it was told? What is left of it is deleted.
+    async fn wrong_counts(&self) -> Option<String> {
+        // Whoever was given up may still come.
+        sleep(LEASE).await;
+        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let mut wrong = None;
+        for (key, ops) in operations.by_key() {
+            let latch = self.wiper[0].count_down_latch(key);
+            let left = latch.count().await.expect("no fault");
+            latch.delete().await.expect("no fault");
+            let found = wrong_sum(&ops, COUNT.into(), left);
+            wrong = wrong.or(found.map(|found| format!("{key}: {found}")));
+        }
+        wrong
+    }
+
+    /// A semaphore stays, whoever has its permits.
+    async fn take_permits_away(&self) {
+        let of = self.crew.pace.of;
+        if matches!(of, Of::Permit | Of::Semaphore) {
+            for key in &self.crew.pace.keys {
+                let semaphore = of.lock_on(&self.wiper, key);
+                semaphore.force_release().await.expect("no fault");
+            }
+        }
+    }
+
+    /// What is left some time after the last operation, if anything is.
+    pub(super) async fn left(&self) -> Option<String> {
+        self.take_permits_away().await;
+        // What counts once is remembered for as long as it may come twice.
+        let quiet = Instant::now() + LEASE * 4;
+        loop {
+            let clients = self.programs.iter().flat_map(|program| program.iter());
+            let sizes: Vec<Sizes> = clients.map(sizes).collect();
+            let stored: Vec<_> = self.servers.iter().map(stored).collect();
+            let empty = stored.iter().all(|stored| *stored == (0, 0));
+            if empty && sizes.iter().all(|size| *size == Sizes::default()) {
+                return None;
+            }
+            if Instant::now() > quiet {
+                return Some(format!(
+                    "left in the clients {sizes:?}, in the server {stored:?}"
+                ));
+            }
+            sleep(LEASE / 100).await;
+        }
+    }
+}
