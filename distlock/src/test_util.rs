@@ -2,6 +2,7 @@
 //!
 //! No part of the public API: it may change in any release.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -105,6 +106,21 @@ pub fn wipe(server: &MemoryServer) {
     server.wipe();
 }
 
+/// Takes the last fencing token of a key away, of a server in this process.
+pub fn lose_token(server: &MemoryServer, key: &str) {
+    server.lose_token(key);
+}
+
+/// The locks of a server in this process, with the owners and counts of each.
+pub fn locks(server: &MemoryServer) -> BTreeMap<String, BTreeMap<String, u64>> {
+    server.locks()
+}
+
+/// The last fencing tokens of a server in this process, by key.
+pub fn tokens(server: &MemoryServer) -> BTreeMap<String, u64> {
+    server.tokens()
+}
+
 /// How many wait for a key in the queue of a server in this process: those of fair locks.
 pub fn places(server: &MemoryServer, key: &str) -> usize {
     server.places(key)
@@ -141,6 +157,14 @@ pub enum Answer {
     Holders(Vec<(String, u64)>, Option<Duration>),
     /// A number of permits, or of a latch.
     Number(i64),
+    /// The key at this place is another's, for about this long.
+    HeldAt(usize, Option<Duration>),
+    /// Which of several owners' holds were freed.
+    FreedEach(Vec<bool>),
+    /// Granted, with this fencing token.
+    Token(Option<u64>),
+    /// The key holds something that is no lock.
+    WrongType,
 }
 
 impl Verbs {
@@ -197,12 +221,17 @@ impl Verbs {
         verbs
     }
 
+    /// What the server calls a key of this round, without the client's prefix.
+    pub fn name(&self, key: &str) -> String {
+        match self.round {
+            0 => key.to_owned(),
+            round => format!("{key}:{round}"),
+        }
+    }
+
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
         let prefix = &self.client.registry().keeper.config.key_prefix;
-        let key = match self.round {
-            0 => Key::new(prefix, key)?,
-            round => Key::new(prefix, &format!("{key}:{round}"))?,
-        };
+        let key = Key::new(prefix, &self.name(key))?;
         let mut target = Target::of(self.kind, &key, Owner::new(self.owners, number));
         target.permits = self.permits;
         Ok(target)
@@ -261,6 +290,64 @@ impl Verbs {
         Ok(match self.ask(&target, backend.release(&target)).await? {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
+        })
+    }
+
+    /// Takes several keys together, or none: each under the owner of its number, for a lease of its own.
+    ///
+    /// # Errors
+    /// Whatever the server said.
+    pub async fn attempt_all(&self, keys: &[(&str, u64, Duration)]) -> Result<Answer, Error> {
+        let attempt = |(key, number, lease): &(&str, u64, Duration)| {
+            let target = self.target(key, *number)?;
+            Ok::<_, Error>(Attempt::new(target, *lease))
+        };
+        let attempts = keys.iter().map(attempt).collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = attempts.first() else {
+            return Ok(Answer::Granted);
+        };
+        let backend = &self.client.registry().keeper.backend;
+        let attempted = self.ask(&first.target, backend.attempt_all(&attempts));
+        Ok(match attempted.await? {
+            (_, Attempted::Granted { .. }) => Answer::Granted,
+            (at, Attempted::Held { ttl }) => Answer::HeldAt(at, ttl),
+        })
+    }
+
+    /// Ends several owners' holds.
+    ///
+    /// # Errors
+    /// Whatever the server said.
+    pub async fn release_all(&self, keys: &[(&str, u64)]) -> Result<Answer, Error> {
+        let targets = keys.iter().map(|(key, number)| self.target(key, *number));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = targets.first() else {
+            return Ok(Answer::FreedEach(Vec::new()));
+        };
+        let backend = &self.client.registry().keeper.backend;
+        let released = self.ask(first, backend.release_all(&targets)).await?;
+        let freed = |released: Released| matches!(released, Released::Freed { .. });
+        Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
+    }
+
+    /// One attempt by a client that has seen the fencing token `above`, and which token it has.
+    ///
+    /// # Errors
+    /// Whatever the server said.
+    pub async fn attempt_above(
+        &self,
+        key: &str,
+        number: u64,
+        lease: Duration,
+        above: u64,
+    ) -> Result<Answer, Error> {
+        let mut attempt = Attempt::new(self.target(key, number)?, lease);
+        attempt.above = above;
+        let backend = &self.client.registry().keeper.backend;
+        let attempted = self.ask(&attempt.target, backend.attempt(&attempt));
+        Ok(match attempted.await? {
+            Attempted::Granted { token } => Answer::Token(token),
+            Attempted::Held { ttl } => Answer::Held(ttl),
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::{Client, Error};
 use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -56,18 +56,19 @@ fn timeless_step() -> impl Strategy<Value = LockStep> {
 }
 
 /// Has a lease of a millisecond end, where it is granted: what was held before, by whom, is part of the answer.
-async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
+pub(crate) async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Result<Answer, Error> {
     let free = Answer::Holders(vec![], None);
-    if verbs.inspect(key).await.unwrap() != free {
-        return verbs.inspect(key).await.unwrap();
+    let before = verbs.inspect(key).await?;
+    if before != free {
+        return Ok(before);
     }
     let brief = Duration::from_millis(1);
-    let answer = verbs.attempt(key, owner, brief).await.unwrap();
+    let answer = verbs.attempt(key, owner, brief).await?;
     eventually_eq(SOON, "the holder", free, || async {
         verbs.inspect(key).await.unwrap()
     })
     .await;
-    answer
+    Ok(answer)
 }
 
 impl Step for LockStep {
@@ -87,7 +88,7 @@ impl Step for LockStep {
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
             Self::ForceRelease { key } => verbs.force_release(KEYS[*key]).await,
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
-            Self::Expire { key, owner } => Ok(expire(verbs, KEYS[*key], *owner).await),
+            Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
             Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         answer.unwrap()

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod fair;
+mod fenced;
 mod lock;
+mod multi;
 mod permit;
 mod rw;
 mod semaphore;

@@ -1,13 +1,18 @@
 //! Two sides, each a backend, and what it takes to compare them step by step.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Kind, Verbs};
-use distlock::{Client, MemoryServer};
+use distlock::test_util::{Answer, Kind, Verbs, locks, lose_token, tokens, wipe};
+use distlock::{Client, Error, MemoryServer};
 use distlock_tests::RedisServer;
 use proptest::prelude::*;
-use proptest::test_runner::{TestCaseResult, TestRunner};
+use proptest::test_runner::{RngSeed, TestCaseError, TestCaseResult, TestRunner};
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
@@ -28,6 +33,42 @@ pub(crate) trait Step: Clone + Debug {
     fn passes(&self) -> Option<Duration> {
         None
     }
+
+    /// What befalls both servers instead, if that is what it is.
+    fn befalls(&self) -> Option<Mishap> {
+        None
+    }
+
+    /// Are the locks and fencing tokens that the servers keep compared after each step as well?
+    const COMPARES_LOCKS: bool = false;
+}
+
+/// What a server may lose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mishap {
+    /// The last fencing token of this key.
+    TokenLost(usize),
+    AllLost,
+}
+
+/// A number that no owner has, and no request.
+pub(crate) fn unused() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1_000_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A refusal for the type of the value is an answer; no other error is.
+pub(crate) fn or_wrong_type(answer: Result<Answer, Error>) -> Answer {
+    match answer {
+        Err(Error::WrongType { .. }) => Answer::WrongType,
+        answer => answer.unwrap(),
+    }
+}
+
+/// Tokens that a server took from its clock are near, but not the same.
+fn same_token(one: u64, two: u64) -> bool {
+    let by_clock = |token: u64| (1_700_000_000_000_000..1 << 52).contains(&token);
+    one == two || by_clock(one) && by_clock(two)
 }
 
 fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
@@ -37,6 +78,8 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
     };
     match (one, two) {
         (Answer::Held(one), Answer::Held(two)) => close(one, two),
+        (Answer::HeldAt(at, one), Answer::HeldAt(there, two)) => at == there && close(one, two),
+        (Answer::Token(Some(one)), Answer::Token(Some(two))) => same_token(*one, *two),
         (Answer::Holders(one, ttl_one), Answer::Holders(two, ttl_two)) => {
             one == two && close(ttl_one, ttl_two)
         }
@@ -44,16 +87,104 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
     }
 }
 
+/// Where the data of a side is.
+enum Server {
+    Memory(MemoryServer),
+    Redis(MultiplexedConnection),
+}
+
 /// One of the two backends: a client of a server on which nothing is locked.
 pub(crate) struct Side {
     verbs: Verbs,
+    server: Server,
 }
 
+type Locks = BTreeMap<String, BTreeMap<String, u64>>;
+type Tokens = BTreeMap<String, u64>;
+
+/// What the names of fencing tokens begin with.
+const TOKEN: &str = "redisson_lock_token:";
+
 impl Side {
-    fn of(client: &Client, kind: Kind) -> Self {
-        let verbs = Verbs::new(client, OWNERS).of_kind(kind);
-        Self { verbs }
+    fn memory(kind: Kind) -> Self {
+        let server = MemoryServer::new();
+        let client = Client::builder().in_memory(&server).unwrap();
+        Self {
+            verbs: Verbs::new(&client, OWNERS).of_kind(kind),
+            server: Server::Memory(server),
+        }
     }
+
+    async fn redis(server: &RedisServer, kind: Kind) -> Self {
+        let client = Client::connect(&server.url()).await.unwrap();
+        Self {
+            verbs: Verbs::new(&client, OWNERS).of_kind(kind),
+            server: Server::Redis(server.connection().await),
+        }
+    }
+
+    async fn befall(&self, mishap: Mishap, round: u64) {
+        let name = |key: usize| self.verbs.in_round(round).name(KEYS[key]);
+        match (&self.server, mishap) {
+            (Server::Memory(server), Mishap::TokenLost(key)) => lose_token(server, &name(key)),
+            (Server::Memory(server), Mishap::AllLost) => wipe(server),
+            (Server::Redis(server), Mishap::TokenLost(key)) => {
+                ask::<()>(server, &["DEL", &token_of(&name(key))]).await;
+            }
+            (Server::Redis(server), Mishap::AllLost) => ask::<()>(server, &["FLUSHALL"]).await,
+        }
+    }
+
+    /// All locks with their holders, and all fencing tokens.
+    async fn stored(&self) -> (Locks, Tokens) {
+        let server = match &self.server {
+            Server::Memory(server) => return (locks(server), tokens(server)),
+            Server::Redis(server) => server,
+        };
+        let (mut locks, mut tokens) = (Locks::new(), Tokens::new());
+        for name in ask::<Vec<String>>(server, &["KEYS", "*"]).await {
+            if name.starts_with(TOKEN) {
+                tokens.insert(name.clone(), ask(server, &["GET", &name]).await);
+            } else if ask::<String>(server, &["TYPE", &name]).await == "hash" {
+                locks.insert(name.clone(), ask(server, &["HGETALL", &name]).await);
+            }
+        }
+        (locks, tokens)
+    }
+}
+
+async fn ask<T: FromRedisValue>(server: &MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = redis::Cmd::new();
+    let asked = command.arg(words).query_async(&mut server.clone()).await;
+    asked.unwrap()
+}
+
+/// What Redisson calls the token of a lock.
+fn token_of(name: &str) -> String {
+    match name.contains('{') {
+        true => format!("{TOKEN}{name}"),
+        false => format!("{TOKEN}{{{name}}}"),
+    }
+}
+
+async fn same_data(one: &Side, two: &Side) -> TestCaseResult {
+    let ((locks, tokens), (others, other_tokens)) = (one.stored().await, two.stored().await);
+    prop_assert_eq!(locks, others);
+    let named = |tokens: Tokens| -> Tokens {
+        let name = |name: String| match name.starts_with(TOKEN) {
+            true => name,
+            false => token_of(&name),
+        };
+        tokens.into_iter().map(|(key, n)| (name(key), n)).collect()
+    };
+    let (tokens, others) = (named(tokens), named(other_tokens));
+    let same = tokens.len() == others.len()
+        && tokens
+            .iter()
+            .zip(&others)
+            .all(|((key, one), (other, two))| key == other && same_token(*one, *two));
+    prop_assert!(same, "tokens: {tokens:?} and {others:?}");
+    Ok(())
 }
 
 async fn compare<S: Step>(
@@ -62,20 +193,39 @@ async fn compare<S: Step>(
     (one, two): (&Side, &Side),
     tolerance: Duration,
 ) -> TestCaseResult {
+    if S::COMPARES_LOCKS {
+        tokio::join!(
+            one.befall(Mishap::AllLost, 0),
+            two.befall(Mishap::AllLost, 0)
+        );
+    }
     // Each round has keys of its own: nothing of a former one is in its way.
-    let (one, two) = (one.verbs.in_round(round), two.verbs.in_round(round));
+    let (first, second) = (one.verbs.in_round(round), two.verbs.in_round(round));
     for (at, step) in steps.iter().enumerate() {
         if let Some(time) = step.passes() {
             tokio::time::sleep(time).await;
-            continue;
+        } else if let Some(mishap) = step.befalls() {
+            tokio::join!(one.befall(mishap, round), two.befall(mishap, round));
+        } else {
+            let (first, second) = tokio::join!(step.take(&first), step.take(&second));
+            prop_assert!(
+                alike(&first, &second, tolerance),
+                "step {at}, {step:?}: {first:?} and {second:?}"
+            );
         }
-        let (first, second) = tokio::join!(step.take(&one), step.take(&two));
-        prop_assert!(
-            alike(&first, &second, tolerance),
-            "step {at}, {step:?}: {first:?} and {second:?}"
-        );
+        if S::COMPARES_LOCKS {
+            same_data(one, two).await.map_err(|differ| {
+                TestCaseError::fail(format!("after step {at}, {step:?}: {differ}"))
+            })?;
+        }
     }
     Ok(())
+}
+
+/// The seed that the environment asks for, or any.
+fn seed() -> u64 {
+    let asked = std::env::var("SEED").ok();
+    asked.map_or_else(rand::random, |seed| seed.parse().unwrap())
 }
 
 /// Drives both sides with `cases` sequences of up to `length` steps.
@@ -86,19 +236,23 @@ fn agree<S: Step>(
     step: impl Strategy<Value = S>,
     (cases, length): (u32, usize),
 ) {
+    let seed = seed();
     let config = ProptestConfig {
+        rng_seed: RngSeed::Fixed(seed),
         // Which sequence it was is printed, shrunk; there is no source file to keep it beside.
         failure_persistence: None,
         ..ProptestConfig::with_cases(cases)
     };
     let mut runner = TestRunner::new(config);
     let steps = prop::collection::vec(step, 1..length);
-    let rounds = std::cell::Cell::new(0);
+    let (rounds, taken) = (Cell::new(0), Cell::new(0));
     let agreed = runner.run(&steps, |steps| {
         rounds.set(rounds.get() + 1);
+        taken.set(taken.get() + steps.len());
         runtime.block_on(compare(rounds.get(), &steps, sides, tolerance))
     });
-    agreed.unwrap_or_else(|error| panic!("{error}"));
+    agreed.unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
+    println!("SEED={seed}: {} steps agreed", taken.get());
 }
 
 /// Drives memory and a Redis server with `cases` sequences of up to `length` steps, in real time.
@@ -111,11 +265,8 @@ pub(crate) fn memory_and_redis_agree<S: Step>(
 ) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(RedisServer::start());
-    let redis = runtime.block_on(Client::connect(&server.url())).unwrap();
-    let sides = (
-        &Side::of(&Client::in_memory(), kind),
-        &Side::of(&redis, kind),
-    );
+    let redis = runtime.block_on(Side::redis(&server, kind));
+    let sides = (&Side::memory(kind), &redis);
     agree(&runtime, sides, Duration::from_secs(40), step, size);
 }
 
@@ -127,10 +278,7 @@ pub(crate) fn memory_and_memory_agree<S: Step>(
 ) {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-    let side = || {
-        let builder = Client::builder();
-        Side::of(&builder.in_memory(&MemoryServer::new()).unwrap(), kind)
-    };
     let tolerance = Duration::from_millis(1);
-    agree(&runtime, (&side(), &side()), tolerance, step, size);
+    let sides = (&Side::memory(kind), &Side::memory(kind));
+    agree(&runtime, sides, tolerance, step, size);
 }

@@ -6,13 +6,20 @@ use std::sync::Arc;
 
 use super::{State, Topic, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
-use crate::clock::Tick;
+use crate::clock::{self, Tick};
 use crate::key::Key;
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
 /// Who holds a lock, and how often each has entered.
 pub(super) type Holders = BTreeMap<Owner, u32>;
+
+/// The holders as a server shows them.
+#[cfg(feature = "test-util")]
+pub(super) fn shown(holders: &Holders) -> BTreeMap<String, u64> {
+    let shown = |(owner, count): (&Owner, &u32)| (owner.text(), u64::from(*count));
+    holders.iter().map(shown).collect()
+}
 
 /// The holders, where the key is a lock of this kind. One of another kind has none of ours.
 fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders>, Fault> {
@@ -48,9 +55,12 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     if let Some(strange) = stranger(state, key, now) {
         return strange;
     }
-    match holders(state, key)? {
+    let anew = match holders(state, key)? {
         Some(holders) => match holders.get_mut(owner) {
-            Some(count) => *count = 1,
+            Some(count) => {
+                *count = 1;
+                false
+            }
             None => {
                 let ttl = state.ttl(key.name(), now);
                 return Ok(Attempted::Held { ttl });
@@ -59,14 +69,12 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
         None => {
             let holders = Value::Lock(BTreeMap::from([(*owner, 1)]));
             state.insert(key.name(), holders, expires);
-            next_token(state, attempt);
+            true
         }
-    }
-    state.expire_at_least(key.name(), expires);
-    let token = match attempt.target.kind {
-        Kind::Fenced => state.tokens.get(key.name()).copied(),
-        _ => None,
     };
+    state.expire_at_least(key.name(), expires);
+    let fenced = attempt.target.kind == Kind::Fenced;
+    let token = fenced.then(|| token(state, attempt, anew));
     Ok(Attempted::Granted { token })
 }
 
@@ -92,14 +100,16 @@ pub(super) fn attempt_all(
     Ok((0, Attempted::Granted { token: None }))
 }
 
-fn next_token(state: &mut State, attempt: &Attempt) {
-    if attempt.target.kind == Kind::Fenced {
-        let last = state
-            .tokens
-            .entry(Arc::clone(attempt.target.key.name()))
-            .or_default();
-        *last = attempt.above.max(*last) + 1;
+/// The fencing token of a grant: a new one, or the last where it was asked for again; but not one that was lost, nor one
+/// below what the client has seen of a server that has forgotten it.
+fn token(state: &mut State, attempt: &Attempt, anew: bool) -> u64 {
+    let key = Arc::clone(attempt.target.key.name());
+    let last = state.tokens.entry(key).or_default();
+    if anew || *last == 0 || *last < attempt.above {
+        let above = attempt.above.max(*last) + 1;
+        *last = clock::micros_since_1970().max(above);
     }
+    *last
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
@@ -136,6 +146,19 @@ pub(super) fn release(
     }
     let others_wait = state.publish(client, &topic(&target.key));
     Ok(Released::Freed { others_wait })
+}
+
+/// Ends several. A value of another type is nobody's lock, and no reason to keep the others.
+pub(super) fn release_all(
+    state: &mut State,
+    targets: &[Target],
+    at: (u64, Tick),
+) -> Result<Vec<Released>, Fault> {
+    let one = |target: &Target| match release(state, target, at) {
+        Err(Fault::WrongType) => Ok(Released::NotOurs),
+        released => released,
+    };
+    targets.iter().map(one).collect()
 }
 
 /// Removes a lock, whoever holds it; whether there was one.

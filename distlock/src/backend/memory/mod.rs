@@ -11,6 +11,8 @@ mod permit;
 mod rw;
 mod semaphore;
 
+#[cfg(feature = "test-util")]
+use std::collections::BTreeMap;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
@@ -86,6 +88,30 @@ impl MemoryServer {
     pub(crate) fn places(&self, key: &str) -> usize {
         let state = self.store.state.lock();
         state.queues.get(key).map_or(0, fair::Places::len)
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn lose_token(&self, key: &str) {
+        self.store.state.lock().tokens.remove(key);
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn tokens(&self) -> BTreeMap<String, u64> {
+        let state = self.store.state.lock();
+        let text = |(key, token): (&Name, &u64)| (key.to_string(), *token);
+        state.tokens.iter().map(text).collect()
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn locks(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let now = self.store.clock.now();
+        let mut state = self.store.state.lock();
+        state.sweep(now);
+        let lock = |(key, entry): (&Name, &Entry)| match &entry.value {
+            Value::Lock(holders) => Some((key.to_string(), lock::shown(holders))),
+            _ => None,
+        };
+        state.values.iter().filter_map(lock).collect()
     }
 
     #[cfg(feature = "test-util")]
@@ -313,12 +339,7 @@ impl Backend for MemoryBackend {
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        self.at_now(|state, now| {
-            let targets = targets.iter();
-            targets
-                .map(|target| lock::release(state, target, (self.client, now)))
-                .collect()
-        })
+        self.at_now(|state, now| lock::release_all(state, targets, (self.client, now)))
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {

@@ -1,6 +1,7 @@
 -- Takes a lock for an owner, once, with a fencing token above every earlier one of this lock.
 -- The token is the last one plus one, or the server's time in microseconds where that is more: so it grows also when the
--- last one was lost. Sent twice it answers the same token.
+-- last one was lost. Sent twice it answers the same token, unless that was lost, or the client has seen a higher one: then
+-- this server has forgotten grants that came after it.
 -- KEYS  1 lock (hash: owner -> count)   2 token (integer)
 -- ARGV  1 owner   2 lease in ms   3 a token that was seen   4 how long the token is kept in ms, zero: for ever
 -- Reply text: granted, with this token   n >= 0 held by another for n ms   -1 held by another with no end set
@@ -36,5 +37,6 @@ end
 if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')
-if redis.call('EXISTS', fence) == 0 then issue() end
+local last = redis.call('GET', fence)
+if not last or is_above(seen, last) then issue() end
 return redis.call('GET', fence)
