@@ -16,8 +16,16 @@ use crate::primitives::inspect::inspection;
 /// stood still past its lease, which no lock can do by itself.
 ///
 /// Tokens grow across release, expiry, force-release and restarts of clients. They go on to grow where the server lost
-/// its data or an old replica took over: a new token is at least the server's time in microseconds. They are not
-/// without gaps. Entering the lock again is the same grant and has the same token.
+/// the last one, or all data, or a replica took over that had not heard of the last grants: a new token is above the last
+/// one that the server knows, at least the server's time in microseconds, and above each that this client has seen of the
+/// key (of the 4096 keys that it used last). They are not without gaps. Entering the lock again is the same grant and has
+/// the same token.
+///
+/// What that cannot make up for: a server that has lost the last token *and* whose clock is behind it gives a client that
+/// has seen none a lower token, until one that has seen it comes by or the clock has caught up. A clock is behind where it
+/// was set back, where a replica's is further behind its master's than the fail-over took, or where the tokens were ahead
+/// of all clocks, by more than a million grants a second. So keep the servers' clocks in step; the store's comparison
+/// refuses such a token, and lets nobody in who is late.
 ///
 /// All else is as with [`Lock`](crate::Lock), except that no grant is handed on inside a client.
 ///

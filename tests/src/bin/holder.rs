@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `acquire KEY [WAIT_MS]` | `granted NS OWNER`, or `failed TEXT` |
 //! | `fair KEY [WAIT_MS]` | the same, of a fair lock |
+//! | `token KEY` | `token N`, of a fenced lock that it took and released |
 //! | `release` | `released NS`, or `failed TEXT` |
 //! | `lost` | `lost NS`, when it is |
 //! | `scope` | `inside`, and `failed TEXT` when the scope is cut |
@@ -80,6 +81,7 @@ impl Holder {
                 let acquire = self.client.fair_lock(*key).acquire();
                 self.acquire(acquire.wait(millis(wait))).await
             }
+            ["token", key] => self.token(key).await,
             ["write"] => Ok(String::from("outside")),
             ["release"] => self.release().await,
             ["lost"] => Ok(self.lost().await),
@@ -99,6 +101,13 @@ impl Holder {
         let answer = format!("granted {} {}", now(), guard.owner());
         self.guard = Some(guard);
         Ok(answer)
+    }
+
+    async fn token(&self, key: &str) -> Result<String, Error> {
+        let guard = self.client.fenced_lock(key).acquire().await?;
+        let token = guard.token();
+        guard.release().await?;
+        Ok(format!("token {token}"))
     }
 
     async fn release(&mut self) -> Result<String, Error> {

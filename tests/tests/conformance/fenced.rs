@@ -14,6 +14,7 @@ on_every_backend![
     tokens_grow_across_clients_and_restarts_of_clients,
     token_is_the_same_when_the_lock_is_entered_again,
     attempt_sent_twice_has_one_token,
+    new_clients_get_higher_tokens_after_the_server_lost_the_last_or_all_data,
     one_client_sees_no_lower_token_after_the_server_lost_its_data,
     waiters_get_tokens_in_the_order_of_their_grants,
     each_key_has_tokens_of_its_own,
@@ -75,6 +76,20 @@ async fn attempt_sent_twice_has_one_token(stage: &Stage) {
         assert!(next_token(&other).await > token);
     }
     assert_eq!(stage.faults().hits(Op::Attempt), 2);
+}
+
+async fn new_clients_get_higher_tokens_after_the_server_lost_the_last_or_all_data(stage: &Stage) {
+    let mut last = 0;
+    for round in 0..6 {
+        let client = stage.unlisted_client().await;
+        let token = next_token(&client).await;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        match round % 2 {
+            0 => stage.wipe().await,
+            _ => stage.lose_token(KEY).await,
+        }
+    }
 }
 
 async fn one_client_sees_no_lower_token_after_the_server_lost_its_data(stage: &Stage) {

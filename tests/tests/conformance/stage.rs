@@ -121,6 +121,17 @@ impl Stage {
             .await
     }
 
+    /// Takes the last fencing token of a key away.
+    pub(crate) async fn lose_token(&self, key: &str) {
+        match &self.server {
+            Server::Memory(server) => distlock::test_util::lose_token(server, key),
+            Server::Redis(server) => {
+                let token = format!("redisson_lock_token:{{{key}}}");
+                server.cli(&["DEL", &token]).await;
+            }
+        }
+    }
+
     /// Takes all data away, fencing tokens included, as a server does that restarts without it.
     pub(crate) async fn wipe(&self) {
         match &self.server {

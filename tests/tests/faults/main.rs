@@ -16,6 +16,7 @@ mod support;
 
 mod cancel;
 mod connection;
+mod fencing;
 mod foreign;
 mod ground;
 mod keys;
@@ -47,7 +48,7 @@ use self::row::{Listed, Row, table};
 const ROWS: &[u16] = &[
     1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 21, 24, 25, 26, 27, 28, 29, 30, 31,
     33, 34, 35, 36, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53, 67, 68, 69, 70, 71, 72, 73,
-    74, 75, 76, 79, 80, 81, 85, 86, 88, 89, 92,
+    74, 75, 76, 79, 80, 81, 83, 85, 86, 88, 89, 92,
 ];
 
 fn main() -> ExitCode {
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         panics::rows(),
         nesting::rows(),
         keys::rows(),
+        fencing::rows(),
         release::rows(),
     ]
     .concat();
