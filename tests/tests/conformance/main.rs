@@ -1,9 +1,9 @@
 //! What each primitive promises, as tests that every backend passes.
-//! What a reentrant lock promises, and then every other primitive, as tests that every backend passes.
 //!
-//! One file per subject, one `async fn(&Stage)` per promise. What all exclusive locks promise is asked of each in `every_lock`. A test is listed once, at the end of its file, and runs on
-//! every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too: when
-//! its body is done, the stage waits until no client keeps anything and the server is empty.
+//! One file per subject, one `async fn(&Stage)` per promise: the reentrant lock has a file for each of its subjects, every
+//! other primitive one of its own, and what all exclusive locks promise is asked of each in `every_lock`. A test is listed
+//! once in its file, and runs on every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a
+//! test for leaks too: when its body is done, the stage waits until no client keeps anything and the server is empty.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 

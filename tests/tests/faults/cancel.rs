@@ -1,4 +1,4 @@
-//! Rows 67, 68 and 70: futures that are dropped, and tasks that are aborted.
+//! Rows 67, 68 and 70: futures that are dropped, and tasks that are aborted. Row 67 of other primitives is in `drops`.
 
 #![allow(
     clippy::async_yields_async,
@@ -22,10 +22,10 @@ use crate::ground::Ground;
 use crate::row::{Row, rows};
 use crate::support::{Inside, SOON, ms, warm_up};
 
-const KEY: &str = "order:42";
+pub(crate) const KEY: &str = "order:42";
 
 /// After a drop everything is free again in this time.
-const FREE: Duration = ms(200);
+pub(crate) const FREE: Duration = ms(200);
 
 /// Has the key taken for a while, and released then.
 async fn taken_for(by: &Client, time: Duration) -> JoinHandle<()> {
@@ -37,34 +37,47 @@ async fn taken_for(by: &Client, time: Duration) -> JoinHandle<()> {
 }
 
 /// Nobody has the key.
-fn nobody() -> JoinHandle<()> {
+pub(crate) fn nobody() -> JoinHandle<()> {
     tokio::spawn(std::future::ready(()))
 }
 
-/// Drops the future that `start` makes after 0, 1, 2, 3.. polls, until it is done before that: after each drop, and
-/// once the other holder has gone that `start` may have put in its way, everything must be free.
-async fn dropped_at_every_point<F: Future>(
+/// Drops the future that `start` makes after 0, 1, 2, 3.. polls, until it is done before that each of so many times: after
+/// each drop, and once the other holder has gone that `start` may have put in its way, `free` must find everything free.
+pub(crate) async fn dropped_at_every_point<F: Future>(
     ground: &Ground,
     row: &Row,
+    times: usize,
+    free: impl AsyncFn(),
     start: impl AsyncFn() -> (JoinHandle<()>, F),
 ) {
     for polls in 0..100 {
         let mut all_done = true;
-        for _ in 0..ground.either(1, 3) {
+        for _ in 0..times {
             let (other, future) = start().await;
             let done = drop_after(polls, future).await.is_some();
             ground.heal();
             other.await.unwrap();
-            ground.free_within(FREE).await;
+            free().await;
             row.injected("future dropped", u64::from(!done));
             all_done &= done;
         }
         if all_done {
             assert!(polls >= 2, "it never waited");
-            return ground.nothing_is_left().await;
+            return;
         }
     }
     panic!("not done after 100 polls");
+}
+
+/// The same of the lock, of which nothing is left in the end.
+async fn lock_dropped_at_every_point<F: Future>(
+    ground: &Ground,
+    row: &Row,
+    start: impl AsyncFn() -> (JoinHandle<()>, F),
+) {
+    let free = async || ground.free_within(FREE).await;
+    dropped_at_every_point(ground, row, ground.either(1, 3), free, start).await;
+    ground.nothing_is_left().await;
 }
 
 /// Acquisitions of a free lock and single tries, with answers that come late or not at all.
@@ -83,13 +96,13 @@ async fn acquisitions_of_a_free_lock(ground: &Ground, row: &Row) {
             faults.next(Op::Attempt, fault);
             (nobody(), lock.acquire().into_future())
         };
-        dropped_at_every_point(ground, row, start).await;
+        lock_dropped_at_every_point(ground, row, start).await;
     }
     let start = async || {
         faults.next(Op::Attempt, Fault::DelayReply(slow));
         (nobody(), lock.try_acquire())
     };
-    dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(ground, row, start).await;
 }
 
 /// Waiters behind another client and behind their own, also where each answer is slow.
@@ -106,7 +119,7 @@ async fn waiters(ground: &Ground, row: &Row) {
                 }
                 (holder, client.lock(KEY).acquire().into_future())
             };
-            dropped_at_every_point(ground, row, start).await;
+            lock_dropped_at_every_point(ground, row, start).await;
         }
     }
 }
@@ -126,7 +139,7 @@ async fn releases(ground: &Ground, row: &Row) {
             ground.faults().next(Op::Release, fault);
             (nobody(), guard.release())
         };
-        dropped_at_every_point(ground, row, start).await;
+        lock_dropped_at_every_point(ground, row, start).await;
     }
 }
 
@@ -150,14 +163,14 @@ async fn runs_and_scopes(ground: &Ground, row: &Row) {
         let lock = client.lock(KEY);
         (holder, lock.acquire().run(work(lock.clone())))
     };
-    dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(ground, row, start).await;
     let start = async || {
         let lock = client.lock(KEY);
         let guard = lock.acquire().await.unwrap();
         let scoped = async move { guard.scope(work(lock)).await.unwrap() };
         (nobody(), scoped)
     };
-    dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(ground, row, start).await;
 }
 
 async fn f67_future_dropped_at_any_point_in_memory_leaves_all_free_within_200_ms(row: &Row) {

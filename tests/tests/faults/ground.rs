@@ -74,6 +74,7 @@ impl Ground {
             Op::Release,
             Op::ForceRelease,
             Op::Inspect,
+            Op::Adjust,
         ] {
             self.faults.clear(op);
         }
@@ -94,11 +95,23 @@ impl Ground {
         let left = || async {
             let keys = match &self.server {
                 Server::Memory(server) => stored(server).0,
-                Server::Redis(server) => server.keys().await.len(),
+                Server::Redis(server) => {
+                    let keys = server.keys().await;
+                    // The last fencing token of a lock stays on purpose.
+                    let is_left = |key: &&String| !key.starts_with("redisson_lock_token:");
+                    keys.iter().filter(is_left).count()
+                }
             };
             (keys, self.kept())
         };
         eventually_eq(bound, "keys, and what clients keep", (0, vec![]), left).await;
+    }
+
+    /// The same of the clients alone.
+    pub(crate) async fn idle_within(&self, bound: Duration) {
+        let bound = self.either(bound, 10 * bound);
+        let kept = || async { self.kept() };
+        eventually_eq(bound, "what clients keep", vec![], kept).await;
     }
 
     /// As [`free_within`](Ground::free_within), soon, and no channel is listened to.

@@ -15,7 +15,9 @@ mod row;
 mod support;
 
 mod cancel;
+mod changes;
 mod connection;
+mod drops;
 mod fencing;
 mod foreign;
 mod ground;
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
         panics::rows(),
         nesting::rows(),
         keys::rows(),
+        drops::rows(),
+        changes::rows(),
         fencing::rows(),
         release::rows(),
     ]
