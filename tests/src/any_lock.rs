@@ -251,6 +251,24 @@ impl AnyLock {
         }
     }
 
+    /// How often those who hold it have entered it; of locks that do not tell, 0.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        match self {
+            Self::Reentrant(lock) => lock.hold_count().await,
+            Self::NonReentrant(lock) => lock.hold_count().await,
+            Self::Spin(lock) => lock.hold_count().await,
+            Self::Fenced(lock) => lock.hold_count().await,
+            Self::Fair(lock) => lock.hold_count().await,
+            Self::NonReentrantFair(lock) => lock.hold_count().await,
+            Self::Write(lock) => lock.hold_count().await,
+            Self::Read(lock) => lock.hold_count().await,
+            Self::Permit(_) | Self::Semaphore(_) | Self::Multi(_) => Ok(0),
+        }
+    }
+
     /// What is left of its lease.
     ///
     /// # Errors

@@ -341,6 +341,8 @@ async fn server_shows_who_holds_it(stage: &Stage, of: Of) {
             .any(|holder| holder.owner.starts_with(&guard.owner().to_string()))
     );
     assert!(holders.iter().all(|holder| holder.count == 1));
+    let counted = u64::from(of != Of::Multi);
+    assert_eq!(seen.hold_count().await.unwrap(), counted);
     let left = seen.remaining_lease().await.unwrap().unwrap();
     assert!(
         left > stage.lease() && left <= stage.lease() * 2,

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
+use distlock::test_util::{Fault, Op, sizes};
 use distlock::{Client, Error, Member, MultiLock};
+use distlock_tests::Of;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -67,6 +68,8 @@ on_every_backend![
     enters_again_what_the_scope_holds_and_takes_the_rest,
     members_of_other_kinds_and_clients,
     member_of_another_client_that_is_taken_is_waited_for,
+    members_of_every_kind_are_held_and_freed_together,
+    nothing_is_kept_while_a_member_of_another_kind_is_waited_for,
     no_key_and_bad_keys_are_refused,
     one_key_as_two_kinds_is_refused,
     unheard_grant_leaves_no_key_taken,
@@ -264,6 +267,88 @@ async fn member_of_another_client_that_is_taken_is_waited_for(stage: &Stage) {
     let waiting = async { multi.acquire().await.unwrap() };
     let ((), guard) = tokio::join!(releasing, waiting);
     guard.release().await.unwrap();
+}
+
+async fn members_of_every_kind_are_held_and_freed_together(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let multi = MultiLock::of([
+        one.rw_lock("reading").read().into(),
+        one.rw_lock("writing").write().into(),
+        two.fair_lock("fair").into(),
+        two.non_reentrant_fair_lock("fair once").into(),
+        one.spin_lock("spin").into(),
+        one.fenced_lock("fenced").into(),
+        two.non_reentrant_lock("once").into(),
+        two.lock("plain").into(),
+    ]);
+    let other = stage.client().await;
+    // Whoever wants one of them alone; of what is read, to write.
+    let alone = [
+        Of::Write.lock(&other, "reading"),
+        Of::Read.lock(&other, "writing"),
+        Of::Fair.lock(&other, "fair"),
+        Of::NonReentrantFair.lock(&other, "fair once"),
+        Of::Spin.lock(&other, "spin"),
+        Of::Fenced.lock(&other, "fenced"),
+        Of::NonReentrant.lock(&other, "once"),
+        Of::Reentrant.lock(&other, "plain"),
+    ];
+    let guard = multi.acquire().await.unwrap();
+    assert_eq!(guard.keys().count(), alone.len());
+    for lock in &alone {
+        assert!(lock.try_acquire().await.unwrap().is_none(), "{lock:?}");
+    }
+    guard.release().await.unwrap();
+    for lock in &alone {
+        // What a try in vain had of others goes back in the background.
+        let held = lock.acquire(Some(stage.part(4)), None).await.unwrap();
+        assert!(multi.try_acquire().await.unwrap().is_none(), "{lock:?}");
+        held.release().await.unwrap();
+    }
+    let guard = multi.acquire().wait(stage.part(4)).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Wherever in the order of the keys it stands.
+async fn nothing_is_kept_while_a_member_of_another_kind_is_waited_for(stage: &Stage) {
+    let other = stage.client().await;
+    for taken in ["a", "b", "c"] {
+        let client = stage.client().await;
+        let held = Of::Fenced.lock(&other, taken);
+        let held = held.acquire(None, None).await.unwrap();
+        let multi = MultiLock::of([
+            client.lock("a").into(),
+            client.fair_lock("b").into(),
+            client.fenced_lock("c").into(),
+        ]);
+        let waiting = tokio::spawn(multi.acquire().into_future());
+        // In memory only the server knows; Redis is listened to for a while after that, by clients before.
+        let listens = async || match stage.is_paused() {
+            true => stage.listened_channels().await > 0,
+            false => sizes(&client).channels > 0,
+        };
+        stage.eventually("it listens", stage.lease(), listens).await;
+        let others_are_free = async || {
+            let keys = ["a", "b", "c"].into_iter().filter(|key| *key != taken);
+            for key in keys {
+                if !is_free(&other, key).await {
+                    return false;
+                }
+            }
+            true
+        };
+        stage
+            .eventually("the others are free", stage.part(10), others_are_free)
+            .await;
+        let end = Instant::now() + stage.part(10);
+        while Instant::now() < end {
+            assert!(others_are_free().await, "{taken} is waited for");
+            sleep(Duration::from_millis(1)).await;
+        }
+        held.release().await.unwrap();
+        let guard = timeout(stage.lease(), waiting).await.unwrap();
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
 }
 
 async fn no_key_and_bad_keys_are_refused(stage: &Stage) {

@@ -116,6 +116,82 @@ async fn hung_minority_costs_neither_the_lock_nor_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_servers_are_asked_at_the_same_time() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let slow = Duration::from_millis(100);
+    for faults in &program.faults {
+        faults.always(Op::Attempt, Fault::DelayReply(slow));
+        faults.always(Op::Release, Fault::DelayReply(slow));
+    }
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    let took = start.elapsed();
+    let most = 2 * slow + Duration::from_millis(10);
+    assert!(took >= 2 * slow && took < most, "{took:?}");
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_minority_costs_no_time_and_is_released_as_well() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    for faults in &program.faults[..2] {
+        let slow = Fault::DelayReply(Duration::from_secs(1));
+        faults.always(Op::Attempt, slow);
+        faults.always(Op::Release, slow);
+    }
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(20), "{took:?}");
+    servers.are_empty().await;
+}
+
+/// A majority granted it, and nearly all of the lease has gone by then.
+#[tokio::test(start_paused = true)]
+async fn majority_that_answers_when_the_lease_is_nearly_over_is_no_grant() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let (lease, wait) = (Duration::from_millis(200), Duration::from_secs(1));
+    for faults in &program.faults[..3] {
+        let late = Fault::DelayReply(Duration::from_millis(160));
+        faults.always(Op::Attempt, late);
+    }
+    let guard = program.lock().acquire().lease(lease).wait(wait).await;
+    let error = guard.unwrap_err();
+    assert!(error.is_busy() || error.is_unavailable(), "{error}");
+    assert!(program.faults[0].hits(Op::Attempt) > 0);
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn majority_is_what_the_servers_show() {
+    let servers = Servers::new(5);
+    let (one, two) = (servers.program(), servers.program());
+    // Of two servers alone somebody else has the key.
+    let minority = [two.clients[0].lock(KEY), two.clients[4].lock(KEY)];
+    let minority = minority.map(|lock| lock.acquire().lease(LEASE * 2).into_future());
+    let minority = futures_util::future::join_all(minority).await;
+    assert!(!one.lock().is_locked().await.unwrap());
+    assert_eq!(one.lock().remaining_lease().await.unwrap(), None);
+    assert_eq!(one.lock().holders().await.unwrap().len(), 2);
+    let guard = one.lock().acquire().lease(LEASE).await.unwrap();
+    assert!(two.lock().is_locked().await.unwrap());
+    let left = two.lock().remaining_lease().await.unwrap().unwrap();
+    assert!(left <= LEASE && left > LEASE - Duration::from_secs(1));
+    assert_eq!(two.lock().holders().await.unwrap().len(), 5);
+    guard.release().await.unwrap();
+    for guard in minority {
+        guard.unwrap().release().await.unwrap();
+    }
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn hung_majority_is_unavailable_and_leaves_nothing() {
     let servers = Servers::new(5);
     let program = servers.program();

@@ -229,6 +229,34 @@ async fn each_reader_has_a_lease_of_its_own(stage: &Stage) {
     drop((short, long, writer));
 }
 
+async fn readers_are_renewed_and_end_as_all_that_is_held(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let (lock, other) = (one.rw_lock(KEY), two.rw_lock(KEY));
+    let readers = [
+        lock.read().acquire().await.unwrap(),
+        lock.read().acquire().await.unwrap(),
+        other.read().acquire().await.unwrap(),
+    ];
+    let end = Instant::now() + stage.lease() * 3;
+    while Instant::now() < end {
+        assert!(!may_write(&other).await);
+        assert_eq!(other.read().hold_count().await.unwrap(), 3);
+        sleep(stage.part(5)).await;
+    }
+    assert!(readers.iter().all(Guard::is_held));
+    let start = Instant::now();
+    let brief = lock.read().acquire().lease(stage.part(4)).await.unwrap();
+    let cut = brief.scope(std::future::pending::<()>()).await;
+    assert!(refused(cut).is_lost());
+    stage.assert_took(start, stage.part(4));
+    assert!(refused(brief.release().await).is_lost());
+    for reader in readers {
+        assert!(reader.is_held());
+        reader.release().await.unwrap();
+    }
+    assert!(may_write(&other).await);
+}
+
 async fn reader_that_died_is_kept_alive_by_nobody(stage: &Stage) {
     let client = stage.client().await;
     let lock = client.rw_lock(KEY);
@@ -685,6 +713,7 @@ on_every_backend![
     write_inside_ones_own_read_is_an_error_at_once,
     holds_are_entered_again_in_their_own_scopes,
     each_reader_has_a_lease_of_its_own,
+    readers_are_renewed_and_end_as_all_that_is_held,
     reader_that_died_is_kept_alive_by_nobody,
     release_leaves_the_lock_for_as_long_as_the_longest_reader,
     stream_of_readers_does_not_keep_writers_out,

@@ -1,8 +1,9 @@
 //! The spin lock: waits by asking again, and subscribes to nothing.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::test_util::{Op, sizes};
+use distlock::test_util::{Fault, Op, sizes};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, refused};
@@ -12,6 +13,7 @@ const KEY: &str = "order:42";
 on_every_backend![
     waiting_subscribes_to_nothing,
     pauses_grow_up_to_the_longest,
+    pauses_are_random_between_half_and_all_of_what_they_grow_to,
     release_wakes_who_waits_by_messages,
     locks_of_other_kinds_keep_it_out,
 ];
@@ -40,6 +42,38 @@ async fn pauses_grow_up_to_the_longest(stage: &Stage) {
     // 2, 4, .. 64 ms and then 64 each, at least half of that: 20 to 38 times. A busy machine asks less often.
     assert!(asked <= 42, "asked {asked} times");
     assert!(!stage.is_paused() || asked >= 18, "asked {asked} times");
+    guard.release().await.unwrap();
+}
+
+async fn pauses_are_random_between_half_and_all_of_what_they_grow_to(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.spin_lock(KEY).acquire().await.unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&asked);
+    let note = move |_, _| tell.lock().unwrap().push(Instant::now());
+    stage.faults().on_hit(note);
+    // Told of, and nothing else.
+    let none = Fault::Delay(Duration::ZERO);
+    stage.faults().always(Op::Attempt, none);
+    let (first, longest) = (Duration::from_millis(4), Duration::from_millis(64));
+    let lock = client.spin_lock(KEY).backoff(first, longest);
+    let wait = Duration::from_secs(2);
+    assert!(refused(lock.acquire().wait(wait).await).is_busy());
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    let (mut most, mut short) = (first, 0);
+    // The last comes when the wait is over.
+    for pair in asked[..asked.len() - 1].windows(2) {
+        let pause = pair[1] - pair[0];
+        assert!(pause >= most / 2, "{pause:?} of {most:?}");
+        if stage.is_paused() {
+            assert!(pause <= most + stage.slack(), "{pause:?} of {most:?}");
+            short += u32::from(pause < most * 9 / 10);
+        }
+        most = (most * 2).min(longest);
+    }
+    assert_eq!(most, longest, "{} attempts", asked.len());
+    // Four of five are.
+    assert!(!stage.is_paused() || short > 10, "{short}");
     guard.release().await.unwrap();
 }
 

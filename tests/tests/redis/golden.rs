@@ -7,8 +7,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock::Client;
 use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::{Client, MultiLock};
 use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
@@ -176,6 +176,56 @@ async fn fenced_lock_and_its_token() {
     assert!(client.fenced_lock("k").force_release().await.unwrap());
     assert_eq!(stored().await, 8_000_000_000_000_001);
     assert_eq!(server.pttl(TOKEN).await, -1);
+}
+
+/// Redisson's tokens would begin at 1 again after it, so it is for those who want it.
+#[tokio::test]
+async fn token_is_kept_for_as_long_as_is_wanted() {
+    const TOKEN: &str = "redisson_lock_token:{k}";
+    let server = RedisServer::start().await;
+    let builder = Client::builder().fence_ttl(ms(60_000));
+    let client = builder.connect(&server.url()).await.unwrap();
+    for _ in 0..2 {
+        let guard = client.fenced_lock("k").acquire().await.unwrap();
+        assert_left(&server, TOKEN, 60_000).await;
+        guard.release().await.unwrap();
+        assert_left(&server, TOKEN, 60_000).await;
+        // With each grant anew.
+        server.cli(&["PEXPIRE", TOKEN, "1000"]).await;
+    }
+}
+
+/// Of plain locks, which go in one command, and of others.
+#[tokio::test]
+async fn members_of_a_multi_lock_are_stored_as_if_each_was_taken_alone() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let multi = MultiLock::of([
+        client.lock("a").into(),
+        client.spin_lock("b").into(),
+        client.fair_lock("c").into(),
+        client.rw_lock("d").write().into(),
+    ]);
+    let guard = multi.acquire().await.unwrap();
+    let owned =
+        |by: &str, what: &str| by.starts_with(&format!("{}:", client.id())) && by.ends_with(what);
+    for key in ["a", "b", "c"] {
+        let fields = server.hgetall(key).await;
+        let fields: Vec<_> = fields.iter().collect();
+        let [(by, count)] = fields[..] else {
+            panic!("{key}: {fields:?}");
+        };
+        assert!(owned(by, "") && count == "1", "{key}: {fields:?}");
+        assert_left(&server, key, 30_000).await;
+    }
+    let mut fields = server.hgetall("d").await;
+    assert_eq!(fields.remove("mode").as_deref(), Some("write"));
+    let fields: Vec<_> = fields.iter().collect();
+    assert!(matches!(fields[..], [(by, count)] if owned(by, ":write") && count == "1"));
+    assert_left(&server, "d", 30_000).await;
+    assert_eq!(server.keys().await, ["a", "b", "c", "d"]);
+    guard.release().await.unwrap();
+    assert!(server.keys().await.is_empty());
 }
 
 /// Redisson's waiters count as dead minutes after they came, each from the one before it, and who acquires or gives up
