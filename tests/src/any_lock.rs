@@ -265,7 +265,7 @@ impl AnyLock {
             Self::NonReentrantFair(lock) => lock.hold_count().await,
             Self::Write(lock) => lock.hold_count().await,
             Self::Read(lock) => lock.hold_count().await,
-            Self::Permit(_) | Self::Semaphore(_) | Self::Multi(_) => Ok(0),
+            Self::Permit(_) | Self::Semaphore(_) | Self::Multi(_) | Self::Red(_) => Ok(0),
         }
     }
 
