@@ -120,8 +120,11 @@ impl Place {
             };
         };
         self.leave_with(handed, None);
-        // The count may have to be told, and another guard has another bound.
-        self.registry.keeper.look_at(handed);
+        // The count may have to be told, and another guard has another bound. A renewal at once would make good what a
+        // flaw has handed over.
+        if !whatever {
+            self.registry.keeper.look_at(handed);
+        }
         Turn::Handed(tenure)
     }
 
