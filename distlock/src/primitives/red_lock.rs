@@ -1,5 +1,6 @@
 //! Redlock: one key on several independent servers, held by whoever has a majority of them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,11 +40,14 @@ pub struct RedLock {
 }
 
 impl RedLock {
-    /// The servers of these clients. Each should have one to itself: two clients of one server count twice, which is a
-    /// majority of nothing.
+    /// The servers of these clients, of which each needs one to itself. A client that comes again counts once. Two
+    /// clients of one server cannot be told from others: they are in each other's way, and with them a majority is never
+    /// had, or is none.
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Self {
+        let mut seen = HashSet::new();
+        let clients = clients.into_iter();
         Self {
-            clients: clients.into_iter().collect(),
+            clients: clients.filter(|client| seen.insert(client.id())).collect(),
         }
     }
 

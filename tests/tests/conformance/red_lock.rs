@@ -456,6 +456,28 @@ async fn no_server_is_refused() {
     assert!(matches!(error, Error::NoKeys), "{error}");
 }
 
+/// It would stand in its own way for ever.
+#[tokio::test(start_paused = true)]
+async fn client_that_comes_again_counts_once() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let [one, two, three] = [0, 1, 2].map(|at| program.clients[at].clone());
+    let twice = RedLock::new([one.clone(), one.clone(), two.clone(), one, three, two]);
+    let guard = twice.lock(KEY).try_acquire().await.unwrap().unwrap();
+    assert_eq!(twice.lock(KEY).holders().await.unwrap().len(), 3);
+    // A majority of three, and not of six.
+    program.hang([0]);
+    guard.release().await.unwrap();
+    let wait = Duration::from_secs(1);
+    let guard = twice.lock(KEY).acquire().wait(wait).await.unwrap();
+    guard.release().await.unwrap();
+    program.hang([1]);
+    let error = twice.lock(KEY).acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+    servers.are_empty().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn crowd_of_programs_never_overlaps() {
     let servers = Servers::new(5);
