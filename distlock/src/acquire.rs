@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::flaw::Flaw;
 use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
-use crate::kind::Kind;
 use crate::reentry::{Around, check_open, look_around};
 use crate::run::{Acquiring, Run, TryRun};
 use crate::together;
@@ -132,7 +131,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     /// How many others may wait for the key already, in this client, where this acquisition has to wait as well: with as
-    /// many it is refused at once. 0: it never waits, and neither does it time out.
+    /// many it is refused at once. 0: it never waits for another.
     ///
     /// Bounds a crowd before a key that is held for long. Without it as the client's
     /// [`max_waiters`](crate::Builder::max_waiters) says, and without that any number wait. Of several keys those count
@@ -228,7 +227,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         }
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
-        bounds.check(handle.kind, key.text(), self.lease)?;
+        bounds.check(handle, key.text(), self.lease)?;
         let (waiters, waiters_in_all) = config.max_waiters;
         let wanted = Wanted {
             kind: handle.kind,
@@ -243,19 +242,24 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             lease: self.lease,
             pause: bounds.pause.unwrap_or(SPIN_PAUSE),
             max_hold: bounds.max_hold.or(config.max_hold),
-            hold_at_least: bounds.hold_at_least,
+            hands_on: bounds.hold_at_least.is_zero(),
             max_waiters: (bounds.max_waiters.unwrap_or(waiters), waiters_in_all),
         };
         Ok((Arc::clone(&handle.registry), ask))
     }
 
     async fn acquire(self) -> Result<Guard, Error> {
-        match &self.what {
-            What::One(handle) => self.acquire_one(handle).await,
-            What::All(handles) => Box::pin(self.acquire_all(handles)).await,
-            What::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await,
-            What::Refused(error) => Err((**error).clone()),
+        let guard = match &self.what {
+            What::One(handle) => self.acquire_one(handle).await?,
+            What::All(handles) => Box::pin(self.acquire_all(handles)).await?,
+            What::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
+            What::Refused(error) => return Err((**error).clone()),
+        };
+        // Not before all is granted: what was taken in vain must not stay taken.
+        if let Some(bounds) = &self.bounds {
+            guard.keep_for(bounds.hold_at_least);
         }
+        Ok(guard)
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
@@ -311,7 +315,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 }
 
 impl Bounds {
-    fn check(&self, kind: Kind, key: &str, lease: Option<Duration>) -> Result<(), Error> {
+    fn check(&self, handle: &Handle, key: &str, lease: Option<Duration>) -> Result<(), Error> {
         if let Some(most) = self.max_hold {
             check_hold("max_hold", most)?;
         }
@@ -319,11 +323,16 @@ impl Bounds {
             return Ok(());
         }
         check_hold("hold_at_least", self.hold_at_least)?;
-        if lease.is_some_and(|lease| lease < self.hold_at_least) {
-            // The lease ends the hold whatever else was asked for.
+        let most = self.max_hold.or(handle.keeper().config.max_hold);
+        if [lease, most]
+            .into_iter()
+            .flatten()
+            .any(|end| end < self.hold_at_least)
+        {
+            // They end the hold, and the server's lease with it, whatever else was asked for.
             return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
         }
-        if !kind.can_rest() {
+        if !handle.kind.can_rest() {
             return Err(Error::Unsupported {
                 key: key.to_owned(),
                 reason: "`hold_at_least` is for reentrant, non-reentrant, spin and fenced locks",
@@ -395,8 +404,12 @@ impl<G: Leased> Acquire<G> {
     ///
     /// For jobs that must not run again too soon, however short they are and on however many machines their clocks fire:
     /// each tries once, and who comes within this time finds it done. Nobody renews that rest, and who waits is granted
-    /// the lock when it is over. Of reentrant, non-reentrant, spin and fenced locks, and multi-locks of those. 1 ms to ten
-    /// years, and no longer than a [lease](Acquire::lease) where there is one. ShedLock's `lockAtLeastFor`.
+    /// the lock when it is over. Of reentrant, non-reentrant, spin and fenced locks, and multi-locks and Redlocks of those.
+    /// 1 ms to ten years, and no longer than a [lease](Acquire::lease) or [`max_hold`](Acquire::max_hold) where there is
+    /// one. ShedLock's `lockAtLeastFor`.
+    ///
+    /// A process that dies releases nothing: its key is free when the watchdog's lease has ended. Where it is to stay
+    /// taken after that too, give it a lease as long.
     ///
     /// # Errors
     /// When awaited, [`Error::InvalidConfig`] for a time out of its bounds, and [`Error::Unsupported`] for other locks.

@@ -1,6 +1,7 @@
 //! The guard: the value that ends a hold.
 
 use std::fmt;
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
@@ -66,6 +67,13 @@ impl Guard {
     /// The one part of a guard that needs but one, the first of all others.
     fn first(&self) -> &Part {
         &self.parts[0]
+    }
+
+    /// Its keys stay taken for so long from now on, whenever it ends.
+    pub(crate) fn keep_for(&self, at_least: Duration) {
+        for part in &self.parts {
+            part.tenure().hold().keep_for(part.now(), at_least);
+        }
     }
 
     fn stake(&self) -> Stake {

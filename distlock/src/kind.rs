@@ -162,12 +162,12 @@ impl Kind {
         }
     }
 
-    /// Is it kept in a hash of owners?
     /// Can its key stay taken for a while though its hold has ended?
     pub(crate) fn can_rest(self) -> bool {
         self.is_plain_lock() || self == Self::Fenced
     }
 
+    /// Is it kept in a hash of owners?
     fn is_lock(self) -> bool {
         matches!(self.family(), Family::Lock | Family::ReadWrite)
     }

@@ -100,7 +100,6 @@ fn enter_again(
         None => Term::kept(now, ask.max_hold),
     };
     let nested = frame.tenure().nest(frame.closed(), term, now)?;
-    nested.hold().keep_for(now, ask.hold_at_least);
     keeper.look_at(nested.hold());
     let gate = Some(Arc::new(place));
     Ok(Around::Again(Part::new(Arc::clone(registry), nested, gate)))

@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::clock::Tick;
 use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
@@ -90,9 +92,9 @@ pub(crate) struct Lease {
     watchdog: Duration,
     /// How many guards the watchdog keeps without limit.
     kept: usize,
-    /// How many it keeps for so long at most, and until when the longest of them.
-    limited: (usize, Tick),
-    /// The end that the longest fixed term asked for.
+    /// The terms of the others that live.
+    ending: SmallVec<[Term; 1]>,
+    /// The end that the longest fixed term asked for: the server is asked for it also after that guard has gone.
     until: Tick,
     /// When the watchdog renews next, if it keeps a guard.
     renew_at: Tick,
@@ -113,8 +115,8 @@ impl Lease {
             latest_end: end,
             watchdog,
             kept: 0,
-            limited: (0, Tick::default()),
-            until: end,
+            ending: SmallVec::new(),
+            until: Tick::default(),
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
             in_flight: false,
@@ -131,12 +133,12 @@ impl Lease {
                 self.kept += 1;
                 self.renew_at = self.renew_by(self.renew_at);
             }
-            Term::KeptUntil(end) => {
-                let (guards, latest) = self.limited;
-                self.limited = (guards + 1, latest.max(end));
+            Term::KeptUntil(_) => {
+                self.ending.push(term);
                 self.renew_at = self.renew_by(self.renew_at);
             }
             Term::Until(end) => {
+                self.ending.push(term);
                 self.until = self.until.max(end);
                 self.stays = true;
             }
@@ -150,11 +152,10 @@ impl Lease {
 
     /// A guard has gone. What it was promised stays: a lease is never shortened.
     pub(crate) fn leave(&mut self, term: Term) {
-        match term {
-            Term::Kept => self.kept = self.kept.saturating_sub(1),
-            Term::KeptUntil(_) if self.limited.0 > 1 => self.limited.0 -= 1,
-            Term::KeptUntil(_) => self.limited = (0, Tick::default()),
-            Term::Until(_) => {}
+        if term == Term::Kept {
+            self.kept = self.kept.saturating_sub(1);
+        } else if let Some(at) = self.ending.iter().position(|ending| *ending == term) {
+            self.ending.swap_remove(at);
         }
     }
 
@@ -166,9 +167,33 @@ impl Lease {
 
     /// When nobody is entitled to the hold any more, however long the server keeps it.
     fn limit(&self) -> Tick {
-        match (self.kept, self.limited) {
-            (0, (1.., latest)) => latest.max(self.until),
+        let last = self.ending.iter().max_by_key(|term| term.end());
+        match last {
+            Some(Term::KeptUntil(end)) if self.kept == 0 => *end,
             _ => Tick::NEVER,
+        }
+    }
+
+    /// Until when the watchdog keeps it, for those of its guards that have a limit.
+    fn kept_until(&self) -> Tick {
+        let kept = |term: &Term| match term {
+            Term::KeptUntil(end) => Some(*end),
+            Term::Kept | Term::Until(_) => None,
+        };
+        self.ending
+            .iter()
+            .filter_map(kept)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// The loss that there is at `now`, or will be told of it.
+    pub(crate) fn loss_at(&self, now: Tick) -> Option<Loss> {
+        match self.state {
+            State::Lost(loss) => Some(loss),
+            State::Held if now >= self.limit() => Some(Loss::HeldTooLong),
+            State::Held if now >= self.deadline => Some(Loss::Expired),
+            State::Held | State::Released => None,
         }
     }
 
@@ -177,15 +202,13 @@ impl Lease {
         self.state == State::Held && now < self.deadline
     }
 
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        match self.state {
-            State::Lost(loss) => Some(loss),
-            State::Held | State::Released => None,
-        }
-    }
-
     pub(crate) fn deadline(&self) -> Tick {
         self.deadline
+    }
+
+    /// The deadline, or the limit if that comes first.
+    pub(crate) fn end(&self) -> Tick {
+        self.deadline.min(self.limit())
     }
 
     pub(crate) fn latest_end(&self) -> Tick {
@@ -206,7 +229,7 @@ impl Lease {
         }
         let next = self.next_renewal(unstated);
         if next > now {
-            return Due::Nothing(next.min(self.deadline).min(self.limit()));
+            return Due::Nothing(next.min(self.end()));
         }
         let lease = self.wanted(now);
         self.in_flight = true;
@@ -217,22 +240,17 @@ impl Lease {
     /// When to ask what is [`due`](Lease::due); never once it is over.
     pub(crate) fn next(&self, unstated: bool) -> Tick {
         match self.state {
-            State::Held => {
-                let over = self.deadline.min(self.limit());
-                self.next_renewal(unstated).min(over)
-            }
+            State::Held => self.next_renewal(unstated).min(self.end()),
             State::Released | State::Lost(_) => Tick::NEVER,
         }
     }
 
     /// The loss that the clock shows, told once; then that it is over.
     fn expire(&mut self, now: Tick) -> Option<Due> {
-        let loss = match self.state {
-            State::Held if now >= self.limit() => Loss::HeldTooLong,
-            State::Held if now >= self.deadline => Loss::Expired,
-            State::Held => return None,
-            State::Released | State::Lost(_) => return Some(Due::Over),
-        };
+        if self.state != State::Held {
+            return Some(Due::Over);
+        }
+        let loss = self.loss_at(now)?;
         self.state = State::Lost(loss);
         Some(Due::Lost(loss))
     }
@@ -240,7 +258,7 @@ impl Lease {
     fn next_renewal(&self, unstated: bool) -> Tick {
         let wanted_at = if unstated || self.until > self.deadline {
             self.not_before
-        } else if self.kept > 0 || self.limited.1 > self.deadline {
+        } else if self.kept > 0 || self.kept_until() > self.deadline {
             self.renew_at
         } else {
             Tick::NEVER
@@ -263,7 +281,7 @@ impl Lease {
     fn wanted(&self, now: Tick) -> Duration {
         let fixed = self.until.left(now);
         let kept = match self.kept {
-            0 => self.watchdog.min(self.limited.1.left(now)),
+            0 => self.watchdog.min(self.kept_until().left(now)),
             _ => self.watchdog,
         };
         fixed.max(kept).max(MIN_LEASE)
@@ -307,13 +325,12 @@ impl Lease {
 
     /// Ends the lease; `Err` where it was lost before, also where only the clock knew.
     pub(crate) fn release(&mut self, now: Tick) -> Result<(), Loss> {
-        match self.state {
-            State::Lost(loss) => Err(loss),
-            State::Held if now >= self.deadline => {
-                self.state = State::Lost(Loss::Expired);
-                Err(Loss::Expired)
+        match self.loss_at(now) {
+            Some(loss) => {
+                self.state = State::Lost(loss);
+                Err(loss)
             }
-            State::Held | State::Released => {
+            None => {
                 self.state = State::Released;
                 Ok(())
             }
@@ -413,6 +430,39 @@ mod tests {
         assert_eq!(lease.deadline(), at(400));
         assert_eq!(lease.due(at(250), false), Due::Nothing(at(320)));
         assert_eq!(lease.due(at(320), false), Due::Lost(Loss::HeldTooLong));
+    }
+
+    #[test]
+    fn limit_is_that_of_the_guards_that_live() {
+        let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
+        for term in [Term::KeptUntil(at(9_000)), Term::Until(at(9_000))] {
+            lease.join(term);
+            lease.leave(term);
+        }
+        lease.join(Term::Kept);
+        assert_eq!(lease.loss_at(at(299)), None);
+        lease.leave(Term::Kept);
+        let mut now = at(0);
+        let lost = loop {
+            match lease.due(now, false) {
+                Due::Renew(wanted) => {
+                    lease.answered(now, wanted, Answer::Renewed, now);
+                }
+                Due::Nothing(next) => now = next,
+                Due::Lost(loss) => break loss,
+                Due::Over => unreachable!(),
+            }
+        };
+        assert_eq!((lost, now), (Loss::HeldTooLong, at(450)));
+    }
+
+    #[test]
+    fn limit_of_the_last_guard_counts_although_the_lease_is_longer() {
+        let mut lease = kept();
+        lease.join(Term::KeptUntil(at(50)));
+        lease.leave(Term::Kept);
+        assert_eq!(lease.loss_at(at(50)), Some(Loss::HeldTooLong));
+        assert_eq!(lease.release(at(50)), Err(Loss::HeldTooLong));
     }
 
     #[test]
@@ -525,7 +575,9 @@ mod tests {
                     Step::JoinKept => lease.join(Term::Kept),
                     Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
                     Step::JoinKeptUntil(by) => lease.join(Term::KeptUntil(at(now + by))),
-                    Step::LeaveLimited => lease.leave(Term::KeptUntil(at(now))),
+                    Step::LeaveLimited => if let Some(term) = lease.ending.first().copied() {
+                        lease.leave(term);
+                    },
                     Step::Leave => lease.leave(Term::Kept),
                     Step::Release => {
                         let _ = lease.release(at(now));

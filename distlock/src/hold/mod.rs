@@ -111,14 +111,20 @@ impl State {
         self.count != self.stated && self.count > 0
     }
 
+    /// Why the hold is no longer that guard's.
+    fn loss_of(&self, tenure: &Tenure, now: Tick) -> Loss {
+        let of_guard = || tenure.term().has_ended(now).then(|| tenure.term().loss());
+        let loss = self.lease.loss_at(now).or_else(of_guard);
+        loss.unwrap_or(Loss::Expired)
+    }
+
     /// May something be nested beside `beside`?
     fn check(&self, beside: &Tenure, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
         if closed.load(Ordering::Acquire) || beside.has_ended() {
             return Err(Nested::Closed);
         }
         if beside.term().has_ended(now) || !self.lease.is_held(now) {
-            let loss = self.lease.loss().unwrap_or_else(|| beside.term().loss());
-            return Err(Nested::Lost(loss));
+            return Err(Nested::Lost(self.loss_of(beside, now)));
         }
         Ok(())
     }
@@ -163,12 +169,18 @@ impl Hold {
         self.state.lock().lease.is_held(now)
     }
 
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        self.state.lock().lease.loss()
+    /// Why the hold is no longer that guard's, where it is not.
+    pub(crate) fn loss_of(&self, tenure: &Tenure, now: Tick) -> Loss {
+        self.state.lock().loss_of(tenure, now)
     }
 
     pub(crate) fn deadline(&self) -> Tick {
         self.state.lock().lease.deadline()
+    }
+
+    /// When it is lost unless it is renewed before, and a renewal helps.
+    fn end(&self) -> Tick {
+        self.state.lock().lease.end()
     }
 
     /// No copy of the hold lives in the server beyond this.
@@ -270,6 +282,7 @@ impl Hold {
     fn leave(&self, tenure: &Tenure, now: Tick) -> Ended {
         let mut state = self.state.lock();
         tenure.end();
+        let loss = state.loss_of(tenure, now);
         state.lease.leave(tenure.term());
         state.count = state.count.saturating_sub(1);
         let last = state.count == 0;
@@ -278,10 +291,7 @@ impl Hold {
                 may_pass_on: state.lease.may_pass_on(now),
             },
             (true, false) => Ended::Shared,
-            (false, last) => {
-                let loss = state.lease.loss().unwrap_or(Loss::Expired);
-                Ended::Lost { loss, last }
-            }
+            (false, last) => Ended::Lost { loss, last },
         }
     }
 

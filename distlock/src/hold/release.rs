@@ -77,12 +77,13 @@ pub(crate) async fn confirm_all(
         return SmallVec::new();
     };
     let keeper = Arc::clone(&first.keeper);
-    let now = keeper.now();
-    let target = |one: &Release| one.target.clone().kept_until(one.owed.kept_until(), now);
-    let targets: SmallVec<[Target; 1]> = releases.iter().map(target).collect();
+    let targets = |now| {
+        let target = |one: &Release| one.target.clone().kept_until(one.owed.kept_until(), now);
+        releases.iter().map(target).collect()
+    };
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
-    match send(&keeper, &targets, latest).await {
+    match send(&keeper, targets, latest).await {
         Ok((released, doubtful)) => releases
             .into_iter()
             .zip(released)
@@ -101,7 +102,7 @@ type Answers = SmallVec<[Released; 1]>;
 /// What was answered, and whether an earlier try may have been carried out before it.
 async fn send(
     keeper: &Arc<Keeper>,
-    targets: &[Target],
+    targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
     deadline: Tick,
 ) -> Result<(Answers, bool), (Fault, Duration)> {
     let since = keeper.now();
@@ -112,9 +113,10 @@ async fn send(
     loop {
         // The first try is bounded by the backend; of later ones the caller has less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };
+        let targets = targets(keeper.now());
         let answer = tokio::select! {
             biased;
-            answer = send_once(keeper, targets) => answer,
+            answer = send_once(keeper, &targets) => answer,
             // What was answered before says more than that this one was not.
             () = keeper.clock.sleep_until(latest) => {
                 Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))

@@ -55,11 +55,11 @@ impl Debt {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold) -> Self {
         let doubt = hold.doubt.map(|doubt| doubt.until).unwrap_or_default();
-        let kept_until = hold.kept_until();
         Self {
             target: hold.target(),
-            kept_until,
-            until: hold.latest_end().max(doubt).max(kept_until),
+            kept_until: hold.kept_until(),
+            // Not the end of what the key is kept for: that comes by itself.
+            until: hold.latest_end().max(doubt),
             doubt: hold.doubt.map(|doubt| doubt.epoch),
             withdraws: false,
             answered: false,

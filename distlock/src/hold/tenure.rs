@@ -82,7 +82,7 @@ impl Tenure {
         if self.is_held(now) {
             None
         } else {
-            Some(self.hold.loss().unwrap_or_else(|| self.term.loss()))
+            Some(self.hold.loss_of(self, now))
         }
     }
 

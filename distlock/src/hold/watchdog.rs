@@ -187,9 +187,9 @@ pub(super) async fn run(keeper: Arc<Keeper>) {
 /// Tells at once of what is lost; what is to be renewed waits for its turn, and is looked at again when it would be lost.
 fn take_up(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
     for hold in keeper.watchdog.take_due(now) {
-        if hold.is_held(now) {
-            let deadline = hold.deadline();
-            keeper.watchdog.ask_at(keeper.filed_as(&hold), deadline);
+        let end = hold.end();
+        if hold.is_held(now) && now < end {
+            keeper.watchdog.ask_at(keeper.filed_as(&hold), end);
             waiting.push_back(hold);
         } else {
             attend_to(keeper, &hold, now);

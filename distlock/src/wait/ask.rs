@@ -40,8 +40,8 @@ pub(crate) struct Ask {
     pub(crate) pause: (Duration, Duration),
     /// For how long the watchdog renews it at most.
     pub(crate) max_hold: Option<Duration>,
-    /// For how long the key stays taken at least.
-    pub(crate) hold_at_least: Duration,
+    /// May a hold be handed to it that another of its client has had?
+    pub(crate) hands_on: bool,
     /// How many may wait already, for its key and for all, where this one has to.
     pub(crate) max_waiters: (u32, u32),
 }
@@ -83,7 +83,6 @@ impl Ask {
         let stay = Stay {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
-            at_least: self.hold_at_least,
         };
         Attempts::new(keeper, attempts, stay)
     }

@@ -34,8 +34,6 @@ pub(super) struct Stay {
     pub(super) fixed: bool,
     /// Where the watchdog does, for so long at most.
     pub(super) max_hold: Option<Duration>,
-    /// The key stays taken for so long, whenever they end.
-    pub(super) at_least: Duration,
 }
 
 /// What one attempt came to.
@@ -152,7 +150,6 @@ impl Attempts {
         if self.attempts.len() > 1 {
             tenure.hold().stay();
         }
-        tenure.hold().keep_for(sent, self.stay.at_least);
         tenure
     }
 }

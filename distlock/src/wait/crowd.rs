@@ -50,6 +50,17 @@ impl Crowd {
         })
     }
 
+    /// As [`join`](Crowd::join), without a bound: for who was first, and let others wait behind it.
+    pub(super) fn join_as_first(self: &Arc<Self>, key: &Key) -> Waits {
+        let mut counts = self.counts.lock();
+        *counts.of.entry(key.clone()).or_default() += 1;
+        counts.all += 1;
+        Waits {
+            crowd: Arc::clone(self),
+            key: key.clone(),
+        }
+    }
+
     /// How many wait.
     #[cfg(feature = "test-util")]
     pub(super) fn size(&self) -> usize {
@@ -58,14 +69,30 @@ impl Crowd {
     }
 }
 
+impl Counts {
+    fn leave(&mut self, key: &Key) {
+        match self.of.get_mut(key) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.of.remove(key)),
+        }
+    }
+}
+
+impl Waits {
+    /// Waits for another key from here on, whoever waits there: it has been let in.
+    pub(super) fn go_to(&mut self, key: &Key) {
+        let mut counts = self.crowd.counts.lock();
+        counts.leave(&self.key);
+        *counts.of.entry(key.clone()).or_default() += 1;
+        self.key = key.clone();
+    }
+}
+
 impl Drop for Waits {
     fn drop(&mut self) {
         let mut counts = self.crowd.counts.lock();
         counts.all -= 1;
-        match counts.of.get_mut(&self.key) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.of.remove(&self.key)),
-        }
+        counts.leave(&self.key);
     }
 }
 
@@ -89,6 +116,20 @@ mod tests {
         drop(first);
         let again = crowd.join(&key("a"), (1, 2)).unwrap();
         drop((other, again));
+        let counts = crowd.counts.lock();
+        assert!(counts.all == 0 && counts.of.is_empty());
+    }
+
+    #[test]
+    fn who_goes_to_another_key_or_was_first_is_not_refused() {
+        let crowd = Arc::new(Crowd::default());
+        let mut moving = crowd.join(&key("a"), (1, MANY)).unwrap();
+        let there = crowd.join(&key("b"), (1, MANY)).unwrap();
+        moving.go_to(&key("b"));
+        let first = crowd.join_as_first(&key("b"));
+        assert_eq!(crowd.join(&key("b"), (3, MANY)).unwrap_err(), 3);
+        assert_eq!(crowd.join(&key("a"), (1, 3)).unwrap_err(), 3);
+        drop((moving, there, first));
         let counts = crowd.counts.lock();
         assert!(counts.all == 0 && counts.of.is_empty());
     }

@@ -87,11 +87,11 @@ pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Tenur
     {
         telemetry::waits_for_itself(&wanted.key);
     }
-    let mut at = 0;
+    let (mut at, mut waits) = (0, None);
     loop {
-        match Waiter::join(registry, ask, at).win().await? {
+        match Waiter::join(registry, ask, at, waits).win().await? {
             Won::All(tenures) => return Ok(tenures),
-            Won::Elsewhere(refused) => at = refused,
+            Won::Elsewhere(refused, counted) => (at, waits) = (refused, counted),
         }
     }
 }
@@ -99,8 +99,8 @@ pub(crate) async fn acquire(registry: &Arc<Registry>, ask: &Ask) -> Result<Tenur
 /// What a waiter's turn came to.
 enum Won {
     All(Tenures),
-    /// The key at this place was refused: that is the queue to stand in.
-    Elsewhere(usize),
+    /// The key at this place was refused: that is the queue to stand in, counted as a waiter if it was before.
+    Elsewhere(usize, Option<Waits>),
 }
 
 /// One acquisition that waits, with all that it must give back when it is dropped.
@@ -158,8 +158,16 @@ struct Failing {
 }
 
 impl<'a> Waiter<'a> {
-    fn join(registry: &'a Arc<Registry>, ask: &'a Ask, at: usize) -> Self {
+    fn join(
+        registry: &'a Arc<Registry>,
+        ask: &'a Ask,
+        at: usize,
+        mut waits: Option<Waits>,
+    ) -> Self {
         let keeper = &registry.keeper;
+        if let Some(waits) = &mut waits {
+            waits.go_to(&ask.wanted[at].key);
+        }
         Self {
             registry,
             keeper,
@@ -172,14 +180,15 @@ impl<'a> Waiter<'a> {
             ahead: Ahead::Nobody,
             failing: None,
             pause: ask.pause.0,
-            waits: None,
+            waits,
         }
     }
 
     /// It has to wait: from here on it counts as a waiter, unless those are too many.
     fn begin_to_wait(&mut self) -> Result<(), Error> {
         if self.waits.is_none() {
-            let waits = self.registry.begin_to_wait(self.ask, self.at)?;
+            let first = self.place.is_first_of_several();
+            let waits = self.registry.begin_to_wait(self.ask, self.at, first)?;
             self.waits = Some(waits);
         }
         Ok(())
@@ -297,7 +306,9 @@ impl<'a> Waiter<'a> {
                 }
                 return Ok(Some(Won::All(tenures)));
             }
-            Outcome::Held { at, .. } if at != self.at => return Ok(Some(Won::Elsewhere(at))),
+            Outcome::Held { at, .. } if at != self.at => {
+                return Ok(Some(Won::Elsewhere(at, self.waits.take())));
+            }
             Outcome::Held { ttl, .. } => {
                 self.failing = None;
                 self.ahead = Ahead::owner(ttl, self.keeper.now());

@@ -96,7 +96,7 @@ impl Rounds {
     fn begin_to_wait(&mut self) -> Result<(), Error> {
         let (registry, ask) = &self.asks[0];
         if self.waits.is_none() {
-            self.waits = Some(registry.begin_to_wait(ask, 0)?);
+            self.waits = Some(registry.begin_to_wait(ask, 0, false)?);
         }
         Ok(())
     }
@@ -142,6 +142,7 @@ impl Rounds {
             // What was had goes back, in the background.
             drop(parts);
             let now = self.now();
+            let waits = unanswered.is_none();
             match unanswered {
                 None => {
                     (self.failing_since, self.blocked) = (None, true);
@@ -161,7 +162,9 @@ impl Rounds {
                     }
                 }
             }
-            self.begin_to_wait()?;
+            if waits {
+                self.begin_to_wait()?;
+            }
             self.pause(&refused, wanting, deadline).await;
         }
     }
@@ -186,7 +189,8 @@ impl Rounds {
                 }
             };
             self.begin_to_wait()?;
-            self.blocked = true;
+            // A hold without guards is only being released: nobody is in the way.
+            self.blocked |= before.as_ref().is_none_or(|hold| hold.count() > 0);
             let ended = async {
                 match before {
                     Some(hold) => hold.over().await,
@@ -308,13 +312,16 @@ impl Rounds {
         deadline: Tick,
     ) {
         let now = self.now();
-        let pause = if refused.len() < wanting {
+        let listens = self.ask().wanted[0].kind.listens();
+        let pause = if !listens {
+            self.ask().pause.1
+        } else if refused.len() < wanting {
             // Too many did not answer: of their return there is no news.
             QUORUM_JITTER
         } else {
             MAX_SLEEP_UNTOLD
         };
-        for (at, _) in refused {
+        for (at, _) in refused.iter().filter(|_| listens) {
             let (registry, ask) = &self.asks[*at];
             let wanted = &ask.wanted[0];
             let nobody = Owner::new(registry.keeper.id, 0);

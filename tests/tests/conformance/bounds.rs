@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::test_util::{Fault, Op};
 use distlock::{Error, Loss, MultiLock};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -75,6 +76,62 @@ async fn reentry_has_a_bound_of_its_own(stage: &Stage) {
     assert_eq!(reason(&error), Loss::HeldTooLong);
     assert!(outer.is_held());
     outer.release().await.unwrap();
+}
+
+async fn bound_is_not_lengthened_by_nested_guards_that_have_gone(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock(KEY);
+    let most = stage.lease();
+    let start = Instant::now();
+    let hung = lock.acquire().max_hold(most).await.unwrap();
+    let nested = hung.scope(async {
+        lock.acquire()
+            .max_hold(most * 5)
+            .run(async {})
+            .await
+            .unwrap();
+        lock.acquire().lease(most * 5).run(async {}).await.unwrap();
+    });
+    nested.await.unwrap();
+    // Nobody asks the guard: it is the watchdog that frees the key.
+    stage.is_free_within(most + stage.slack(), KEY).await;
+    stage.assert_took(start, most);
+    assert_eq!(
+        reason(&hung.release().await.unwrap_err()),
+        Loss::HeldTooLong
+    );
+}
+
+async fn bound_of_a_nested_guard_counts_once_it_is_alone(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock(KEY);
+    let outer = lock.acquire().await.unwrap();
+    let start = Instant::now();
+    let inner = lock.acquire().max_hold(stage.part(3));
+    let inner = outer.scope(inner.into_future()).await.unwrap().unwrap();
+    outer.release().await.unwrap();
+    stage
+        .is_free_within(stage.part(3) + stage.slack(), KEY)
+        .await;
+    stage.assert_took(start, stage.part(3));
+    assert_eq!(
+        reason(&inner.release().await.unwrap_err()),
+        Loss::HeldTooLong
+    );
+}
+
+async fn end_by_the_lease_is_not_told_as_one_by_the_bound(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let guard = client
+        .lock(KEY)
+        .acquire()
+        .max_hold(stage.lease() * 100)
+        .await;
+    let guard = guard.unwrap();
+    stage.faults().always(Op::Renew, Fault::FailBefore);
+    let lost = guard.scope(std::future::pending::<()>()).await.unwrap_err();
+    stage.faults().clear(Op::Renew);
+    assert_eq!(reason(&lost), Loss::Expired);
 }
 
 async fn bound_counts_anew_after_a_hand_over(stage: &Stage) {
@@ -186,6 +243,55 @@ async fn several_keys_stay_taken_together(stage: &Stage) {
     stage.is_taken("b").await;
 }
 
+async fn what_is_taken_in_vain_does_not_stay_taken(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let time = stage.lease() * 10;
+    let blocker = other.lock("z").acquire().await.unwrap();
+    // Two commands, of which the first is granted.
+    let apart = MultiLock::of([client.fenced_lock("a").into(), client.lock("z").into()]);
+    let busy = apart
+        .acquire()
+        .wait(Duration::ZERO)
+        .hold_at_least(time)
+        .await;
+    assert!(refused(busy).is_busy());
+    let soon = stage.part(10) + stage.slack();
+    stage.is_free_within(soon, "a").await;
+    // And one of which the scope around has the first key.
+    let outer = client.lock("b").acquire().await.unwrap();
+    let both = client.multi_lock(["b", "z"]).acquire();
+    let both = both.wait(Duration::ZERO).hold_at_least(time);
+    let busy = outer.scope(both.into_future()).await.unwrap();
+    assert!(refused(busy).is_busy());
+    outer.release().await.unwrap();
+    stage.is_free_within(soon, "b").await;
+    blocker.release().await.unwrap();
+}
+
+async fn rest_is_not_lengthened_by_a_renewal_that_comes_late(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let (time, late) = (stage.part(2), stage.part(10));
+    let start = Instant::now();
+    let job = client
+        .lock(KEY)
+        .acquire()
+        .hold_at_least(time)
+        .await
+        .unwrap();
+    stage.faults().next(Op::Renew, Fault::Late(late));
+    sleep(stage.part(3) + stage.part(20)).await;
+    assert!(
+        stage.faults().calls(Op::Renew) > 0,
+        "no renewal was under way"
+    );
+    job.release().await.unwrap();
+    assert!(start.elapsed() < stage.part(3) + late, "too slow to tell");
+    let other = stage.client().await;
+    let next = other.lock(KEY).acquire().await.unwrap();
+    stage.assert_took(start, time);
+    next.release().await.unwrap();
+}
+
 async fn what_cannot_stay_taken_is_refused(stage: &Stage) {
     let client = stage.client().await;
     let time = stage.part(2);
@@ -198,6 +304,11 @@ async fn what_cannot_stay_taken_is_refused(stage: &Stage) {
     let shorter = refused(lease.hold_at_least(time).await);
     assert!(matches!(shorter, Error::InvalidConfig { .. }), "{shorter}");
     for endless in [
+        client
+            .lock(KEY)
+            .acquire()
+            .hold_at_least(time)
+            .max_hold(time / 2),
         client.lock(KEY).acquire().hold_at_least(Duration::MAX),
         client.lock(KEY).acquire().max_hold(Duration::ZERO),
     ] {
@@ -229,6 +340,28 @@ async fn one_waiter_too_many_is_refused_at_once(stage: &Stage) {
     }
 }
 
+async fn who_waits_for_several_keys_is_counted_where_it_waits(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let a = other.lock("a").acquire().await.unwrap();
+    let b = other.lock("b").acquire().await.unwrap();
+    let both = client.multi_lock(["a", "b"]).acquire().max_waiters(1);
+    let both = tokio::spawn(both.into_future());
+    stage.waiting(&client, 1).await;
+    let of_b = tokio::spawn(client.lock("b").acquire().max_waiters(1).into_future());
+    stage.waiting(&client, 2).await;
+    a.release().await.unwrap();
+    // It goes to the queue of the other key, and is not one too many there: it has waited.
+    let gone = async || client.lock("a").acquire().max_waiters(0).await.is_ok();
+    stage
+        .eventually("nobody waits for a", stage.lease(), gone)
+        .await;
+    let one_more = refused(client.lock("b").acquire().max_waiters(2).await);
+    assert!(one_more.is_overloaded(), "{one_more}");
+    b.release().await.unwrap();
+    of_b.await.unwrap().unwrap().release().await.unwrap();
+    both.await.unwrap().unwrap().release().await.unwrap();
+}
+
 async fn waiters_of_all_keys_are_bounded_together(stage: &Stage) {
     let set = |builder: distlock::Builder| builder.max_waiters(5).max_waiters_in_all(2);
     let client = stage.client_with(set).await;
@@ -252,6 +385,9 @@ on_every_backend! {
     clients_bound_counts_where_the_acquisition_has_none,
     bound_does_not_end_what_ends_before_it,
     reentry_has_a_bound_of_its_own,
+    bound_is_not_lengthened_by_nested_guards_that_have_gone,
+    bound_of_a_nested_guard_counts_once_it_is_alone,
+    end_by_the_lease_is_not_told_as_one_by_the_bound,
     bound_counts_anew_after_a_hand_over,
     bound_of_the_guard_before_ends_no_hold_that_was_handed_over,
     key_stays_taken_for_the_rest_of_its_time,
@@ -259,7 +395,10 @@ on_every_backend! {
     time_that_has_passed_leaves_nothing,
     time_beyond_the_lease_is_kept_as_well,
     several_keys_stay_taken_together,
+    what_is_taken_in_vain_does_not_stay_taken,
+    rest_is_not_lengthened_by_a_renewal_that_comes_late,
     what_cannot_stay_taken_is_refused,
     one_waiter_too_many_is_refused_at_once,
+    who_waits_for_several_keys_is_counted_where_it_waits,
     waiters_of_all_keys_are_bounded_together,
 }

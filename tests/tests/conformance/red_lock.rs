@@ -451,6 +451,45 @@ async fn branches_that_name_the_servers_in_another_order_get_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn servers_that_were_taken_in_vain_do_not_stay_taken() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let mut others = Vec::new();
+    for client in &two.clients[1..] {
+        others.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let time = LEASE * 10;
+    let job = one.lock().acquire().hold_at_least(time);
+    let busy = job.clone().wait(Duration::ZERO).await.unwrap_err();
+    assert!(busy.is_busy(), "{busy}");
+    let start = Instant::now();
+    let job = tokio::spawn(job.into_future());
+    sleep(Duration::from_secs(1)).await;
+    for other in others {
+        other.release().await.unwrap();
+    }
+    let job = job.await.unwrap().unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "its own rest was in its way"
+    );
+    job.release().await.unwrap();
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    sleep(time).await;
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_of_a_majority_is_no_crowd() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.hang([0, 1]);
+    let error = program.lock().acquire().max_waiters(0).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_server_is_refused() {
     let error = RedLock::new([]).lock(KEY).acquire().await.unwrap_err();
     assert!(matches!(error, Error::NoKeys), "{error}");

@@ -310,6 +310,13 @@ impl Stage {
     }
 
     /// Asserts that the key cannot be had by somebody who was not here yet.
+    /// A lock that nobody waits for comes free within the time.
+    pub(crate) async fn is_free_within(&self, within: Duration, key: &str) {
+        let lock = self.client().await.lock(key);
+        let free = async || !lock.is_locked().await.unwrap();
+        self.eventually("it is free", within, free).await;
+    }
+
     pub(crate) async fn is_taken(&self, key: &str) {
         let client = self.client().await;
         let guard = client.lock(key).try_acquire().await.unwrap();

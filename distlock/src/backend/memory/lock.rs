@@ -12,12 +12,29 @@ use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
 /// Who holds a lock, and how often each has entered.
-pub(super) type Holders = BTreeMap<Owner, u32>;
+pub(super) type Holders = BTreeMap<Holder, u32>;
+
+/// Who a lock is taken by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Holder {
+    Owner(Owner),
+    /// Nobody any more: this one has left it for the rest of a time.
+    Rest(Owner),
+}
+
+impl Holder {
+    fn text(&self) -> String {
+        match self {
+            Self::Owner(owner) => owner.text(),
+            Self::Rest(owner) => format!("{}:rest", owner.text()),
+        }
+    }
+}
 
 /// The holders as a server shows them.
 #[cfg(feature = "test-util")]
 pub(super) fn shown(holders: &Holders) -> BTreeMap<String, u64> {
-    let shown = |(owner, count): (&Owner, &u32)| (owner.text(), u64::from(*count));
+    let shown = |(holder, count): (&Holder, &u32)| (holder.text(), u64::from(*count));
     holders.iter().map(shown).collect()
 }
 
@@ -56,7 +73,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
         return strange;
     }
     let anew = match holders(state, key)? {
-        Some(holders) => match holders.get_mut(owner) {
+        Some(holders) => match holders.get_mut(&Holder::Owner(*owner)) {
             Some(count) => {
                 *count = 1;
                 false
@@ -67,7 +84,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
             }
         },
         None => {
-            let holders = Value::Lock(BTreeMap::from([(*owner, 1)]));
+            let holders = Value::Lock(BTreeMap::from([(Holder::Owner(*owner), 1)]));
             state.insert(key.name(), holders, expires);
             true
         }
@@ -88,8 +105,7 @@ pub(super) fn attempt_all(
         if let Some(strange) = stranger(state, &target.key, now) {
             return strange.map(|held| (at, held));
         }
-        if holders(state, &target.key)?.is_some_and(|holders| !holders.contains_key(&target.owner))
-        {
+        if !is_free_for(state, target)? {
             let ttl = state.ttl(target.key.name(), now);
             return Ok((at, Attempted::Held { ttl }));
         }
@@ -118,7 +134,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let Ok(Some(holders)) = holders(state, key) else {
         return false;
     };
-    let Some(count) = holders.get_mut(owner) else {
+    let Some(count) = holders.get_mut(&Holder::Owner(*owner)) else {
         return false;
     };
     *count = renewal.count;
@@ -128,7 +144,11 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
 
 pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
     let holders = holders(state, &target.key)?;
-    Ok(holders.is_some_and(|holders| holders.contains_key(&target.owner)))
+    Ok(holders.is_some_and(|holders| holders.contains_key(&Holder::Owner(target.owner))))
+}
+
+fn is_free_for(state: &mut State, target: &Target) -> Result<bool, Fault> {
+    Ok(holders(state, &target.key)?.is_none() || is_held_by(state, target)?)
 }
 
 pub(super) fn release(
@@ -142,7 +162,8 @@ pub(super) fn release(
     if target.rest.is_zero() {
         state.remove(target.key.name());
     } else {
-        state.expire_at(target.key.name(), now.after(target.rest));
+        let rest = Value::Lock(BTreeMap::from([(Holder::Rest(target.owner), 1)]));
+        state.insert(target.key.name(), rest, now.after(target.rest));
     }
     let others_wait = state.publish(client, &topic(&target.key));
     Ok(Released::Freed { others_wait })
@@ -182,7 +203,7 @@ pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result
 }
 
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
-    let holder = |(owner, count): (&Owner, &u32)| (owner.text().into_bytes(), u64::from(*count));
+    let holder = |(holder, count): (&Holder, &u32)| (holder.text().into_bytes(), u64::from(*count));
     let holders = match state.values.get(key.name()).map(|entry| &entry.value) {
         Some(Value::Lock(holders)) => holders.iter().map(holder).collect(),
         Some(Value::ReadWrite(holders)) => holders.holders().collect(),

@@ -100,12 +100,16 @@ impl Registry {
         })
     }
 
-    /// An acquisition has to wait, and counts as a waiter from here on.
+    /// An acquisition has to wait, and counts as a waiter from here on; `first`: others wait behind it already, and not
+    /// it is one too many.
     ///
     /// # Errors
     /// [`Error::Overloaded`] where as many wait already as it bears.
-    pub(super) fn begin_to_wait(&self, ask: &Ask, at: usize) -> Result<Waits, Error> {
+    pub(super) fn begin_to_wait(&self, ask: &Ask, at: usize, first: bool) -> Result<Waits, Error> {
         let key = &ask.wanted[at].key;
+        if first {
+            return Ok(self.crowd.join_as_first(key));
+        }
         let joined = self.crowd.join(key, ask.max_waiters);
         joined.map_err(|waiters| Error::Overloaded {
             key: key.text().to_owned(),

@@ -53,7 +53,7 @@ impl Place {
             entry: (*kind, key.clone()),
             ticket: None,
             wake: Arc::new(Notify::new()),
-            takes_over: takes_over && ask.lease.is_none() && ask.hold_at_least.is_zero(),
+            takes_over: takes_over && ask.lease.is_none() && ask.hands_on,
             max_hold: ask.max_hold,
             // What the scope around lets in must not wait behind those whom it keeps out.
             lines_up: kind.line() != Line::Server && inside.is_none(),
@@ -80,6 +80,12 @@ impl Place {
         }
         self.ticket.is_none()
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
+    }
+
+    /// Is it first in line, with others behind it?
+    pub(in crate::wait) fn is_first_of_several(&self) -> bool {
+        self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
+            == Some(true)
     }
 
     pub(in crate::wait) fn turn(&mut self) -> Turn {
