@@ -1,9 +1,10 @@
-//! Routes under the layer, in real HTTP: two servers that share a Redis, and visitors from a process of their own.
+//! Routes under the layer, in real HTTP and gRPC: two servers that share a Redis, and visitors from a process of their own.
 //!
 //! Handlers tell a watch of when they are inside. It must never see two with one key, and Redis must be left empty.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod grpc;
 mod watch;
 
 use std::collections::BTreeMap;
