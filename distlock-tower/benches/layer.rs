@@ -1,0 +1,114 @@
+//! What the layer adds to a route: uncontended, on the memory backend, so that nothing but the layer and the lock's own
+//! bookkeeping counts.
+//!
+//! `cargo bench -p distlock-tower`. Rounds with and without the layer alternate, so that a noisy machine hurts them alike;
+//! the median of the differences is printed.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a bench that cannot run must say so at once"
+)]
+#![allow(missing_docs, reason = "a program")]
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::routing::post;
+use distlock::Client;
+use distlock_tower::{HoldUntil, LockLayer};
+use http::Request;
+use http::request::Parts;
+use tower::Service;
+
+const ROUNDS: usize = 401;
+/// So few that most rounds come to their end before the machine does something else.
+const REQUESTS: u32 = 200;
+
+async fn pay(Path(id): Path<u64>) -> String {
+    id.to_string()
+}
+
+fn route() -> Router {
+    Router::new().route("/orders/{id}/pay", post(pay))
+}
+
+/// Seconds for each request.
+async fn time(app: &mut Router) -> f64 {
+    let start = Instant::now();
+    for _ in 0..REQUESTS {
+        let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
+        // A router is always ready.
+        let response = Service::<Request<Body>>::call(app, request).await;
+        assert_eq!(response.unwrap().status(), 200);
+    }
+    start.elapsed().as_secs_f64() / f64::from(REQUESTS)
+}
+
+/// The lock alone, without a layer: what no layer can save.
+async fn by_hand(client: &Client) {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..REQUESTS {
+            let guard = client.lock("order").acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        rounds.push(start.elapsed().as_secs_f64() / f64::from(REQUESTS));
+    }
+    let took = median(rounds.into_iter());
+    println!(
+        "{:<44} {took:>6.2} us",
+        "the lock by hand, acquire and release"
+    );
+}
+
+async fn compare(what: &str, layer: LockLayer) {
+    let (mut bare, mut guarded) = (route(), route().route_layer(layer));
+    let mut pairs = Vec::new();
+    for _ in 0..ROUNDS {
+        pairs.push((time(&mut bare).await, time(&mut guarded).await));
+    }
+    let route = median(pairs.iter().map(|(bare, _)| *bare));
+    let adds = median(pairs.iter().map(|(bare, guarded)| guarded - bare));
+    println!("{what:<44} {adds:>6.2} us, to {route:.2} us of the bare route");
+}
+
+fn median(seconds: impl Iterator<Item = f64>) -> f64 {
+    let mut micros: Vec<f64> = seconds.map(|seconds| seconds * 1e6).collect();
+    micros.sort_by(f64::total_cmp);
+    micros[micros.len() / 2]
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let client = Client::in_memory();
+    let layer = || LockLayer::new(&client);
+    println!(
+        "what the layer adds to one request, median of {ROUNDS} rounds; goal, of one key: at most 5 us"
+    );
+    by_hand(&client).await;
+    compare("a constant key", layer().key(|_: &Parts| "order")).await;
+    let by_path = || layer().key(|Path(id): Path<u64>| format!("order:{id}"));
+    compare("a key from an extractor", by_path()).await;
+    compare(
+        "a key from a template",
+        layer().key_template("order:<path.id>"),
+    )
+    .await;
+    compare(
+        "held until the end of the body",
+        by_path().hold_until(HoldUntil::Body),
+    )
+    .await;
+    let three = |Path(id): Path<u64>| {
+        [
+            format!("order:{id}"),
+            format!("stock:{id}"),
+            format!("item:{id}"),
+        ]
+    };
+    compare("three keys as one lock", layer().key(three)).await;
+    compare("readers and writers", by_path().read_write()).await;
+}
