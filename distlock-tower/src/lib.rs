@@ -37,7 +37,8 @@
 //! # Where to put it
 //!
 //! On axum, with `route_layer`: `Router::layer` also wraps what answers 404 and 405, so that unknown URLs would take
-//! locks, or fail in the key function. Mind that a `get` route serves HEAD too, and locks for it.
+//! locks, or fail in the key function. Mind that a `get` route serves HEAD too, and locks for it. In a router that is
+//! nested below captures, `Path<u64>` fails: name the captures, in a [`Template`] or in a struct.
 //!
 //! Among other layers, from the outside in:
 //!
@@ -54,6 +55,23 @@
 //!
 //! `ServiceBuilder` lists the outermost layer first; of repeated calls of `layer` or `route_layer` the last one is the
 //! outermost.
+//!
+//! # When the hold ends
+//!
+//! | what happens | the hold |
+//! | --- | --- |
+//! | the handler responds | is released, and that is confirmed, before the response is returned |
+//! | the same, with [`HoldUntil::Body`] | goes on with the body, and ends with it, as told there |
+//! | the client hangs up | ends in the background, after the handler was dropped; but with [`run_to_completion`] the handler runs on under it |
+//! | the handler panics | ends in the background, while the panic goes on |
+//! | the handler takes [`Held::keep`] | is the handler's, and ends with its guard |
+//! | the connection is upgraded, as for WebSockets | ends before the upgraded connection begins: take [`Held::keep`] along |
+//! | [`max_hold`](LockLayer::max_hold) is over, or the lock is lost | is gone: the handler, or the body, is dropped |
+//!
+//! Where a program ends, give what ends in the background the time for it, or others wait for a lease to end: call
+//! [`Client::close`](distlock::Client::close) after the server's graceful shutdown.
+//!
+//! [`run_to_completion`]: LockLayer::run_to_completion
 //!
 //! # Answers
 //!

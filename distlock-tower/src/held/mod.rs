@@ -20,6 +20,8 @@ pub use self::extract::HeldRejection;
 /// Put there by [`LockLayer`](crate::LockLayer); with several of them around a handler, the innermost one's. Clones are
 /// views of one hold, and may outlive the request: then they say that it has ended.
 ///
+/// Code that the handler calls need not be passed one: [`distlock::current`] finds the same hold by its key.
+///
 /// As an extractor it answers 500 where there is no hold; `Option<Held>` is `None` then.
 ///
 /// # Examples

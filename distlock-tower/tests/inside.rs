@@ -1,0 +1,74 @@
+//! What code that runs under the layer knows of the hold, and where that ends.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use distlock::{Client, Mode, current, is_held};
+use distlock_tower::{BoxError, Held, HoldUntil, LockLayer};
+use futures_util::stream;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use support::Answer;
+use tower::{Layer, ServiceExt, service_fn};
+
+fn layer(client: &Client) -> LockLayer {
+    LockLayer::new(client).key(|_: &Parts| "k")
+}
+
+fn said(yes: bool) -> Response<Full<Bytes>> {
+    Response::new(Full::from(yes.to_string()))
+}
+
+#[tokio::test]
+async fn handler_finds_its_hold_by_the_key_and_a_spawned_task_does_not() {
+    let client = Client::in_memory();
+    let handler = service_fn(async |request: Request<()>| {
+        let held = request.extensions().get::<Held>().unwrap();
+        let found = current(held.key()).unwrap();
+        assert!(found.token().is_some() && found.token() == held.token());
+        let spawned = tokio::spawn(async { is_held("k") }).await.unwrap();
+        let inherited = tokio::spawn(distlock::inherit(async { is_held("k") }));
+        let inherited = inherited.await.unwrap();
+        Ok::<_, Infallible>(said(found.is_held() && !spawned && inherited))
+    });
+    let response = layer(&client)
+        .mode(Mode::Fenced)
+        .layer(handler)
+        .oneshot(Request::new(()));
+    assert_eq!(Answer::of(response.await.unwrap()).await.text, "true");
+    assert!(!is_held("k"));
+}
+
+#[tokio::test]
+async fn each_of_several_keys_is_found() {
+    let client = Client::in_memory();
+    let several = LockLayer::new(&client).key(|_: &Parts| ["a", "b"]);
+    let handler = service_fn(async |_: Request<()>| {
+        let all = is_held("a") && is_held("b") && !is_held("c");
+        Ok::<_, Infallible>(said(all))
+    });
+    let response = several.layer(handler).oneshot(Request::new(())).await;
+    assert_eq!(Answer::of(response.unwrap()).await.text, "true");
+}
+
+#[tokio::test]
+async fn body_finds_the_hold_that_goes_on_with_it_and_no_other() {
+    let client = Client::in_memory();
+    for (until, expected) in [(HoldUntil::Body, "true"), (HoldUntil::Response, "false")] {
+        let handler = service_fn(async |_: Request<()>| {
+            let once = stream::once(async {
+                Ok::<_, BoxError>(Frame::data(Bytes::from(is_held("k").to_string())))
+            });
+            Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(once))))
+        });
+        let service = layer(&client).hold_until(until).layer(handler);
+        let response = service.oneshot(Request::new(())).await.unwrap();
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), expected, "{until:?}");
+    }
+}
