@@ -26,6 +26,25 @@ use crate::service::LockService;
 
 /// A [`LockLayer`] whose handlers run to their end also when their client hangs up; made by
 /// [`LockLayer::run_to_completion`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), std::convert::Infallible> {
+/// use distlock_tower::{CompletingLayer, LockLayer};
+/// use http::{Request, Response, request::Parts};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// let client = distlock::Client::in_memory();
+/// let layer: CompletingLayer = LockLayer::new(&client).key(|_: &Parts| "import").run_to_completion();
+/// let import = service_fn(async |_: Request<()>| {
+///     tokio::task::yield_now().await;
+///     println!("imported");
+///     Ok::<_, std::convert::Infallible>(Response::new(String::from("done")))
+/// });
+/// let response = layer.layer(import).oneshot(Request::new(())).await?;
+/// assert_eq!(response.status(), 200);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct CompletingLayer<R = Head>(LockLayer<R>);

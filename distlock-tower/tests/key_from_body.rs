@@ -105,6 +105,33 @@ async fn body_over_the_limit_is_413_and_read_no_further() {
     assert!(read.load(Ordering::SeqCst) <= 2);
 }
 
+/// Says how large it is, and is not to be read.
+struct Announced(u64);
+
+impl http_body::Body for Announced {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        unreachable!("read")
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0)
+    }
+}
+
+#[tokio::test]
+async fn body_that_is_announced_too_large_is_not_read_at_all() {
+    let client = Client::in_memory();
+    let body = AnyBody(Announced(4).boxed_unsync());
+    let answer = send(layer(&client, 3), body).await;
+    answer.is_problem("key", 413, false);
+}
+
 #[tokio::test]
 async fn body_that_breaks_is_400() {
     let client = Client::in_memory();

@@ -14,6 +14,17 @@ use crate::BoxError;
 pub struct Head;
 
 /// Marks layers that read the whole body of a request; see [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
+///
+/// # Examples
+/// ```
+/// use distlock::Client;
+/// use distlock_tower::{LockLayer, key::WholeBody};
+///
+/// fn one_at_a_time(client: &Client) -> LockLayer<WholeBody> {
+///     LockLayer::new(client).key_from_body(1024, |_, body| String::from_utf8(body.to_vec()).ok())
+/// }
+/// # let _layer = one_at_a_time(&Client::in_memory());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WholeBody {
     pub(crate) limit: usize,

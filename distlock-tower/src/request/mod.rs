@@ -62,6 +62,23 @@ type KeyOf<R> = Arc<dyn Fn(&R) -> Named + Send + Sync>;
 impl<R> LockRequestLayer<R> {
     /// A layer whose locks are those of a [`Client`](distlock::Client) or a [`RedLock`](distlock::RedLock), with this key
     /// function.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock::Mode;
+    /// use distlock_tower::LockRequestLayer;
+    ///
+    /// struct Transfer { from: u64, to: u64 }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let both_accounts = |t: &Transfer| [format!("account:{}", t.from), format!("account:{}", t.to)];
+    /// let layer = LockRequestLayer::new(&client, both_accounts)
+    ///     .mode(Mode::Write)
+    ///     .wait(Duration::from_secs(30))
+    ///     .max_hold(Duration::from_secs(60))
+    ///     .max_waiters(100);
+    /// ```
     pub fn new<F, K>(locks: impl Into<Locks>, key: F) -> Self
     where
         F: Fn(&R) -> K + Send + Sync + 'static,
