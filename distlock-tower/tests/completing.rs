@@ -177,3 +177,58 @@ async fn hold_that_goes_on_with_the_body_ends_with_the_caller_s_body() {
     drop(response);
     freed(&client, "k").await;
 }
+
+/// Tells of its end.
+#[cfg(feature = "axum")]
+struct Left(mpsc::UnboundedSender<()>);
+
+#[cfg(feature = "axum")]
+impl Drop for Left {
+    fn drop(&mut self) {
+        let _nobody_asks = self.0.send(());
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn client_that_hangs_up_on_a_real_connection_does_not_end_the_handler() {
+    use axum::Router;
+    use axum::extract::Request;
+    use axum::middleware::{Next, from_fn};
+    use axum::routing::post;
+
+    let client = Client::in_memory();
+    let (go_on, gate) = tokio::sync::watch::channel(false);
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let handler = post(async move || {
+        let mut gate = gate.clone();
+        gate.wait_for(|open| *open).await.unwrap();
+        ended.send(distlock::is_held("k")).unwrap();
+    });
+    let (left, mut leaves) = mpsc::unbounded_channel();
+    let watch = from_fn(move |request: Request, next: Next| {
+        let left = Left(left.clone());
+        async move {
+            let _left = left;
+            next.run(request).await
+        }
+    });
+    let app = Router::new()
+        .route("/", handler.route_layer(completing(&client)))
+        .layer(watch);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+
+    let request = tokio::spawn(reqwest::Client::new().post(url).send());
+    eventually("locked", async || locked(&client).await).await;
+    request.abort();
+    assert!(request.await.is_err());
+    // The server has noticed.
+    leaves.recv().await.unwrap();
+    assert!(locked(&client).await);
+    go_on.send(true).unwrap();
+    let ended = tokio::time::timeout(10 * SEC, ends.recv()).await;
+    assert_eq!(ended.unwrap(), Some(true));
+    freed(&client, "k").await;
+}

@@ -25,10 +25,12 @@ use crate::settings::{Modes, Settings};
 ///
 /// * The inner service is called only while the lock is held, and runs inside its critical section: acquiring the same
 ///   key again in the handler, or in a function that it calls, enters the same hold.
+/// * A crowd is bounded: without a word a request waits for 10 s at most, and 1024 of them for one key.
 /// * The lock is released, and that is confirmed, before the response is returned: who has the response finds the lock
 ///   free. With [`HoldUntil::Body`](LockLayer::hold_until) this is so of the whole of the response's body.
 /// * When the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
-/// * When the client hangs up, the handler is dropped and the lock released in the background.
+/// * When the client hangs up, the handler is dropped and the lock released in the background; but with
+///   [`run_to_completion`](LockLayer::run_to_completion) the handler runs on, under the lock.
 ///
 /// The handler finds the hold as [`Held`](crate::Held) among the request's extensions. What goes wrong is an answer of
 /// type `application/problem+json`, never an error of the service; the [crate's docs](crate#answers) list them.

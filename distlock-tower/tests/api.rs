@@ -1,0 +1,118 @@
+//! What the public types promise to the compiler, whatever services and requests they are given.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use distlock::Client;
+use distlock_tower::key::WholeBody;
+use distlock_tower::{
+    BoxError, CompletingFuture, CompletingLayer, CompletingService, Held, HoldBody, HoldUntil,
+    LockError, LockFuture, LockInfo, LockLayer, LockRequestFuture, LockRequestLayer,
+    LockRequestService, LockService, Reason, Rejection, Template, TemplateError, Unkeyed,
+};
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Full;
+use support::Answer;
+use tower::{Layer, ServiceExt, service_fn};
+
+fn is_value<T: Clone + Debug + Send + Sync + Unpin + 'static>() {}
+fn is_send_and_debug<T: Debug + Send + 'static>(_: &T) {}
+fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
+
+/// A request that can neither be cloned nor printed.
+struct Job;
+
+#[test]
+fn settings_are_values_whatever_the_requests_are() {
+    is_value::<Unkeyed>();
+    is_value::<LockLayer>();
+    is_value::<LockLayer<WholeBody>>();
+    is_value::<CompletingLayer>();
+    is_value::<CompletingLayer<WholeBody>>();
+    is_value::<LockRequestLayer<Job>>();
+    is_value::<LockService<()>>();
+    is_value::<LockService<(), WholeBody>>();
+    is_value::<CompletingService<()>>();
+    is_value::<LockRequestService<(), Job>>();
+}
+
+#[test]
+fn what_is_looked_at_is_a_value_and_what_goes_wrong_an_error() {
+    is_value::<Held>();
+    is_value::<HoldUntil>();
+    is_value::<LockInfo>();
+    is_value::<Reason>();
+    is_value::<Rejection>();
+    is_value::<Template>();
+    is_error::<TemplateError>();
+    is_error::<LockError<Infallible>>();
+    is_error::<LockError<BoxError>>();
+}
+
+type Reply = Response<Full<Bytes>>;
+
+fn futures_are_send<S, B>(_: &S)
+where
+    S: tower::Service<Request<B>, Future: Send + 'static>,
+    LockFuture<S, B>: Send + Debug + 'static,
+{
+}
+
+#[test]
+fn futures_and_bodies_are_send() {
+    let handler = service_fn(async |_: Request<Full<Bytes>>| {
+        tokio::task::yield_now().await;
+        Ok::<_, Infallible>(Reply::default())
+    });
+    futures_are_send(&handler);
+    fn send<T: Send + Debug + 'static>() {}
+    send::<CompletingFuture<Reply, Infallible>>();
+    send::<LockRequestFuture<Reply, Infallible>>();
+    send::<HoldBody<Full<Bytes>>>();
+    is_send_and_debug(&HoldBody::<Full<Bytes>>::default());
+}
+
+/// The layer asks nothing of a service that it does not need itself.
+#[tokio::test]
+async fn services_and_bodies_need_not_be_send() {
+    let client = Client::in_memory();
+    let single_threaded = Rc::new("done");
+    let handler = service_fn(|request: Request<Rc<str>>| {
+        let answer = Rc::clone(&single_threaded);
+        async move {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!(
+                "{answer} {}",
+                request.body()
+            ))))
+        }
+    });
+    let layer = LockLayer::new(&client).key(|_: &Parts| "k");
+    let response = layer
+        .layer(handler)
+        .oneshot(Request::new(Rc::from("it")))
+        .await;
+    assert_eq!(Answer::of(response.unwrap()).await.text, "done it");
+}
+
+#[tokio::test]
+async fn key_from_the_body_and_running_to_completion_go_together() {
+    let client = Client::in_memory();
+    let layer = LockLayer::new(&client)
+        .key_from_body(9, |_, body| String::from_utf8(body.to_vec()).ok())
+        .run_to_completion();
+    let handler = service_fn(async |_: Request<Full<Bytes>>| {
+        let held = distlock::is_held("k").to_string();
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(held)))
+    });
+    let response = layer
+        .layer(handler)
+        .oneshot(Request::new(Full::from("k")))
+        .await;
+    assert_eq!(Answer::of(response.unwrap()).await.text, "true");
+}
