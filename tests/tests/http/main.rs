@@ -178,7 +178,7 @@ async fn visitors_who_hang_up_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_slow_readers_take_are_sent_one_at_a_time() {
     let stage = Stage::new(Guard::Body).await;
-    let requests = 1_000;
+    let requests = REQUESTS;
     let seen = stage.seen(&mut stage.visitors(requests, &["--slow"])).await;
     assert_eq!(seen, BTreeMap::from([("200".to_owned(), requests)]));
     assert_eq!(stage.watch.entered(), requests);
@@ -188,7 +188,7 @@ async fn bodies_that_slow_readers_take_are_sent_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_are_cut_leave_nothing_behind() {
     let stage = Stage::new(Guard::Body).await;
-    let requests = 2_000;
+    let requests = REQUESTS;
     let how = ["--slow", "--cut=40"];
     let seen = stage.seen(&mut stage.visitors(requests, &how)).await;
     assert!(
