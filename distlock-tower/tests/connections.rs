@@ -1,8 +1,13 @@
-//! Connections that are upgraded, as WebSockets are: the hold ends before, unless its guard is taken along.
+//! What becomes of a hold on real connections, by what hyper does with the response: bodies that it reads to their end, or
+//! not at all, and upgrades as of WebSockets, before which the hold ends unless its guard is taken along.
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod support;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,6 +17,7 @@ use axum::response::Response;
 use axum::routing::get;
 use distlock::Client;
 use distlock_tower::{Held, HoldUntil, LockLayer};
+use futures_util::stream;
 use support::freed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,16 +46,33 @@ async fn chat(State(client): State<Client>, held: Held, mut request: Request) ->
         .unwrap()
 }
 
-async fn serve(client: &Client, until: HoldUntil) -> TcpStream {
+/// A body of a known length.
+async fn sized() -> &'static str {
+    "done"
+}
+
+/// One in pieces.
+async fn chunked() -> Body {
+    let pieces = ["do", "ne"].map(Ok::<_, Infallible>);
+    Body::from_stream(stream::iter(pieces))
+}
+
+async fn serve(client: &Client, until: HoldUntil) -> SocketAddr {
     let layer = LockLayer::new(client)
         .key_template("<uri.path>")
-        .hold_until(until);
-    let app = Router::new().route("/chat", get(chat).route_layer(layer));
+        .hold_until(until)
+        .wait(Duration::ZERO);
+    let app = Router::new()
+        .route("/chat", get(chat))
+        .route("/sized", get(sized))
+        .route("/chunked", get(chunked))
+        .route("/empty", get(StatusCode::NO_CONTENT))
+        .route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = app.with_state(client.clone());
     tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
-    TcpStream::connect(address).await.unwrap()
+    address
 }
 
 /// Upgrades, and answers what is said then.
@@ -71,7 +94,8 @@ async fn upgrade(connection: &mut TcpStream, path: &str) -> String {
 async fn hold_ends_before_the_upgraded_connection_begins() {
     for until in [HoldUntil::Response, HoldUntil::Body] {
         let client = Client::in_memory();
-        let mut connection = serve(&client, until).await;
+        let address = serve(&client, until).await;
+        let mut connection = TcpStream::connect(address).await.unwrap();
         assert_eq!(
             upgrade(&mut connection, "/chat").await,
             "false",
@@ -83,9 +107,44 @@ async fn hold_ends_before_the_upgraded_connection_begins() {
 #[tokio::test]
 async fn guard_that_is_taken_along_holds_until_the_peer_hangs_up() {
     let client = Client::in_memory();
-    let mut connection = serve(&client, HoldUntil::Response).await;
+    let address = serve(&client, HoldUntil::Response).await;
+    let mut connection = TcpStream::connect(address).await.unwrap();
     assert_eq!(upgrade(&mut connection, "/chat?keep").await, "true");
     assert!(client.lock("/chat").is_locked().await.unwrap());
     drop(connection);
     freed(&client, "/chat").await;
+}
+
+/// Without a wait: a request that comes too early would be answered 409.
+#[tokio::test]
+async fn who_has_read_a_response_finds_its_lock_free() {
+    for until in [HoldUntil::Response, HoldUntil::Body] {
+        let client = Client::in_memory();
+        let base = format!("http://{}", serve(&client, until).await);
+        let http = reqwest::Client::new();
+        for path in ["sized", "chunked"] {
+            for _ in 0..50 {
+                let response = http.get(format!("{base}/{path}")).send().await.unwrap();
+                assert_eq!(response.status(), 200, "{until:?} {path}");
+                assert_eq!(response.text().await.unwrap(), "done");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn response_without_a_body_does_not_hold_on() {
+    let client = Client::in_memory();
+    let base = format!("http://{}", serve(&client, HoldUntil::Body).await);
+    let http = reqwest::Client::new();
+    for _ in 0..20 {
+        let empty = http.get(format!("{base}/empty")).send().await.unwrap();
+        assert_eq!(empty.status(), 204);
+    }
+    // The bodies of these are dropped unread, some time after the head was sent.
+    for path in ["/sized", "/chunked"] {
+        let head = http.head(format!("{base}{path}")).send().await.unwrap();
+        assert_eq!(head.status(), 200);
+        freed(&client, path).await;
+    }
 }
