@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
@@ -18,7 +18,7 @@ use axum::routing::get;
 use distlock::Client;
 use distlock_tower::{Held, HoldUntil, LockLayer};
 use futures_util::stream;
-use support::freed;
+use support::{eventually, freed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -57,15 +57,30 @@ async fn chunked() -> Body {
     Body::from_stream(stream::iter(pieces))
 }
 
-async fn serve(client: &Client, until: HoldUntil) -> SocketAddr {
-    let layer = LockLayer::new(client)
+/// One that ends with its connection.
+async fn endless() -> Body {
+    let piece = Bytes::from(vec![b'x'; 100_000]);
+    Body::from_stream(stream::repeat_with(move || {
+        Ok::<_, Infallible>(piece.clone())
+    }))
+}
+
+fn layer(client: &Client) -> LockLayer {
+    LockLayer::new(client)
         .key_template("<uri.path>")
-        .hold_until(until)
-        .wait(Duration::ZERO);
+        .wait(Duration::ZERO)
+}
+
+async fn serve(client: &Client, until: HoldUntil) -> SocketAddr {
+    serve_with(client, layer(client).hold_until(until)).await
+}
+
+async fn serve_with(client: &Client, layer: LockLayer) -> SocketAddr {
     let app = Router::new()
         .route("/chat", get(chat))
         .route("/sized", get(sized))
         .route("/chunked", get(chunked))
+        .route("/endless", get(endless))
         .route("/empty", get(StatusCode::NO_CONTENT))
         .route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -147,4 +162,24 @@ async fn response_without_a_body_does_not_hold_on() {
         assert_eq!(head.status(), 200);
         freed(&client, path).await;
     }
+}
+
+#[tokio::test]
+async fn client_that_stops_reading_does_not_hold_on_beyond_the_bound() {
+    let client = Client::in_memory();
+    let layer = layer(&client).hold_until(HoldUntil::Body);
+    let layer = layer.max_hold(Duration::from_secs(1));
+    let mut connection = TcpStream::connect(serve_with(&client, layer).await)
+        .await
+        .unwrap();
+    let request = "GET /endless HTTP/1.1\r\nhost: a\r\n\r\n";
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let locked = async || client.lock("/endless").is_locked().await.unwrap();
+    eventually("locked", locked).await;
+    // Nothing is read, so soon nothing is written, and the body not asked for more.
+    freed(&client, "/endless").await;
+    // It was cut: what is there ends without the end of a body.
+    let mut said = Vec::new();
+    let _reset_or_end = connection.read_to_end(&mut said).await;
+    assert!(said.starts_with(b"HTTP/1.1 200") && !said.ends_with(b"0\r\n\r\n"));
 }
