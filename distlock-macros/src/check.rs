@@ -1,10 +1,13 @@
 //! Is it allowed: what the attribute cannot go on, and names in a template that do not exist.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use syn::{Error, Expr, Result};
+use quote::ToTokens as _;
+use syn::spanned::Spanned as _;
+use syn::{Error, Expr, Result, Type};
 
 use crate::args::Args;
 use crate::function::{Binding, Body, Function};
+use crate::keys::Key;
 use crate::template::{Piece, Template};
 use crate::ty;
 
@@ -143,6 +146,18 @@ fn async_block(trees: &[TokenTree]) -> Option<(TokenStream, Group)> {
         .then(|| (words.iter().cloned().collect(), block.clone()))
 }
 
+/// Refuses a function that never returns: whose lock was refused or lost, it would have to.
+pub(crate) fn returns(function: &Function) -> Result<()> {
+    match function.return_type() {
+        Type::Never(never) => Err(error(
+            never.bang_token.span(),
+            "a lock can be refused or lost, and then this function has to return; make it \
+             `Result<std::convert::Infallible, E>`",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a token that would hide a parameter.
 pub(crate) fn token(args: &Args, function: &Function) -> Result<()> {
     let bindings = function.bindings();
@@ -162,14 +177,19 @@ pub(crate) fn token(args: &Args, function: &Function) -> Result<()> {
 pub(crate) fn names(args: &Args, function: &Function) -> Result<()> {
     let bindings = function.bindings();
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
-    for template in args.keys.templates() {
-        for part in template.parts() {
-            if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
-                let says = unknown(name, function, &bindings);
-                return Err(Error::new(template.literal.span(), says));
+    for key in args.keys.each() {
+        match key {
+            Key::Template(template) => {
+                for part in template.parts() {
+                    if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
+                        let says = unknown(name, function, &bindings);
+                        return Err(Error::new(template.literal.span(), says));
+                    }
+                }
+                braces(template, &bindings)?;
             }
+            Key::Whole(expr) => brackets(expr.to_token_stream(), &bindings)?,
         }
-        braces(template, &bindings)?;
     }
     Ok(())
 }
@@ -237,4 +257,26 @@ fn braces(template: &Template, bindings: &[Binding]) -> Result<()> {
         )),
         None => Ok(()),
     }
+}
+
+/// `format!("pay:<id>")` is one key for all ids: refused where the name is a parameter's.
+fn brackets(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
+    for tree in expr {
+        let text = match &tree {
+            TokenTree::Group(group) => {
+                brackets(group.stream(), bindings)?;
+                continue;
+            }
+            other => other.to_string(),
+        };
+        let bracketed = |binding: &&Binding| text.contains(&format!("<{}>", binding.name));
+        if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
+            let says = format!(
+                "`<{name}>` is plain text in an expression: only a text by itself is a template; in `format!` write \
+                 `{{{name}}}`"
+            );
+            return Err(error(tree.span(), &says));
+        }
+    }
+    Ok(())
 }

@@ -61,32 +61,36 @@ impl Keys {
         }
     }
 
-    pub(crate) fn templates(&self) -> Vec<&Template> {
-        let keys: Vec<&Key> = match self {
+    /// Each key that is written by itself.
+    pub(crate) fn each(&self) -> Vec<&Key> {
+        match self {
             Self::One(key) => vec![key],
             Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
             Self::Given(_) => Vec::new(),
-        };
-        keys.into_iter().filter_map(Key::template).collect()
+        }
     }
 }
 
 impl Key {
-    fn template(&self) -> Option<&Template> {
-        match self {
-            Self::Template(template) => Some(template),
-            Self::Whole(_) => None,
-        }
-    }
-
     fn of(value: Expr) -> Result<Self> {
         match value {
+            Expr::Paren(inner) if is_text(&inner.expr) => Self::of(ungroup(*inner.expr)),
             Expr::Lit(ExprLit {
                 lit: Lit::Str(template),
                 ..
             }) => Template::parse(template).map(Self::Template),
             whole => Ok(Self::Whole(whole)),
         }
+    }
+}
+
+/// A text, in parentheses or not.
+fn is_text(value: &Expr) -> bool {
+    match value {
+        Expr::Lit(literal) => matches!(literal.lit, Lit::Str(_)),
+        Expr::Paren(inner) => is_text(&inner.expr),
+        Expr::Group(inner) => is_text(&inner.expr),
+        _ => false,
     }
 }
 

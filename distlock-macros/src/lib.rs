@@ -35,6 +35,7 @@ fn expanded(
 ) -> syn::Result<proc_macro2::TokenStream> {
     let function = check::function(item.clone())?;
     let shape = check::shape(&function)?;
+    check::returns(&function)?;
     let args = syn::parse2(args)?;
     check::names(&args, &function)?;
     check::token(&args, &function)?;

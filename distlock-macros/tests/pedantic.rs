@@ -56,6 +56,8 @@ mod shadowed_prelude;
 mod token;
 #[path = "ui/pass/trait_methods.rs"]
 mod trait_methods;
+#[path = "ui/pass/two_attributes.rs"]
+mod two_attributes;
 
 /// Cases that cannot be modules: their `$crate`, or their `main`, is that of the whole crate.
 const CRATES: [&str; 2] = ["dollar_crate", "tokio_main"];

@@ -1,3 +1,5 @@
+use distlock::MemoryServer;
+
 use super::*;
 
 #[derive(Debug, PartialEq)]
@@ -47,9 +49,19 @@ async fn held_by_another_is_made_by_on_busy_else_by_on_error() {
     assert_eq!(soon(on_busy_only(&client)).await.unwrap(), Made::OnBusy);
 }
 
-#[tokio::test]
+#[distributed_lock(key = "k", client = client, on_busy = |_| Made::OnBusy, on_error = on_error)]
+async fn waits(client: &Client) -> Made {
+    Made::Body
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_busy_is_never_made_by_on_busy() {
     let made = invalid(&Client::in_memory(), "").await;
+    assert_eq!(made, Made::OnError { completed: false });
+    let crowded = Client::builder().max_waiters(0);
+    let crowded = crowded.in_memory(&MemoryServer::new()).unwrap();
+    let _guard = crowded.lock("k").acquire().await.unwrap();
+    let made = soon(waits(&crowded)).await;
     assert_eq!(made, Made::OnError { completed: false });
 }
 

@@ -18,6 +18,17 @@ async fn template_renders_its_expressions() {
     assert!(!held(&client, "{pay}:7:AB:<3>").await);
 }
 
+#[distributed_lock(keys = [("order:<id>"), (("stock:<id>"))], client = client)]
+async fn in_parentheses(client: &Client, id: u64) -> Result<[bool; 2], Error> {
+    Ok([held(client, "order:7").await, held(client, "stock:7").await])
+}
+
+#[tokio::test]
+async fn template_may_stand_in_parentheses() {
+    let client = Client::in_memory();
+    assert_eq!(in_parentheses(&client, 7).await.unwrap(), [true; 2]);
+}
+
 #[distributed_lock(key = format!("order:{id:04}"), client = client)]
 async fn expression(client: &Client, id: u64) -> Result<bool, Error> {
     Ok(held(client, "order:0042").await)

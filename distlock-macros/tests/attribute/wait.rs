@@ -48,3 +48,19 @@ async fn freed_within_the_wait_is_granted() {
     none(&client).await.unwrap();
     without_limit(&client).await.unwrap();
 }
+
+#[distributed_lock(keys = ["k", "l"], client = client, wait = "0s")]
+async fn several(client: &Client) -> Result<(), Error> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn none_is_one_full_try_for_several_keys_too() {
+    let client = Client::in_memory();
+    several(&client).await.unwrap();
+    let _guard = client.lock("l").acquire().await.unwrap();
+    let start = Instant::now();
+    assert!(soon(several(&client)).await.unwrap_err().is_busy());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(!held(&client, "k").await);
+}

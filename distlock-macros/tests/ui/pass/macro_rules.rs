@@ -1,6 +1,6 @@
 #![deny(warnings, clippy::pedantic)]
 
-use distlock::{Error, distributed_lock};
+use distlock::{Client, Error, distributed_lock};
 
 macro_rules! literal_of_the_caller {
     ($name:ident, $key:literal) => {
@@ -45,10 +45,27 @@ macro_rules! body {
     };
 }
 
+macro_rules! every_option {
+    ($name:ident($id:ident), [$($key:expr),*], $client:expr, $condition:expr, $lease:literal, $run:ident) => {
+        #[distributed_lock(keys = [$($key),*], client = $client, condition = $condition, lease = $lease, hold_at_least = $lease, on_unavailable = $run)]
+        pub async fn $name($id: u64) -> Result<u64, Error> {
+            Ok($id)
+        }
+    };
+}
+
 body!(four, Result<u64, Error>, { Ok(1) });
 literal_of_the_caller!(one, "pay:<id>");
 literal_of_the_macro!(two, id);
 expressions!(three, "5s", |_| Ok(1), Ok(2));
+every_option!(
+    five(number),
+    ["pay:<number>", format!("stock:{number}")],
+    Client::in_memory(),
+    number > 0,
+    "5s",
+    run
+);
 
 pub struct Shop(pub u64);
 
@@ -61,5 +78,6 @@ fn main() {
     let _future = two(1);
     let _future = three();
     let _future = four();
+    let _future = five(1);
     let _future = Shop(1).method();
 }

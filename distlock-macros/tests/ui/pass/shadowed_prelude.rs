@@ -23,19 +23,39 @@ pub mod distlock {}
 pub type Outcome<T> = ::std::result::Result<T, LockError>;
 
 #[distributed_lock(key = "<id>", wait = "5s", client = client, on_busy = |_| Outcome::Ok(0))]
-pub async fn shadowed(id: u64, client: &::distlock::Client) -> Outcome<u64> {
+pub async fn shadowed(id: u32, client: &::distlock::Client) -> Outcome<u32> {
     let (__key, __guard, __enter) = (1, 2, 3);
     Outcome::Ok(id + __key + __guard + __enter)
 }
 
+#[allow(non_camel_case_types)]
+pub struct bool;
+#[allow(non_camel_case_types)]
+pub struct u64;
+pub struct Mode;
+pub struct Locks;
+
+#[distributed_lock(keys = ["<id>", ..more], wait = 0, lease = "5s", hold_at_least = "1s", mode = "spin", client = client, on_unavailable = "run", condition = id > 0, on_busy = |_| Outcome::Ok(()))]
+pub async fn every_option(id: u8, more: [&str; 2], client: &::distlock::Client) -> Outcome<()> {
+    let (__keys, __condition, __held, __on_error) = (id, more, client, ());
+    Outcome::Ok(__on_error)
+}
+
+#[distributed_lock(key = "<__held>", mode = fenced, token = __token)]
+pub async fn own_token(__held: u8) -> Outcome<::std::primitive::u64> {
+    Outcome::Ok(__token)
+}
+
 // Names that the expansion uses for itself.
 #[::distlock::distributed_lock(key = "<__key>:<__guard>", client = __enter, on_error = |_| __error)]
-pub async fn own_names(__key: u64, __guard: u8, __enter: &::distlock::Client, __error: u8) -> u8 {
+pub async fn own_names(__key: u32, __guard: u8, __enter: &::distlock::Client, __error: u8) -> u8 {
     __guard + __error
 }
 
 fn main() {
     let client = ::distlock::Client::in_memory();
     let _future = shadowed(1, &client);
+    let _future = every_option(1, ["a", "b"], &client);
+    let _future = own_token(1);
     let _future = own_names(1, 2, &client, 3);
 }
