@@ -8,6 +8,7 @@ use syn::{Error, Expr, Result, Type};
 use crate::args::Args;
 use crate::function::{Binding, Body, Function};
 use crate::keys::Key;
+use crate::taken::Taken;
 use crate::template::{Piece, Template};
 use crate::ty;
 
@@ -25,7 +26,20 @@ pub(crate) struct Block {
     /// What stands before the block: `async move`, with `Box::pin` around it or not.
     pub(crate) asyncness: TokenStream,
     pub(crate) pin: Option<TokenStream>,
+    pub(crate) taken: Taken,
     pub(crate) braces: Group,
+}
+
+impl Shape {
+    /// The variables that the lock and the body have in common.
+    pub(crate) fn bindings(&self, function: &Function) -> Vec<Binding> {
+        let mut bindings = function.bindings();
+        if let Self::Block(Block { taken, .. }) = self {
+            bindings.retain(|binding| !taken.is_gone(&binding.name));
+            bindings.extend(taken.names.iter().cloned().map(Binding::of));
+        }
+        bindings
+    }
 }
 
 /// Refuses what is no function at all.
@@ -98,28 +112,23 @@ fn error(span: Span, says: &str) -> Error {
 /// Matches the tokens, not a syntax tree: nothing may stand beside the block, as it would run without the lock.
 fn block(body: &Body) -> Option<Block> {
     let trees: Vec<_> = body.braces.stream().into_iter().collect();
-    match trees.as_slice() {
+    let (pin, whole) = match trees.as_slice() {
         [path @ .., TokenTree::Group(argument)]
             if is_box_pin(path) && argument.delimiter() == Delimiter::Parenthesis =>
         {
-            let inner: Vec<_> = argument.stream().into_iter().collect();
-            let (asyncness, braces) = async_block(&inner)?;
-            let pin = Some(path.iter().cloned().collect());
-            Some(Block {
-                asyncness,
-                pin,
-                braces,
-            })
+            let pin = path.iter().cloned().collect();
+            (Some(pin), argument.stream().into_iter().collect())
         }
-        whole => {
-            let (asyncness, braces) = async_block(whole)?;
-            Some(Block {
-                asyncness,
-                pin: None,
-                braces,
-            })
-        }
-    }
+        _ => (None, trees),
+    };
+    let (asyncness, braces) = async_block(&whole)?;
+    let (taken, braces) = Taken::out_of(&braces);
+    Some(Block {
+        asyncness,
+        pin,
+        taken,
+        braces,
+    })
 }
 
 fn is_box_pin(path: &[TokenTree]) -> bool {
@@ -159,8 +168,7 @@ pub(crate) fn returns(function: &Function) -> Result<()> {
 }
 
 /// Refuses a token that would hide a parameter.
-pub(crate) fn token(args: &Args, function: &Function) -> Result<()> {
-    let bindings = function.bindings();
+pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
     match &args.token {
         Some(token) if bindings.iter().any(|binding| binding.name == *token) => {
             let says = format!("`{token}` is a parameter already; give the token another name");
@@ -174,21 +182,20 @@ pub(crate) fn token(args: &Args, function: &Function) -> Result<()> {
 ///
 /// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the
 /// whole string, because all of a template has one span.
-pub(crate) fn names(args: &Args, function: &Function) -> Result<()> {
-    let bindings = function.bindings();
+pub(crate) fn names(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
     for key in args.keys.each() {
         match key {
             Key::Template(template) => {
                 for part in template.parts() {
                     if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
-                        let says = unknown(name, function, &bindings);
+                        let says = unknown(name, function, bindings);
                         return Err(Error::new(template.literal.span(), says));
                     }
                 }
-                braces(template, &bindings)?;
+                braces(template, bindings)?;
             }
-            Key::Whole(expr) => brackets(expr.to_token_stream(), &bindings)?,
+            Key::Whole(expr) => brackets(expr.to_token_stream(), bindings)?,
         }
     }
     Ok(())

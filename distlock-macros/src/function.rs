@@ -32,6 +32,14 @@ pub(crate) struct Binding {
     pub(crate) cfgs: Vec<Attribute>,
 }
 
+impl Binding {
+    /// One that is there in any case.
+    pub(crate) fn of(name: Ident) -> Self {
+        let cfgs = Vec::new();
+        Self { name, cfgs }
+    }
+}
+
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
@@ -109,7 +117,7 @@ impl Function {
 }
 
 /// The variables of a pattern, in order.
-fn names(pat: &Pat) -> Vec<Ident> {
+pub(crate) fn names(pat: &Pat) -> Vec<Ident> {
     match pat {
         Pat::Ident(pat) => {
             let inner = pat.subpat.iter().flat_map(|(_, pat)| names(pat));

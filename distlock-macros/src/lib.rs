@@ -13,6 +13,7 @@ mod function;
 mod keys;
 mod mode;
 mod setting;
+mod taken;
 mod template;
 mod ty;
 mod word;
@@ -37,7 +38,8 @@ fn expanded(
     let shape = check::shape(&function)?;
     check::returns(&function)?;
     let args = syn::parse2(args)?;
-    check::names(&args, &function)?;
-    check::token(&args, &function)?;
-    Ok(expand::function(&args, &function, shape))
+    let bindings = shape.bindings(&function);
+    check::names(&args, &function, &bindings)?;
+    check::token(&args, &bindings)?;
+    Ok(expand::function(&args, &function, &bindings, shape))
 }

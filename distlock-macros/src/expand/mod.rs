@@ -18,14 +18,17 @@ use crate::function::{Binding, Function};
 use crate::ty;
 
 /// The whole function with the lock around its body.
-pub(crate) fn function(args: &Args, function: &Function, shape: Shape) -> TokenStream {
+pub(crate) fn function(
+    args: &Args,
+    function: &Function,
+    bindings: &[Binding],
+    shape: Shape,
+) -> TokenStream {
     let written = function.return_type();
     let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
-    let bindings = function.bindings();
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
     let locked = |output, braces| {
         let output = ty::erase_impl_trait(output);
-        let bindings = &bindings;
         Expansion {
             args,
             bindings,
@@ -39,13 +42,15 @@ pub(crate) fn function(args: &Args, function: &Function, shape: Shape) -> TokenS
         Shape::Block(Block {
             asyncness,
             pin,
+            taken,
             braces,
         }) => {
+            let taken = taken.statements;
             let output = ty::future_output(&written).unwrap_or_else(|| ty::infer(&written));
             let locked = locked(output, braces);
             match pin {
-                Some(pin) => quote!(#pin(#asyncness { #locked })),
-                None => quote!(#asyncness { #locked }),
+                Some(pin) => quote!(#pin(#asyncness { #taken #locked })),
+                None => quote!(#asyncness { #taken #locked }),
             }
         }
     };

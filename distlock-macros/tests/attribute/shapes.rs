@@ -10,6 +10,8 @@ trait Shop {
     }
 
     async fn sell(&mut self, item: &str) -> Result<bool, Error>;
+
+    async fn swap(self, pair: (String, u8)) -> Result<bool, Error>;
 }
 
 #[async_trait::async_trait]
@@ -22,6 +24,12 @@ impl Shop for Client {
     async fn sell(&mut self, item: &str) -> Result<bool, Error> {
         Ok(held(self, item).await)
     }
+
+    #[distributed_lock(key = "<given>:<taken>", client = self)]
+    async fn swap(self, (mut given, taken): (String, u8)) -> Result<bool, Error> {
+        given.push_str(":1");
+        Ok(held(&self, &given).await && taken == 1)
+    }
 }
 
 #[tokio::test]
@@ -29,6 +37,7 @@ async fn methods_under_async_trait_hold_the_lock() {
     let mut client = Client::in_memory();
     assert!(client.buy("a".to_owned()).await.unwrap());
     assert!(client.sell("a").await.unwrap());
+    assert!(client.swap(("a".to_owned(), 1)).await.unwrap());
 }
 
 #[distributed_lock(key = "k", client = client)]

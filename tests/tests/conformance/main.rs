@@ -10,6 +10,7 @@
 #[macro_use]
 mod stage;
 
+mod attribute;
 mod bounds;
 mod current;
 mod every_lock;

@@ -51,6 +51,36 @@ impl Jobs for Desk {
     }
 }
 
+pub struct Order {
+    pub id: u64,
+    pub lines: Vec<String>,
+}
+
+#[async_trait]
+pub trait Shop {
+    async fn place(
+        self,
+        order: Order,
+        count: usize,
+        pair: (u8, &str),
+    ) -> Result<usize, distlock::Error>;
+}
+
+#[async_trait]
+impl Shop for Desk {
+    #[distributed_lock(keys = ["<self.tenant>:<id>:<b>", ..lines.iter().map(|line| format!("item:{line}"))])]
+    async fn place(
+        self,
+        Order { id, mut lines }: Order,
+        mut count: usize,
+        (a, b): (u8, &str),
+    ) -> Result<usize, distlock::Error> {
+        lines.push(format!("{id}{a}{b}"));
+        count += lines.len();
+        Ok(count)
+    }
+}
+
 fn main() {
     let (tenant, locks) = ("a".to_owned(), Client::in_memory());
     let desk = Desk { tenant, locks };

@@ -1,0 +1,139 @@
+//! Parameters that `async_trait` takes apart inside the block that it makes of a body.
+//!
+//! It renames a parameter that is a pattern, and starts the block with `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
+//! A key needs the pattern's names before there is a lock, so these statements go in front of it.
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use syn::Pat;
+use syn::parse::Parser as _;
+
+use crate::function::names;
+
+/// The statements, and what they do.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) statements: TokenStream,
+    /// Parameters that are gone by then.
+    gone: Vec<Ident>,
+    /// Variables that are there instead.
+    pub(crate) names: Vec<Ident>,
+}
+
+impl Taken {
+    /// Moves them out of a block; the rest stays in it.
+    pub(crate) fn out_of(block: &Group) -> (Self, Group) {
+        let mut taken = Self::default();
+        let mut rest = Vec::new();
+        let mut trees = block.stream().into_iter().collect::<Vec<_>>();
+        while !trees.is_empty() {
+            let later = match statement(&rest, &trees) {
+                Some(end) => trees.split_off(end),
+                None => trees.split_off(1),
+            };
+            if !taken.add(&trees) {
+                rest.append(&mut trees);
+            }
+            trees = later;
+        }
+        let mut left = Group::new(Delimiter::Brace, rest.into_iter().collect());
+        left.set_span(block.span());
+        (taken, left)
+    }
+
+    fn add(&mut self, trees: &[TokenTree]) -> bool {
+        let Some((pattern, parameter)) = take_apart(trees) else {
+            return false;
+        };
+        let pattern: TokenStream = pattern.iter().cloned().collect();
+        let Ok(pattern) = Pat::parse_multi_with_leading_vert.parse2(pattern) else {
+            return false;
+        };
+        self.statements.extend(trees.iter().cloned());
+        self.gone.push(parameter);
+        self.names.extend(names(&pattern));
+        true
+    }
+
+    pub(crate) fn is_gone(&self, parameter: &Ident) -> bool {
+        self.gone.contains(parameter)
+    }
+}
+
+/// Where the `let` statement ends that `trees` start with; an `if let` is none, and one with attributes stays.
+fn statement(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
+    let starts = before.last().is_none_or(|tree| match tree {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        other => other.to_string() == ";",
+    });
+    let is_let = trees.first()?.to_string() == "let";
+    let end = trees.iter().position(|tree| tree.to_string() == ";")?;
+    (starts && is_let).then_some(end + 1)
+}
+
+/// The pattern and the parameter of `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
+fn take_apart(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
+    let [_, pattern @ .., equals, TokenTree::Group(block), _] = trees else {
+        return None;
+    };
+    let inner: Vec<_> = block.stream().into_iter().collect();
+    let [
+        word,
+        TokenTree::Ident(again),
+        _,
+        TokenTree::Ident(parameter),
+        _,
+        last,
+    ] = inner.as_slice()
+    else {
+        return None;
+    };
+    let same = again == parameter && *parameter == last.to_string();
+    let is_theirs = parameter.to_string().starts_with("__arg");
+    (equals.to_string() == "=" && word.to_string() == "let" && same && is_theirs)
+        .then(|| (pattern, parameter.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out_of(block: &str) -> (Taken, String) {
+        let (taken, rest) = Taken::out_of(&syn::parse_str(block).unwrap());
+        (taken, rest.to_string())
+    }
+
+    #[test]
+    fn only_statements_that_take_a_parameter_apart_go() {
+        let (taken, rest) = out_of(
+            "{ if let Some(__ret) = None::<u8> { return __ret; } let __self = self; \
+             let (a, Order { id, .. }) = { let __arg1 = __arg1; __arg1 }; let b = b; \
+             let [c, _] = { let __arg3 = __arg3; __arg3 }; let __ret: u8 = { let x = 1; x }; __ret }",
+        );
+        let names: Vec<_> = taken.names.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "id", "c"]);
+        assert_eq!(taken.gone, ["__arg1", "__arg3"]);
+        assert!(!rest.contains("__arg"), "{rest}");
+        for stays in [
+            "let __self = self ;",
+            "let b = b ;",
+            "let x = 1 ;",
+            "return __ret ;",
+        ] {
+            assert!(rest.contains(stays), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_stays() {
+        for block in [
+            "{ let (a, b) = { let pair = pair; pair }; a + b }",
+            "{ let Some(a) = b else { return; }; let x = { let __arg1 = f(); __arg2 }; }",
+            "{ }",
+        ] {
+            let (taken, rest) = out_of(block);
+            assert!(taken.statements.is_empty(), "{block}");
+            let same: TokenStream = block.parse().unwrap();
+            assert_eq!(rest, same.to_string());
+        }
+    }
+}
