@@ -51,9 +51,8 @@ impl Args {
         let hold_at_least = wrong.check(hold_at_least(&mut settings));
         let token = wrong.check(settings.take("token").map(name).transpose());
         let krate = wrong.check(settings.take("crate").map(path).transpose());
-        wrong.none_or(())?;
         let args = Self {
-            keys: keys.expect("no error means keys"),
+            keys: wrong.none_or(keys)?.ok_or_else(no_key)?,
             wait: wait.flatten(),
             lease: lease.flatten(),
             mode: mode.flatten().unwrap_or_default(),
@@ -122,11 +121,15 @@ fn keys(settings: &mut Settings) -> Result<Keys> {
         (Some(_), _, Some(keys)) => Err(Error::new(keys.span(), "give `key` or `keys`, not both")),
         (Some(key), ..) => Keys::one(key),
         (None, Some(keys), _) => Keys::several(keys),
-        (None, None, _) => Err(Error::new(
-            Span::call_site(),
-            "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
-        )),
+        (None, None, _) => Err(no_key()),
     }
+}
+
+fn no_key() -> Error {
+    Error::new(
+        Span::call_site(),
+        "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
+    )
 }
 
 fn time(settings: &mut Settings, name: &str) -> Result<Option<Time>> {

@@ -58,3 +58,20 @@ async fn expression_gives_it_for_several_keys_and_one_beyond_the_lease_is_an_err
     let error = as_long_as(&client, 11 * SECOND).await.unwrap_err();
     assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
 }
+
+#[distributed_lock(key = "k", client = servers, wait = 0, hold_at_least = "10s")]
+async fn rests_on_a_majority(servers: &RedLock) -> Result<(), Error> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_with_a_redlock() {
+    let servers: Vec<_> = (0..3).map(|_| Client::in_memory()).collect();
+    let red_lock = RedLock::new(servers.clone());
+    let start = Instant::now();
+    rests_on_a_majority(&red_lock).await.unwrap();
+    assert!(rests_on_a_majority(&red_lock).await.unwrap_err().is_busy());
+    for server in &servers {
+        assert!(free_after(server, "k", start).await >= 10 * SECOND);
+    }
+}
