@@ -142,13 +142,13 @@ impl Rounds {
             // What was had goes back, in the background.
             drop(parts);
             let now = self.now();
-            let waits = unanswered.is_none();
-            match unanswered {
+            let failed = match unanswered {
                 None => {
                     (self.failing_since, self.blocked) = (None, true);
                     if now >= deadline {
                         return Err(self.timed_out(&refused));
                     }
+                    None
                 }
                 // Its wait was over before they could answer: what it waited for was something else.
                 Some(_) if self.blocked && self.failing_since.is_none() && now >= deadline => {
@@ -160,12 +160,16 @@ impl Rounds {
                     if now >= since.after(limit).min(deadline) {
                         return Err(error);
                     }
+                    Some(error)
                 }
-            }
-            if waits {
+            };
+            if failed.is_none() {
                 self.begin_to_wait()?;
             }
             self.pause(&refused, wanting, deadline).await;
+            if self.now() >= deadline {
+                return Err(failed.unwrap_or_else(|| self.timed_out(&refused)));
+            }
         }
     }
 
