@@ -104,7 +104,6 @@ impl<H, W: Clone> Queue<H, W> {
         self.waiters.is_empty()
     }
 
-    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
