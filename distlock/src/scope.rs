@@ -10,6 +10,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::iter;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,21 +26,27 @@ use crate::hold::{Member, Stake, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Nesting};
 
-/// One scope around running code.
+/// One scope around running code: the frames of all keys of its guard. One for all, for a guard may have thousands.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct Enclosing {
     parent: Frames,
-    /// Of the guard that runs the scope, and which of its members this frame is of.
     stake: Stake,
-    at: usize,
-    /// Written under the hold's mutex.
+    /// Written under the mutex of each hold.
     closed: AtomicBool,
-    /// Wakes who waits at the gate when the frame closes.
+    /// Wakes who waits at a gate when the frames close.
     closing: CancellationToken,
 }
 
-/// The frames around a piece of code, innermost first.
-pub(crate) type Frames = Option<Arc<Frame>>;
+/// The frame of one key.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    scope: Arc<Enclosing>,
+    /// Which member of the scope's stake it is of.
+    at: usize,
+}
+
+/// The scopes around a piece of code, innermost first.
+pub(crate) type Frames = Option<Arc<Enclosing>>;
 
 thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
@@ -47,7 +54,9 @@ thread_local! {
 
 /// The stake on a key that the code which runs now is inside of.
 pub(crate) fn stake_on(key: &str) -> Option<Stake> {
-    Frame::stake_on(&frames(), key)
+    let frames = frames();
+    let scope = outwards(&frames).find(|scope| scope.has(key))?;
+    Some(scope.stake.clone())
 }
 
 /// The frames around the code that runs now.
@@ -79,17 +88,61 @@ fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-impl Frame {
-    fn new(parent: Frames, stake: &Stake, at: usize) -> Self {
+fn outwards(frames: &Frames) -> impl Iterator<Item = &Arc<Enclosing>> {
+    iter::successors(frames.as_ref(), |scope| scope.parent.as_ref())
+}
+
+fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
+    let hold = member.tenure.hold();
+    if member.client == client && hold.key == *key {
+        kind.within(hold.kind)
+    } else {
+        Nesting::Apart
+    }
+}
+
+impl Enclosing {
+    fn new(parent: Frames, stake: Stake) -> Self {
         Self {
             parent,
-            stake: stake.clone(),
-            at,
+            stake,
             closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
         }
     }
 
+    fn find(self: &Arc<Self>, client: Uuid, kind: Kind, key: &Key) -> Option<(Frame, Nesting)> {
+        let mut members = self.stake.members().iter().enumerate();
+        members.find_map(|(at, member)| {
+            let nesting = nesting(member, client, kind, key);
+            if nesting == Nesting::Apart || !self.is_open_for(member) {
+                return None;
+            }
+            let scope = Arc::clone(self);
+            Some((Frame { scope, at }, nesting))
+        })
+    }
+
+    /// Does it hold this key, as the user wrote it, for whatever client?
+    fn has(&self, key: &str) -> bool {
+        let is_on = |member: &Member| member.tenure.hold().key.text() == key;
+        let mut members = self.stake.members().iter();
+        members.any(|member| is_on(member) && self.is_open_for(member))
+    }
+
+    fn is_open_for(&self, member: &Member) -> bool {
+        !self.closed.load(Ordering::Acquire) && !member.tenure.has_ended()
+    }
+
+    fn close(&self) {
+        for member in self.stake.members() {
+            member.tenure.hold().close(&self.closed);
+        }
+        self.closing.cancel();
+    }
+}
+
+impl Frame {
     /// The innermost open frame of this client around `frames` that holds the key and has to do with acquiring it as
     /// `kind`, and what.
     pub(crate) fn find(
@@ -97,64 +150,21 @@ impl Frame {
         client: Uuid,
         kind: Kind,
         key: &Key,
-    ) -> Option<(Arc<Self>, Nesting)> {
-        let mut next = frames.as_ref();
-        while let Some(frame) = next {
-            let nesting = frame.nesting(client, kind, key);
-            if nesting != Nesting::Apart && !frame.is_closed() {
-                return Some((Arc::clone(frame), nesting));
-            }
-            next = frame.parent.as_ref();
-        }
-        None
-    }
-
-    fn nesting(&self, client: Uuid, kind: Kind, key: &Key) -> Nesting {
-        let Member { client: of, .. } = self.member();
-        let hold = self.tenure().hold();
-        if *of == client && hold.key == *key {
-            kind.within(hold.kind)
-        } else {
-            Nesting::Apart
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire) || self.tenure().has_ended()
-    }
-
-    fn member(&self) -> &Member {
-        &self.stake.members()[self.at]
+    ) -> Option<(Self, Nesting)> {
+        outwards(frames).find_map(|scope| scope.find(client, kind, key))
     }
 
     pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.member().tenure
-    }
-
-    /// The stake of the innermost open frame that holds this key, as the user wrote it, for whatever client.
-    fn stake_on(frames: &Frames, key: &str) -> Option<Stake> {
-        let mut next = frames.as_ref();
-        while let Some(frame) = next {
-            if frame.tenure().hold().key.text() == key && !frame.is_closed() {
-                return Some(frame.stake.clone());
-            }
-            next = frame.parent.as_ref();
-        }
-        None
+        &self.scope.stake.members()[self.at].tenure
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {
-        &self.closed
+        &self.scope.closed
     }
 
     /// Completes when the frame closes.
     pub(crate) async fn closing(&self) {
-        self.closing.cancelled().await;
-    }
-
-    fn close(&self) {
-        self.tenure().hold().close(&self.closed);
-        self.closing.cancel();
+        self.scope.closing.cancelled().await;
     }
 }
 
@@ -184,8 +194,8 @@ impl Frame {
 /// ```
 pub struct Section {
     stake: Stake,
-    /// One frame for each tenure of the stake; made when the section is first entered, inside the frames that stand then.
-    frame: Frames,
+    /// This section, inside the frames that stand when it is first entered; made then.
+    frames: Frames,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
@@ -193,19 +203,17 @@ impl Section {
     pub(crate) fn new(stake: Stake) -> Self {
         Self {
             stake,
-            frame: None,
+            frames: None,
             over: None,
         }
     }
 
-    fn frame(&mut self) -> &Frames {
-        if self.frame.is_none() {
-            let members = 0..self.stake.members().len();
-            self.frame = members.fold(frames(), |parent, at| {
-                Some(Arc::new(Frame::new(parent, &self.stake, at)))
-            });
+    fn frames(&mut self) -> &Frames {
+        if self.frames.is_none() {
+            let own = Enclosing::new(frames(), self.stake.clone());
+            self.frames = Some(Arc::new(own));
         }
-        &self.frame
+        &self.frames
     }
 
     /// Is the key held by the section's guard? As [`Guard::is_held`](crate::Guard::is_held), wherever the guard is by now.
@@ -223,7 +231,7 @@ impl Section {
 
     /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
     pub fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
-        within(self.frame(), run)
+        within(self.frames(), run)
     }
 
     /// Polls a future inside the section, unless the hold is lost.
@@ -241,7 +249,7 @@ impl Section {
         if let Some(error) = self.loss() {
             return Poll::Ready(Err(error));
         }
-        if let Poll::Ready(output) = within(self.frame(), || poll(cx)) {
+        if let Poll::Ready(output) = within(self.frames(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
         if self.stake.has_ended() {
@@ -270,11 +278,8 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        let mut frame = self.frame.as_ref();
-        for _ in self.stake.members() {
-            let Some(own) = frame else { return };
+        if let Some(own) = &self.frames {
             own.close();
-            frame = own.parent.as_ref();
         }
     }
 }
@@ -413,5 +418,24 @@ impl<F> fmt::Debug for Inherit<F> {
         f.debug_struct("Inherit")
             .field("scoped", &self.frames.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    #[tokio::test]
+    async fn section_on_many_keys_is_one_link_of_the_chain_and_shares_its_guards_tenures() {
+        let client = Client::in_memory();
+        let keys = ["a", "b", "c"];
+        let guard = client.multi_lock(keys).acquire().await.unwrap();
+        let (mut outer, mut inner) = (guard.section(), guard.section());
+        let around = outer.enter(|| inner.enter(frames));
+        assert_eq!(outwards(&around).count(), 2);
+        let innermost = around.as_ref().unwrap().stake.members();
+        assert_eq!(innermost.len(), keys.len());
+        assert!(std::ptr::eq(innermost, inner.stake.members()));
     }
 }

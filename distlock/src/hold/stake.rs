@@ -3,11 +3,12 @@
 //! A lock has one. A multi-lock has one for each key and needs them all; of a Redlock's, one for each server, it needs a
 //! quorum. Views (`lost()`, `is_held()`, sections) look at a stake, which keeps nothing held by itself.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Tenure;
@@ -24,11 +25,18 @@ pub(crate) struct Member {
     pub(crate) margin: Duration,
 }
 
-/// The tenures of a guard.
+/// The tenures of a guard. A clone costs the same however many they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Stake {
-    members: SmallVec<[Member; 1]>,
+    members: Members,
     needs: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Members {
+    /// In place, for this is the usual one.
+    One(Member),
+    Several(Arc<[Member]>),
 }
 
 impl Member {
@@ -54,7 +62,7 @@ impl Member {
 impl Stake {
     pub(crate) fn one(member: Member) -> Self {
         Self {
-            members: smallvec![member],
+            members: Members::One(member),
             needs: 1,
         }
     }
@@ -62,28 +70,33 @@ impl Stake {
     /// `needs` of these have to be held.
     pub(crate) fn of(members: impl IntoIterator<Item = Member>, needs: usize) -> Self {
         Self {
-            members: members.into_iter().collect(),
+            members: Members::Several(members.into_iter().collect()),
             needs,
         }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
-        &self.members
+        match &self.members {
+            Members::One(member) => slice::from_ref(member),
+            Members::Several(members) => members,
+        }
     }
 
     /// The one that stands for all; a stake has at least one.
     pub(crate) fn first(&self) -> &Member {
-        &self.members[0]
+        &self.members()[0]
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        let held = self.members.iter().filter(|member| member.is_held());
+        let held = self.members().iter().filter(|member| member.is_held());
         held.count() >= self.needs
     }
 
     /// Has the guard ended? Not whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        self.members.iter().any(|member| member.tenure.has_ended())
+        self.members()
+            .iter()
+            .any(|member| member.tenure.has_ended())
     }
 
     /// The first loss because of which too few are held, if that is so.
@@ -95,21 +108,21 @@ impl Stake {
             let now = member.clock.now().after(member.margin);
             member.tenure.lost_error(now)
         };
-        let first = self.members.iter().find_map(lost);
+        let first = self.members().iter().find_map(lost);
         // Held again by the clock between two looks: nothing is lost then.
         first.filter(|_| !self.is_held())
     }
 
     /// Completes when too few are held: released, handed on, lost, or their leases over by the clock.
     pub(crate) async fn over(self) {
-        if let [only] = self.members.as_slice()
+        if let [only] = self.members()
             && only.margin.is_zero()
         {
             return Arc::clone(&only.tenure).over(only.clock.clone()).await;
         }
         let over = |member: &Member| Arc::clone(&member.tenure).over(member.clock.clone());
-        let mut ends: FuturesUnordered<_> = self.members.iter().map(over).collect();
-        let clock = self.members.first().map(|member| member.clock.clone());
+        let mut ends: FuturesUnordered<_> = self.members().iter().map(over).collect();
+        let clock = self.members().first().map(|member| member.clock.clone());
         while let Some(clock) = clock.as_ref().filter(|_| self.is_held()) {
             tokio::select! {
                 _ = ends.next(), if !ends.is_empty() => {}
@@ -127,7 +140,7 @@ impl Stake {
     /// to know of a deadline also when it has passed.
     #[cfg(feature = "test-util")]
     pub(crate) fn deadline(&self) -> Tick {
-        let first = self.members.first().map(|first| first.clock.now());
+        let first = self.members().first().map(|first| first.clock.now());
         let here = first.unwrap_or_default();
         // Each clock has a start of its own.
         self.last_needed(|member| match (member.end(), member.clock.now()) {
@@ -139,7 +152,7 @@ impl Stake {
 
     /// The value of the member whose end is that of the guard.
     fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&Member) -> T) -> T {
-        let mut ends: SmallVec<[T; 1]> = self.members.iter().map(of).collect();
+        let mut ends: SmallVec<[T; 1]> = self.members().iter().map(of).collect();
         ends.sort_unstable();
         let last_needed = ends.len().saturating_sub(self.needs);
         ends.get(last_needed).copied().unwrap_or_default()
@@ -149,7 +162,7 @@ impl Stake {
     pub(crate) fn lost(&self, loss: Loss) -> Error {
         self.loss().unwrap_or_else(|| {
             let key = self
-                .members
+                .members()
                 .first()
                 .map(|member| member.tenure.hold().key.text());
             Error::lost(key.unwrap_or_default(), loss)
