@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::hold::Stake;
+use crate::hold::{Hold, Stake};
 use crate::owner::Owner;
 use crate::scope::stake_on;
 
@@ -27,7 +27,7 @@ use crate::scope::stake_on;
 /// # Ok(()) }
 /// ```
 pub fn is_held(key: &str) -> bool {
-    stake_on(key).is_some_and(|stake| stake.is_held())
+    stake_on(key).is_some_and(|(stake, _)| stake.is_held())
 }
 
 /// The hold on `key` that the code which runs now is inside of, if it is inside of one: of the innermost scope with this
@@ -48,9 +48,8 @@ pub fn is_held(key: &str) -> bool {
 /// # Ok(()) }
 /// ```
 pub fn current(key: &str) -> Option<Current> {
-    let stake = stake_on(key)?;
-    let key = key.to_owned();
-    Some(Current { key, stake })
+    let (stake, at) = stake_on(key)?;
+    Some(Current { stake, at })
 }
 
 /// A view of the hold that code runs inside of; see [`current`].
@@ -69,30 +68,35 @@ pub fn current(key: &str) -> Option<Current> {
 /// ```
 #[derive(Clone)]
 pub struct Current {
-    key: String,
     stake: Stake,
+    /// Which member of the stake has the key.
+    at: usize,
 }
 
 impl Current {
-    /// The key, as it was asked for.
-    pub fn key(&self) -> &str {
-        &self.key
+    fn hold(&self) -> &Hold {
+        self.stake.members()[self.at].tenure.hold()
     }
 
-    /// Is the lock held, as far as this process can tell? As [`Guard::is_held`](crate::Guard::is_held); `false` once its
-    /// guard has ended.
+    /// The key, as it was asked for.
+    pub fn key(&self) -> &str {
+        self.hold().key.text()
+    }
+
+    /// Is the lock held, as far as this process can tell? As [`Guard::is_held`](crate::Guard::is_held): of a multi-lock
+    /// all of its keys. `false` once its guard has ended.
     pub fn is_held(&self) -> bool {
         self.stake.is_held()
     }
 
-    /// The fencing token of the grant, where the lock is a fenced one.
+    /// The fencing token of the key's grant, where its lock is a fenced one.
     pub fn token(&self) -> Option<u64> {
-        self.stake.first().tenure.hold().token
+        self.hold().token
     }
 
-    /// The identity under which the hold stands in the server; of several the first.
+    /// The identity under which the hold of the key stands in the server; of a Redlock in the first server of the guard.
     pub fn owner(&self) -> Owner {
-        self.stake.first().tenure.hold().owner
+        self.hold().owner
     }
 
     /// Completes when the hold is lost or its guard ends. As [`Guard::lost`](crate::Guard::lost).
@@ -107,7 +111,7 @@ impl Current {
 impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Current")
-            .field("key", &self.key)
+            .field("key", &self.key())
             .field("owner", &self.owner())
             .field("held", &self.is_held())
             .finish_non_exhaustive()

@@ -52,11 +52,13 @@ thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
 }
 
-/// The stake on a key that the code which runs now is inside of.
-pub(crate) fn stake_on(key: &str) -> Option<Stake> {
+/// The stake on a key that the code which runs now is inside of, and which of its members has the key.
+pub(crate) fn stake_on(key: &str) -> Option<(Stake, usize)> {
     let frames = frames();
-    let scope = outwards(&frames).find(|scope| scope.has(key))?;
-    Some(scope.stake.clone())
+    outwards(&frames).find_map(|scope| {
+        let at = scope.member_on(key)?;
+        Some((scope.stake.clone(), at))
+    })
 }
 
 /// The frames around the code that runs now.
@@ -123,11 +125,11 @@ impl Enclosing {
         })
     }
 
-    /// Does it hold this key, as the user wrote it, for whatever client?
-    fn has(&self, key: &str) -> bool {
+    /// Which member holds this key, as the user wrote it, for whatever client; of several the first.
+    fn member_on(&self, key: &str) -> Option<usize> {
         let is_on = |member: &Member| member.tenure.hold().key.text() == key;
         let mut members = self.stake.members().iter();
-        members.any(|member| is_on(member) && self.is_open_for(member))
+        members.position(|member| is_on(member) && self.is_open_for(member))
     }
 
     fn is_open_for(&self, member: &Member) -> bool {

@@ -75,16 +75,12 @@ impl Stake {
         }
     }
 
+    /// At least one.
     pub(crate) fn members(&self) -> &[Member] {
         match &self.members {
             Members::One(member) => slice::from_ref(member),
             Members::Several(members) => members,
         }
-    }
-
-    /// The one that stands for all; a stake has at least one.
-    pub(crate) fn first(&self) -> &Member {
-        &self.members()[0]
     }
 
     pub(crate) fn is_held(&self) -> bool {

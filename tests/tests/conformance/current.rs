@@ -1,6 +1,6 @@
 //! What code inside a scope can ask about the holds around it.
 
-use distlock::{current, inherit, is_held};
+use distlock::{MultiLock, current, inherit, is_held};
 
 use crate::stage::Stage;
 
@@ -50,6 +50,20 @@ async fn each_key_of_several_is_seen_under_its_name_without_the_prefix(stage: &S
         .unwrap();
 }
 
+async fn each_key_of_several_kinds_is_seen_with_its_own_token_and_owner(stage: &Stage) {
+    let client = stage.client().await;
+    let mixed = MultiLock::of([client.lock("a").into(), client.fenced_lock("b").into()]);
+    let guard = mixed.acquire().await.unwrap();
+    let [a, b] = ["a", "b"].map(|key| guard.section().enter(|| current(key)).unwrap());
+    assert_eq!((a.key(), a.token()), ("a", None));
+    assert!(b.key() == "b" && b.token().is_some());
+    for hold in [a, b] {
+        let holders = client.lock(hold.key()).holders().await.unwrap();
+        assert_eq!(holders[0].owner, hold.owner().to_string());
+    }
+    guard.release().await.unwrap();
+}
+
 async fn lost_hold_is_seen_but_not_held(stage: &Stage) {
     let client = stage.client().await;
     let guard = client.lock("order").acquire().lease(stage.part(3)).await;
@@ -75,6 +89,7 @@ on_every_backend! {
     code_inside_a_scope_sees_its_holds_and_no_others,
     guard_without_a_scope_is_not_seen,
     each_key_of_several_is_seen_under_its_name_without_the_prefix,
+    each_key_of_several_kinds_is_seen_with_its_own_token_and_owner,
     lost_hold_is_seen_but_not_held,
     spawned_task_sees_what_it_inherits,
 }
