@@ -6,7 +6,7 @@ use crate::hold::{Hold, Stake};
 use crate::owner::Owner;
 use crate::scope::stake_on;
 
-/// Does the code that runs now hold `key`, inside a scope around it?
+/// Does the code that runs now hold `key`, inside a scope around it? Where several scopes have the key, in any of them.
 ///
 /// For functions that rely on their caller's lock: `debug_assert!(distlock::is_held("order:42"))`. Scopes are those of
 /// [`run`](crate::Acquire::run), [`scope`](crate::Guard::scope), the attribute and the layer, and what
@@ -30,8 +30,8 @@ pub fn is_held(key: &str) -> bool {
     stake_on(key).is_some_and(|(stake, _)| stake.is_held())
 }
 
-/// The hold on `key` that the code which runs now is inside of, if it is inside of one: of the innermost scope with this
-/// key. Which scopes count, see [`is_held`].
+/// The hold on `key` that the code which runs now is inside of, if it is inside of one: of the innermost scope that
+/// holds it, or, where all have lost it, of the innermost that did. Which scopes count, see [`is_held`].
 ///
 /// # Examples
 /// ```

@@ -52,13 +52,14 @@ thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
 }
 
-/// The stake on a key that the code which runs now is inside of, and which of its members has the key.
+/// The stake on a key that the code which runs now is inside of, and which of its members has the key: the innermost
+/// that is held, or else the innermost.
 pub(crate) fn stake_on(key: &str) -> Option<(Stake, usize)> {
     let frames = frames();
-    outwards(&frames).find_map(|scope| {
-        let at = scope.member_on(key)?;
-        Some((scope.stake.clone(), at))
-    })
+    let on_key = || outwards(&frames).filter_map(|scope| scope.on_key(key));
+    let held = on_key().find(|(stake, _)| stake.is_held());
+    let (stake, at) = held.or_else(|| on_key().next())?;
+    Some((stake.clone(), at))
 }
 
 /// The frames around the code that runs now.
@@ -125,11 +126,12 @@ impl Enclosing {
         })
     }
 
-    /// Which member holds this key, as the user wrote it, for whatever client; of several the first.
-    fn member_on(&self, key: &str) -> Option<usize> {
+    /// The stake, and which member of it holds this key, as the user wrote it, for whatever client; of several the first.
+    fn on_key(&self, key: &str) -> Option<(&Stake, usize)> {
         let is_on = |member: &Member| member.tenure.hold().key.text() == key;
         let mut members = self.stake.members().iter();
-        members.position(|member| is_on(member) && self.is_open_for(member))
+        let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
+        Some((&self.stake, at))
     }
 
     fn is_open_for(&self, member: &Member) -> bool {

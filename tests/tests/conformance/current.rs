@@ -1,6 +1,9 @@
 //! What code inside a scope can ask about the holds around it.
 
-use distlock::{MultiLock, current, inherit, is_held};
+use std::future::{IntoFuture, pending};
+
+use distlock::{Client, MultiLock, current, inherit, is_held};
+use tokio::sync::oneshot;
 
 use crate::stage::Stage;
 
@@ -75,6 +78,46 @@ async fn lost_hold_is_seen_but_not_held(stage: &Stage) {
     assert!(!hold.is_held() && !section.enter(|| is_held("order")));
 }
 
+async fn lost_hold_inside_a_held_one_of_its_key_hides_nothing(stage: &Stage) {
+    let lock = stage.client().await.lock("order");
+    let outer = lock.acquire().await.unwrap();
+    let mut around = outer.section();
+    let nested = lock.acquire().lease(stage.part(3));
+    let inner = outer.scope(nested.into_future()).await.unwrap().unwrap();
+    let mut inside = around.enter(|| inner.section());
+    let mut within = |ask: fn() -> bool| around.enter(|| inside.enter(ask));
+    assert!(within(|| is_held("order")));
+    inner.lost().await;
+    assert!(outer.is_held() && within(|| is_held("order")));
+    assert!(within(|| current("order").unwrap().is_held()));
+    outer.release().await.unwrap();
+    assert!(!within(|| is_held("order")));
+    assert!(!within(|| current("order").unwrap().is_held()));
+}
+
+struct AsksInDrop(Option<oneshot::Sender<bool>>);
+
+impl Drop for AsksInDrop {
+    fn drop(&mut self) {
+        let told = self.0.take().map(|tell| tell.send(is_held("order")));
+        assert_eq!(told, Some(Ok(())));
+    }
+}
+
+async fn body_dropped_for_its_loss_sees_the_outer_hold_of_another_client(stage: &Stage) {
+    let elsewhere = Client::in_memory();
+    let (outer, inner) = (stage.client().await.lock("order"), elsewhere.lock("order"));
+    let (tell, told) = oneshot::channel();
+    let body = async move {
+        let _asks = AsksInDrop(Some(tell));
+        pending::<()>().await;
+    };
+    let nested = inner.acquire().lease(stage.part(3)).run(body);
+    let lost = outer.acquire().run(nested).await.unwrap();
+    assert!(lost.unwrap_err().is_lost());
+    assert!(told.await.unwrap());
+}
+
 async fn spawned_task_sees_what_it_inherits(stage: &Stage) {
     let client = stage.client().await;
     let seen = client.lock("order").acquire().run(async {
@@ -91,5 +134,7 @@ on_every_backend! {
     each_key_of_several_is_seen_under_its_name_without_the_prefix,
     each_key_of_several_kinds_is_seen_with_its_own_token_and_owner,
     lost_hold_is_seen_but_not_held,
+    lost_hold_inside_a_held_one_of_its_key_hides_nothing,
+    body_dropped_for_its_loss_sees_the_outer_hold_of_another_client,
     spawned_task_sees_what_it_inherits,
 }
