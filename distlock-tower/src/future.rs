@@ -281,7 +281,9 @@ where
         };
         match (&output, released) {
             (_, Ok(())) => {}
-            (Ok(_), Err(lost)) if lost.is_lost() => return Some(Ok(self.lost(&lost, times))),
+            (Ok(_), Err(lost)) if lost.is_lost() => {
+                return Some(Ok(self.lost(&lost.after_body(), times)));
+            }
             (_, Err(error)) => respond::release_failed(&error),
         }
         Some(output.map(|response| told(response, times).map(HoldBody::inner)))

@@ -110,7 +110,8 @@ async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
             if job.0 == "bad" { Err("no") } else { Ok(1) }
         }
     }));
-    assert!(lock_error(service.clone().oneshot(Job("a")).await).is_lost());
+    let lost = lock_error(service.clone().oneshot(Job("a")).await);
+    assert!(lost.is_lost() && lost.body_completed(), "{lost:?}");
     let error = service.oneshot(Job("bad")).await.unwrap_err();
     assert!(matches!(error, LockError::Inner("no")), "{error:?}");
 }

@@ -326,8 +326,23 @@ impl Error {
         )
     }
 
-    /// The same error, saying that the guarded body had run to its end.
-    pub(crate) fn after_body(self) -> Self {
+    /// The same error; a loss says that the guarded body had run to its end.
+    ///
+    /// For authors of middleware, whose release finds the loss. [`run`](crate::Acquire::run) does it by itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// client.lock("order:42").force_release().await?;
+    /// let lost = guard.release().await.unwrap_err();
+    /// assert!(lost.is_lost() && !lost.body_completed());
+    /// assert!(lost.after_body().body_completed());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn after_body(self) -> Self {
         match self {
             Self::Lost { key, reason, .. } => Self::Lost {
                 key,

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use distlock_tower::LockLayer;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::shop::{Order, Shop, ShopError};
@@ -30,12 +31,15 @@ pub(crate) fn router(shop: &Shop) -> Router {
         .with_state(shop.clone())
 }
 
+/// What the routes of an order have in common. The number and not its text: `/orders/042` is the order 42, too.
+#[derive(Deserialize)]
+struct OfOrder {
+    id: u64,
+}
+
 fn by_order(shop: &Shop) -> LockLayer {
     LockLayer::new(shop.locks.clone())
-        .key(|Path(path): Path<Vec<(String, String)>>| {
-            let id = path.into_iter().find(|(name, _)| name == "id");
-            id.map(|(_, id)| format!("order:{id}"))
-        })
+        .key(|Path(of): Path<OfOrder>| format!("order:{}", of.id))
         .wait(WAIT)
 }
 

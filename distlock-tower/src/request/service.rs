@@ -81,7 +81,7 @@ async fn finish<T, E>(guard: Guard, output: Result<T, E>) -> Result<T, LockError
     let released = guard.release().await;
     match (&output, released) {
         (_, Ok(())) => {}
-        (Ok(_), Err(lost)) if lost.is_lost() => return Err(LockError::Lock(lost)),
+        (Ok(_), Err(lost)) if lost.is_lost() => return Err(LockError::Lock(lost.after_body())),
         (_, Err(error)) => respond::release_failed(&error),
     }
     output.map_err(LockError::Inner)
