@@ -178,6 +178,7 @@ impl Settings {
             Named::Keys(keys) => key::distinct(keys),
             Named::Missing(_) if self.optional => return Entry::Unlocked,
             Named::Missing(what) => Err(key::BadKeys::Missing { what }),
+            Named::Unclear(what) => Err(key::BadKeys::Unclear { what }),
             Named::Nothing => return Entry::Unlocked,
             Named::Answer(answer) => return Entry::Answered(respond::own_answer(answer, grpc)),
         };

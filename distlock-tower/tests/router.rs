@@ -136,6 +136,26 @@ async fn template_names_captures_of_all_routers_around_and_the_whole_path() {
 }
 
 #[tokio::test]
+async fn optional_capture_that_is_no_utf8_is_400() {
+    let layer = |template: &str| {
+        let layer = LockLayer::new(Client::in_memory()).key_template(template);
+        layer.optional()
+    };
+    let orders = |template: &str| {
+        Router::new()
+            .route("/orders/{id}", post(tell))
+            .route_layer(layer(template))
+    };
+    send(orders("<path.id>"), post_to("/orders/%ff"))
+        .await
+        .is_problem("key", 400, false);
+    let absent = send(orders("<path.other>"), post_to("/orders/7")).await;
+    assert_eq!(absent.text, "-");
+    let routeless = Router::new().fallback(tell).layer(layer("<path.id>"));
+    assert_eq!(send(routeless, post_to("/orders/7")).await.text, "-");
+}
+
+#[tokio::test]
 async fn all_that_a_key_function_may_return() {
     struct Own(u64);
     impl IntoLockKeys for Own {

@@ -81,6 +81,35 @@ async fn missing_empty_doubled_and_undecodable_values_are_400() {
 }
 
 #[tokio::test]
+async fn optional_values_that_are_there_but_unclear_are_400() {
+    let request = |values: &[&[u8]]| {
+        let add = |request: http::request::Builder, value: &&[u8]| request.header("x-a", *value);
+        values.iter().fold(get("/"), add)
+    };
+    let by_header = || unkeyed().key_header("x-a").optional();
+    // What is missing beside it changes nothing, whichever comes first.
+    let beside = || unkeyed().key_template("<query.q>:<header.x-a>").optional();
+    let unclear: [&[&[u8]]; 4] = [&[b"a", b"a"], &[b"a", b""], &[b""], &[b"\xff"]];
+    for values in unclear {
+        for layer in [by_header(), beside()] {
+            let answer = send(layer, request(values).body(()).unwrap()).await;
+            answer.is_problem("key", 400, false);
+        }
+    }
+    for uri in ["/?q=", "/?q=1&q=2", "/?q=1&q=", "/?q=%ff"] {
+        let layer = unkeyed().key_template("<query.q>").optional();
+        let answer = send(layer, get(uri).body(()).unwrap()).await;
+        answer.is_problem("key", 400, false);
+    }
+    let path = unkeyed().key_template("<uri.path>").optional();
+    let answer = send(path, get("/%ff").body(()).unwrap()).await;
+    answer.is_problem("key", 400, false);
+    for layer in [by_header(), beside()] {
+        assert_eq!(send(layer, Request::new(())).await.text, "-");
+    }
+}
+
+#[tokio::test]
 async fn control_characters_and_long_keys_are_400() {
     let long = format!("/?q={}", "x".repeat(513));
     for uri in ["/?q=a%0d%0ab", "/?q=%00", &long] {

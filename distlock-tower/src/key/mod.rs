@@ -126,6 +126,8 @@ pub(crate) enum Named {
     Keys(Vec<String>),
     /// A part of the request that a key is made of is not there.
     Missing(String),
+    /// It is there, but empty, no UTF-8 or more than once: no reason to do without a key.
+    Unclear(String),
     Answer(Answer),
 }
 
@@ -149,6 +151,7 @@ impl fmt::Debug for LockKeys {
             Named::Nothing => f.write_str("LockKeys::Nothing"),
             Named::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
             Named::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
+            Named::Unclear(what) => f.debug_tuple("LockKeys::Unclear").field(what).finish(),
             Named::Answer(answer) => {
                 let status = answer.status();
                 f.debug_tuple("LockKeys::Answer").field(&status).finish()
@@ -187,6 +190,7 @@ pub(crate) enum BadKeys {
     TooMany { keys: usize },
     Unfit { key: String },
     Missing { what: String },
+    Unclear { what: String },
     TooLarge { limit: usize },
     Unread { error: BoxError },
 }
@@ -199,9 +203,11 @@ impl fmt::Display for BadKeys {
                 f,
                 "the key function gave {keys} different keys: at most {MAX_KEYS} are allowed"
             ),
-            Self::Missing { what } => {
-                write!(f, "the request has no single {what} to make a key of")
-            }
+            Self::Missing { what } => write!(f, "the request has no {what} to make a key of"),
+            Self::Unclear { what } => write!(
+                f,
+                "the {what} to make a key of is empty, no UTF-8, or in the request more than once"
+            ),
             Self::TooLarge { limit } => {
                 write!(f, "the body to make a key of has more than {limit} bytes")
             }

@@ -26,10 +26,10 @@ pub enum ViaTemplate {}
 ///
 /// Path and query are percent-decoded once. `<<` and `>>` stand for `<` and `>`; all else is text, braces too.
 ///
-/// A request in which a value is missing, empty, no UTF-8, or there more than once (so that it could not be said which
-/// one the handler will look at) is answered 400, or passes without a lock where the layer's key is
-/// [optional](crate::LockLayer::optional). Nothing is escaped: strangers choose the values, so separate them by what none
-/// of them can have.
+/// A request in which a value is missing is answered 400, or passes without a lock where the layer's key is
+/// [optional](crate::LockLayer::optional). One in which a value is empty, no UTF-8, or there more than once (so that it
+/// could not be said which one the handler will look at) is answered 400 in any case. Nothing is escaped: strangers choose
+/// the values, so separate them by what none of them can have.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -80,66 +80,99 @@ impl Template {
         self.pieces.iter().any(is_capture)
     }
 
-    fn render(&self, parts: &Parts, captures: &Captures) -> LockKeys {
-        let mut key = String::new();
+    fn render(&self, parts: &Parts, captures: &Captures) -> Named {
+        let (mut key, mut missing) = (String::new(), None);
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => key.push_str(text),
                 Piece::Value(source) => match source.value(parts, captures) {
-                    Some(value) if !value.is_empty() => key.push_str(&value),
-                    _ => return LockKeys(Named::Missing(source.to_string())),
+                    Found::One(value) => key.push_str(&value),
+                    Found::Nothing => missing = missing.or(Some(source)),
+                    // Whatever else is missing: who sends this must not get past an optional lock by it.
+                    Found::Unclear => return Named::Unclear(source.to_string()),
                 },
             }
         }
-        LockKeys(Named::Keys(vec![key]))
+        match missing {
+            Some(source) => Named::Missing(source.to_string()),
+            None => Named::Keys(vec![key]),
+        }
+    }
+}
+
+/// What a request has of a value.
+enum Found<'a> {
+    One(Cow<'a, str>),
+    Nothing,
+    /// Empty, no UTF-8, or several.
+    Unclear,
+}
+
+impl<'a> Found<'a> {
+    /// The only one of these, where `None` is one that is no UTF-8.
+    fn only(mut values: impl Iterator<Item = Option<Cow<'a, str>>>) -> Self {
+        match (values.next(), values.next()) {
+            (None, _) => Self::Nothing,
+            (Some(Some(value)), None) if !value.is_empty() => Self::One(value),
+            _ => Self::Unclear,
+        }
     }
 }
 
 impl Source {
-    fn value<'a>(&self, parts: &'a Parts, captures: &'a Captures) -> Option<Cow<'a, str>> {
+    fn value<'a>(&self, parts: &'a Parts, captures: &'a Captures) -> Found<'a> {
         match self {
-            Self::Path(name) => only(captures.iter().filter(|(own, _)| own == name))
-                .map(|(_, value)| value.as_str().into()),
+            Self::Path(name) => match captures {
+                Some(captures) => {
+                    let named = captures.iter().filter(|(own, _)| own == name);
+                    Found::only(named.map(|(_, value)| Some(value.as_str().into())))
+                }
+                None => Found::Unclear,
+            },
             Self::Query(name) => {
-                let query = form_urlencoded::parse(parts.uri.query()?.as_bytes());
-                let (_, value) = only(query.filter(|(own, _)| own == name))?;
+                let query = parts.uri.query().unwrap_or_default();
+                let named = form_urlencoded::parse(query.as_bytes()).filter(|(own, _)| own == name);
                 // Put there for what is no UTF-8.
-                (!value.contains(char::REPLACEMENT_CHARACTER)).then_some(value)
+                let is_text = |value: &Cow<'_, str>| !value.contains(char::REPLACEMENT_CHARACTER);
+                Found::only(named.map(|(_, value)| Some(value).filter(is_text)))
             }
             Self::Header(name) => {
-                let value = only(parts.headers.get_all(name).into_iter())?;
-                str::from_utf8(value.as_bytes()).ok().map(Cow::Borrowed)
+                let values = parts.headers.get_all(name).into_iter();
+                Found::only(
+                    values.map(|value| str::from_utf8(value.as_bytes()).ok().map(Into::into)),
+                )
             }
-            Self::Method => Some(parts.method.as_str().into()),
-            Self::UriPath => percent_decode_str(whole_path(parts)).decode_utf8().ok(),
+            Self::Method => Found::One(parts.method.as_str().into()),
+            Self::UriPath => {
+                let path = percent_decode_str(whole_path(parts)).decode_utf8().ok();
+                Found::only(std::iter::once(path))
+            }
         }
     }
 }
 
-/// The one item that there is.
-fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
-    let first = items.next()?;
-    items.next().is_none().then_some(first)
-}
-
-type Captures = Vec<(String, String)>;
+/// None where one is no UTF-8, whichever.
+type Captures = Option<Vec<(String, String)>>;
 
 #[cfg(feature = "axum")]
 async fn captures(parts: &mut Parts) -> Captures {
+    use axum::extract::rejection::RawPathParamsRejection::MissingPathParams;
     use axum::extract::{FromRequestParts as _, RawPathParams};
 
     match RawPathParams::from_request_parts(parts, &()).await {
         Ok(params) => {
             let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-            params.iter().map(own).collect()
+            Some(params.iter().map(own).collect())
         }
-        Err(_) => Captures::new(),
+        // Outside of routes.
+        Err(MissingPathParams(_)) => Some(Vec::new()),
+        Err(_) => None,
     }
 }
 
 #[cfg(not(feature = "axum"))]
 async fn captures(_: &mut Parts) -> Captures {
-    Captures::new()
+    Some(Vec::new())
 }
 
 /// A nested router takes its prefix off the URI.
@@ -164,9 +197,9 @@ impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
         Box::pin(async {
             let captures = match self.has_captures() {
                 true => captures(parts).await,
-                false => Captures::new(),
+                false => Some(Vec::new()),
             };
-            Ok(self.render(parts, &captures))
+            Ok(LockKeys(self.render(parts, &captures)))
         })
     }
 }

@@ -267,7 +267,8 @@ impl<R> LockLayer<R> {
     /// A request that has not what its key is made of passes without a lock, where it would be answered 400: for keys
     /// from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header).
     ///
-    /// Who leaves it out is not kept out: not for locks that anything depends on.
+    /// Who leaves it out is not kept out: not for locks that anything depends on. What is there but empty, no UTF-8, or
+    /// there more than once, is answered 400 as ever.
     ///
     /// # Examples
     /// See [`Unkeyed::key_header`].

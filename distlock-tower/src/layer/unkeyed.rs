@@ -101,9 +101,10 @@ impl<S> Unkeyed<S> {
 
     /// The key is a header's name and value: `idempotency-key:8e03978e-40d5` of `Idempotency-Key: 8e03978e-40d5`.
     ///
-    /// A request that does not have the header, or has it more than once, is answered 400, or passes without a lock
-    /// where the key is [optional](LockLayer::optional). Strangers choose the value: where they are not to stand in each
-    /// other's way, [`key_template`](Unkeyed::key_template) adds who they are.
+    /// A request that does not have the header is answered 400, or passes without a lock where the key is
+    /// [optional](LockLayer::optional). One that has it more than once, empty, or not as UTF-8, is answered 400 in any
+    /// case. Strangers choose the value: where they are not to stand in each other's way,
+    /// [`key_template`](Unkeyed::key_template) adds who they are.
     ///
     /// With `idempotency-key` this answers 409 to a request that comes again while the first one is at work. It does not
     /// remember what was answered: a request that comes after that finds the lock free, and needs a stored result.

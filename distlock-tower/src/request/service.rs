@@ -62,7 +62,9 @@ async fn handle<S: Service<R>, R>(
     let keys = match keys {
         Named::Nothing => return service.call(request).await.map_err(LockError::Inner),
         Named::Keys(keys) => key::distinct(keys).map_err(|bad| LockError::Keys(bad.to_string()))?,
-        Named::Missing(what) => return Err(LockError::Keys(format!("no {what} to make a key of"))),
+        Named::Missing(what) | Named::Unclear(what) => {
+            return Err(LockError::Keys(format!("no {what} to make a key of")));
+        }
         Named::Answer(answer) => {
             let reason = format!("the key function answered {}", answer.status());
             return Err(LockError::Keys(reason));
