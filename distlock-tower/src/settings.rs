@@ -33,8 +33,22 @@ pub(crate) struct Terms {
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: u32,
-    /// One for each request that may wait, of all clones of a layer together.
-    places: Option<Arc<Semaphore>>,
+    places: Option<Places>,
+}
+
+/// One for each request that may wait, of all clones of a layer together.
+#[derive(Clone)]
+struct Places {
+    free: Arc<Semaphore>,
+    most: u32,
+}
+
+impl Places {
+    fn new(most: u32) -> Self {
+        let places = usize::try_from(most).unwrap_or(usize::MAX);
+        let free = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
+        Self { free, most }
+    }
 }
 
 impl Terms {
@@ -50,26 +64,40 @@ impl Terms {
     }
 
     pub(crate) fn max_waiters_in_all(&mut self, most: u32) {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let places = Semaphore::new(most.min(Semaphore::MAX_PERMITS));
-        self.places = Some(Arc::new(places));
+        self.places = Some(Places::new(most));
     }
 
     pub(crate) async fn acquire(&self, mode: Mode, keys: Vec<String>) -> Result<Guard, Error> {
-        let place = self.places.as_deref().map(Semaphore::try_acquire);
-        // Who finds no place may still find the lock free.
-        let others = match place {
-            Some(Err(_)) => 0,
-            _ => self.max_waiters,
+        let Some(places) = &self.places else {
+            return self.acquire_within(self.wait, mode, keys).await;
         };
-        let mut acquire = self.locks.acquire(mode, keys).wait(self.wait);
+        match places.free.try_acquire() {
+            Ok(_place) => self.acquire_within(self.wait, mode, keys).await,
+            // Who finds no place may still find the lock free. Asked once: who asks again while nobody answers would be
+            // one more that waits.
+            Err(_) => match self.acquire_within(Duration::ZERO, mode, keys).await {
+                Err(Error::Timeout { key, .. }) if !self.wait.is_zero() => {
+                    Err(Error::overloaded(key, places.most))
+                }
+                tried => tried,
+            },
+        }
+    }
+
+    async fn acquire_within(
+        &self,
+        wait: Duration,
+        mode: Mode,
+        keys: Vec<String>,
+    ) -> Result<Guard, Error> {
+        let mut acquire = self.locks.acquire(mode, keys).wait(wait);
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
         }
         if let Some(most) = self.max_hold {
             acquire = acquire.max_hold(most);
         }
-        acquire.max_waiters(others).await
+        acquire.max_waiters(self.max_waiters).await
     }
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,8 +6,8 @@ mod support;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use distlock::Client;
-use distlock::test_util::sizes;
+use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::{Client, MemoryServer};
 use distlock_tower::{BoxError, HoldUntil, LockLayer, Reason};
 use futures_util::stream;
 use http::{Request, Response};
@@ -87,6 +87,27 @@ async fn one_too_many_in_all_is_refused_unless_its_lock_is_free() {
     let waiting = crowd(&client, &layer, &["/a", "/a"]).await;
     a.release().await.unwrap();
     all_done(waiting).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_place_a_silent_server_is_asked_once() {
+    let faults = Faults::new();
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).unwrap();
+    let layer = layer(&client).max_waiters_in_all(0);
+    faults.always(Op::Attempt, Fault::FailBefore);
+    let since = tokio::time::Instant::now();
+    send(layer.clone(), "/a")
+        .await
+        .is_problem("unavailable", 503, true);
+    assert!(since.elapsed() < SEC / 10, "{:?}", since.elapsed());
+    assert_eq!(faults.hits(Op::Attempt), 1);
+    // With a place it is asked again, which is what fills the places.
+    let patient = layer.max_waiters_in_all(1);
+    send(patient, "/a")
+        .await
+        .is_problem("unavailable", 503, true);
+    assert!(faults.hits(Op::Attempt) > 2);
 }
 
 #[tokio::test]

@@ -282,6 +282,12 @@ impl Error {
         matches!(self, Self::Overloaded { .. })
     }
 
+    /// [`Error::Overloaded`] of a crowd that is counted elsewhere: for `distlock-tower`.
+    #[doc(hidden)]
+    pub fn overloaded(key: String, waiters: u32) -> Self {
+        Self::Overloaded { key, waiters }
+    }
+
     /// Nobody answered: the lock may be free or held.
     /// # Examples
     /// ```

@@ -163,7 +163,8 @@ impl<R> LockLayer<R> {
     }
 
     /// How many requests of this layer and its clones may wait for whatever keys; any number unless set. One more is
-    /// answered 503 `urn:distlock:overloaded` at once, unless its lock is free.
+    /// answered 503 `urn:distlock:overloaded` after one try, unless its lock is free; while the lock server is silent, 503
+    /// `urn:distlock:unavailable`.
     ///
     /// A request counts from when it asks for its lock, so for as long as the server's answer takes also one that need
     /// not wait.
