@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use distlock::{Error, Section};
+use http::Response;
+use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
@@ -38,9 +40,11 @@ pub enum HoldUntil {
     /// With the response's body: at its end, at its error, or when it is dropped, as it is when the client hangs up.
     ///
     /// The body runs inside the critical section. Its last frame, or its end where that cannot be known before, is
-    /// passed on after the release was confirmed; trailers alone are no end. A body that is empty from the start, such
-    /// as that of a 204 or of an upgrade, ends the hold before the response is returned. When the hold is lost, the
-    /// body ends in an error, so that the client sees that something is missing.
+    /// passed on after the release was confirmed. The last frame is what the body says is its last, trailers, or the one
+    /// that fills the size that the body or `Content-Length` announced: trailers may follow that if they are ready by
+    /// then, and nothing else does. A body that is empty from the start, such as that of a 204 or of an upgrade, ends
+    /// the hold before the response is returned. When the hold is lost, the body ends in an error, so that the client
+    /// sees that something is missing.
     ///
     /// A client that reads slowly holds the lock for as long.
     Body,
@@ -100,13 +104,16 @@ impl<B> HoldBody<B> {
         }
     }
 
-    pub(crate) fn held(body: B, section: Section, tenancy: Tenancy) -> Self {
+    /// `length` is how many bytes it is to have, where that is known.
+    pub(crate) fn held(body: B, length: Option<u64>, section: Section, tenancy: Tenancy) -> Self {
         Self {
             kind: Kind::Held {
                 body: Some(body),
                 holding: Holding {
                     stage: Stage::Streaming(section, tenancy),
+                    left: length,
                     last: None,
+                    trailers: None,
                 },
             },
         }
@@ -122,8 +129,19 @@ impl<B> HoldBody<B> {
 /// The hold of a body.
 struct Holding {
     stage: Stage,
-    /// What is passed on after the release, if the end has a frame.
+    /// How many bytes are still to come, where that is known: servers drop a body without asking for its end once they
+    /// have sent as many as were announced.
+    left: Option<u64>,
+    /// What is passed on after the release, as far as the end has it.
     last: Option<Frame<Bytes>>,
+    trailers: Option<Frame<Bytes>>,
+}
+
+/// How many bytes a response's body is to have, by what a server goes by.
+pub(crate) fn length<B: Body>(response: &Response<B>) -> Option<u64> {
+    let announced = response.headers().get(CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
+    announced.or_else(|| response.body().size_hint().exact())
 }
 
 enum Stage {
@@ -131,6 +149,14 @@ enum Stage {
     Streaming(Section, Tenancy),
     Releasing(Boxed<Result<(), Error>>),
     Ended,
+}
+
+/// What is done with a frame.
+enum Next {
+    Pass(Frame<Bytes>),
+    /// It is the last data; trailers may be there.
+    LookOn,
+    End,
 }
 
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
@@ -147,23 +173,34 @@ impl Holding {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        if let Stage::Streaming(section, _) = &mut self.stage {
-            let frame = ready!(section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
+        while let Stage::Streaming(section, _) = &mut self.stage {
+            let polled = section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
                 Some(body) => body.poll_frame(cx),
                 None => Poll::Ready(None),
-            }));
-            match frame {
-                Ok(Some(Ok(frame))) if !is_end(&body) => return Poll::Ready(Some(Ok(frame))),
-                Ok(Some(Ok(last))) => self.last = Some(last),
-                Ok(None) => {}
+            });
+            let frame = match polled {
+                Poll::Ready(frame) => frame,
+                // All bytes are there: what is not by now is not waited for.
+                Poll::Pending if self.last.is_some() => Ok(None),
+                Poll::Pending => return Poll::Pending,
+            };
+            let next = match frame {
+                Ok(Some(Ok(frame))) => self.count(frame, is_end(&body)),
+                Ok(None) => Next::End,
                 Ok(Some(Err(own))) => return self.fail(body, own.into()),
                 Err(lost) => {
                     respond::lost_while_streaming(&lost);
                     return self.fail(body, lost.into());
                 }
+            };
+            match next {
+                Next::Pass(frame) => return Poll::Ready(Some(Ok(frame))),
+                Next::LookOn => {}
+                Next::End => {
+                    self.enter(|| body.set(None));
+                    self.release();
+                }
             }
-            self.enter(|| body.set(None));
-            self.release();
         }
         if let Stage::Releasing(releasing) = &mut self.stage {
             let released = ready!(releasing.as_mut().poll(cx));
@@ -177,14 +214,34 @@ impl Holding {
                 Ok(()) => {}
             }
         }
-        Poll::Ready(self.last.take().map(Ok))
+        let frame = self.last.take().or_else(|| self.trailers.take());
+        Poll::Ready(frame.map(Ok))
+    }
+
+    /// Keeps back the last frames; `is_end` says that nothing comes after this one.
+    fn count(&mut self, frame: Frame<Bytes>, is_end: bool) -> Next {
+        let Some(data) = frame.data_ref() else {
+            self.trailers = Some(frame);
+            return Next::End;
+        };
+        if self.last.is_some() {
+            // More than was announced, which no server sends.
+            return Next::End;
+        }
+        let come = data.len() as u64;
+        self.left = self.left.map(|left| left.saturating_sub(come));
+        if !is_end && self.left != Some(0) {
+            return Next::Pass(frame);
+        }
+        self.last = Some(frame);
+        if is_end { Next::End } else { Next::LookOn }
     }
 
     /// What may be left of the hold is released in the background.
     fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
         self.enter(|| body.set(None));
         self.stage = Stage::Ended;
-        self.last = None;
+        (self.last, self.trailers) = (None, None);
         Poll::Ready(Some(Err(error)))
     }
 
@@ -232,7 +289,8 @@ where
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
             Kind::Held { holding, .. } => {
-                matches!(holding.stage, Stage::Ended) && holding.last.is_none()
+                let ended = matches!(holding.stage, Stage::Ended);
+                ended && holding.last.is_none() && holding.trailers.is_none()
             }
             Kind::Answer { body } => body.is_end_stream(),
         }

@@ -21,7 +21,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::body::{HoldBody, HoldUntil};
+use crate::body::{self, HoldBody, HoldUntil};
 use crate::held::{Held, Tenancy, Unlocked};
 use crate::info::LockInfo;
 use crate::key::WholeBody;
@@ -239,7 +239,8 @@ where
         };
         let output = match output {
             Ok(Ok(response)) if self.outlives(&response) => {
-                let held = |body| HoldBody::held(body, section, tenancy);
+                let length = body::length(&response);
+                let held = |body| HoldBody::held(body, length, section, tenancy);
                 return Some(Ok(told(response, times).map(held)));
             }
             output => output,
@@ -260,7 +261,8 @@ where
 
     /// Whether the hold goes on with the response's body.
     fn outlives(&self, response: &Response<R>) -> bool {
-        self.settings.hold_until == HoldUntil::Body && !response.body().is_end_stream()
+        let is_empty = || response.body().is_end_stream() || body::length(response) == Some(0);
+        self.settings.hold_until == HoldUntil::Body && !is_empty()
     }
 
     fn release(

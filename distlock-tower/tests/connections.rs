@@ -12,12 +12,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
-use distlock::Client;
+use distlock::test_util::{Fault, Faults, Op};
+use distlock::{Client, MemoryServer};
 use distlock_tower::{Held, HoldUntil, LockLayer};
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use support::{eventually, freed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,6 +60,24 @@ async fn chunked() -> Body {
     Body::from_stream(stream::iter(pieces))
 }
 
+/// One in pieces whose length is announced, and which does not end by itself.
+async fn announced() -> ([(HeaderName, &'static str); 1], Body) {
+    let pieces = stream::iter(["do", "ne"].map(Ok::<_, Infallible>));
+    let body = Body::from_stream(pieces.chain(stream::pending()));
+    ([(header::CONTENT_LENGTH, "4")], body)
+}
+
+/// One with trailers at its end.
+async fn trailers() -> Body {
+    let frames = [
+        Frame::data("done".into()),
+        Frame::trailers(HeaderMap::new()),
+    ];
+    Body::new(StreamBody::new(stream::iter(
+        frames.map(Ok::<_, Infallible>),
+    )))
+}
+
 /// One that ends with its connection.
 async fn endless() -> Body {
     let piece = Bytes::from(vec![b'x'; 100_000]);
@@ -80,6 +101,8 @@ async fn serve_with(client: &Client, layer: LockLayer) -> SocketAddr {
         .route("/chat", get(chat))
         .route("/sized", get(sized))
         .route("/chunked", get(chunked))
+        .route("/announced", get(announced))
+        .route("/trailers", get(trailers))
         .route("/endless", get(endless))
         .route("/empty", get(StatusCode::NO_CONTENT))
         .route_layer(layer);
@@ -134,11 +157,15 @@ async fn guard_that_is_taken_along_holds_until_the_peer_hangs_up() {
 #[tokio::test]
 async fn who_has_read_a_response_finds_its_lock_free() {
     for until in [HoldUntil::Response, HoldUntil::Body] {
-        let client = Client::in_memory();
+        // A release in the background would come too late.
+        let faults = Faults::new();
+        faults.always(Op::Release, Fault::Delay(Duration::from_millis(20)));
+        let client = Client::builder().faults(&faults);
+        let client = client.in_memory(&MemoryServer::new()).unwrap();
         let base = format!("http://{}", serve(&client, until).await);
         let http = reqwest::Client::new();
-        for path in ["sized", "chunked"] {
-            for _ in 0..50 {
+        for path in ["sized", "chunked", "announced", "trailers"] {
+            for _ in 0..10 {
                 let response = http.get(format!("{base}/{path}")).send().await.unwrap();
                 assert_eq!(response.status(), 200, "{until:?} {path}");
                 assert_eq!(response.text().await.unwrap(), "done");

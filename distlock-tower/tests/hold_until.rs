@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use distlock::Client;
 use distlock::test_util::{Fault, Faults, Op};
 use distlock_tower::{BoxError, Held, HoldBody, HoldUntil, LockInfo, LockLayer};
 use futures_util::FutureExt as _;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -39,7 +40,7 @@ async fn respond<B>(layer: LockLayer, body: B) -> Response<HoldBody<B>>
 where
     B: Body<Data = Bytes>,
 {
-    let body = std::cell::Cell::new(Some(body));
+    let body = Cell::new(Some(body));
     let handler =
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(body.take().unwrap())));
     let response = layer.layer(handler).oneshot(Request::new(())).await;
@@ -115,7 +116,7 @@ async fn empty_body_ends_the_hold_before_the_response() {
 }
 
 #[tokio::test]
-async fn trailers_are_no_end() {
+async fn free_when_the_trailers_are_there() {
     let client = Client::in_memory();
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", "1".parse().unwrap());
@@ -124,8 +125,89 @@ async fn trailers_are_no_end() {
     let mut body = response.into_body();
     let trailers = body.frame().await.unwrap().unwrap().into_trailers();
     assert_eq!(trailers.unwrap()["x-sum"], "1");
-    assert!(locked(&client).await);
+    assert!(!locked(&client).await && body.is_end_stream());
     assert!(body.frame().await.is_none());
+}
+
+/// A body that does not end by itself, in a response that says how long it is.
+async fn announced<S>(client: &Client, length: &'static str, frames: S) -> HoldBody<StreamBody<S>>
+where
+    S: Stream<Item = Result<Frame<Bytes>, BoxError>>,
+{
+    let body = Cell::new(Some(StreamBody::new(frames)));
+    let handler = service_fn(async |_: Request<()>| {
+        let response = Response::builder().header("content-length", length);
+        Ok::<_, Infallible>(response.body(body.take().unwrap()).unwrap())
+    });
+    let response = layer(client).layer(handler).oneshot(Request::new(())).await;
+    response.unwrap().into_body()
+}
+
+#[tokio::test]
+async fn free_when_the_last_announced_byte_is_there() {
+    let client = Client::in_memory();
+    let frames: Frames = ["a", "", "b"]
+        .map(|text| Ok(Frame::data(text.into())))
+        .into();
+    let endless = stream::iter(frames).chain(stream::pending());
+    let mut body = announced(&client, "2", endless).await;
+    for expected in ["a", ""] {
+        assert_eq!(text(&mut body).await, expected);
+        assert!(locked(&client).await && !body.is_end_stream());
+    }
+    assert_eq!(text(&mut body).await, "b");
+    assert!(!locked(&client).await && body.is_end_stream());
+    assert!(body.frame().await.is_none());
+    // Nothing is to come: a server does not ask for it.
+    let _body = announced(&client, "0", stream::pending()).await;
+    assert!(!locked(&client).await);
+}
+
+#[tokio::test]
+async fn trailers_after_the_last_announced_byte_are_passed_on() {
+    let client = Client::in_memory();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "1".parse().unwrap());
+    let frames: Frames = vec![Ok(Frame::data("ab".into())), Ok(Frame::trailers(trailers))];
+    let mut body = announced(&client, "2", stream::iter(frames)).await;
+    assert_eq!(text(&mut body).await, "ab");
+    assert!(!locked(&client).await && !body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(0));
+    let trailers = body.frame().await.unwrap().unwrap().into_trailers();
+    assert_eq!(trailers.unwrap()["x-sum"], "1");
+    assert!(body.is_end_stream() && body.frame().await.is_none());
+}
+
+/// Knows its size, and not that it has ended.
+struct Sized(u64);
+
+impl Body for Sized {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let more = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        Poll::Ready(more.then(|| Ok(Frame::data("x".into()))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0)
+    }
+}
+
+#[tokio::test]
+async fn free_when_the_last_byte_of_a_body_is_there_that_only_knows_its_size() {
+    let client = Client::in_memory();
+    let mut body = respond(layer(&client), Sized(2)).await.into_body();
+    assert_eq!(text(&mut body).await, "x");
+    assert!(locked(&client).await);
+    assert_eq!(text(&mut body).await, "x");
+    assert!(!locked(&client).await && body.is_end_stream());
+    let _body = respond(layer(&client), Sized(0)).await;
     assert!(!locked(&client).await);
 }
 
