@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use support::{Answer, SEC, freed};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -103,6 +103,33 @@ async fn body_over_the_limit_is_413_and_read_no_further() {
         answer.is_problem("key", 413, false);
     }
     assert!(read.load(Ordering::SeqCst) <= 2);
+}
+
+/// What axum makes of the error of a limit outside, and others like it.
+#[derive(Debug)]
+struct Wrapped(BoxError);
+
+impl std::fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Wrapped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+#[tokio::test]
+async fn body_over_a_limit_outside_is_413_in_whatever_its_error_is_wrapped() {
+    let client = Client::in_memory();
+    let pieces = stream::iter(["ab", "cd"].map(|text| Ok::<_, BoxError>(Frame::data(text.into()))));
+    let limited = Limited::new(StreamBody::new(pieces), 3);
+    let wrap = |error| -> BoxError { Wrapped(Wrapped(error).into()).into() };
+    let body = AnyBody(limited.map_err(wrap).boxed_unsync());
+    let answer = send(layer(&client, 9), body).await;
+    answer.is_problem("key", 413, false);
 }
 
 /// Says how large it is, and is not to be read.

@@ -1,5 +1,7 @@
 //! Keys from the body of a request, which is read as a whole before and put back.
 
+use std::error::Error;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http_body::Body;
@@ -41,10 +43,16 @@ impl WholeBody {
         }
         match Limited::new(body, limit).collect().await {
             Ok(read) => Ok(read.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(BadKeys::TooLarge { limit }),
+            Err(error) if is_of_length(&*error) => Err(BadKeys::TooLarge { limit }),
             Err(error) => Err(BadKeys::Unread { error }),
         }
     }
+}
+
+/// Whether a limit on the way was exceeded, this one or one outside, whatever error it came to be wrapped in.
+fn is_of_length(error: &(dyn Error + 'static)) -> bool {
+    let mut chain = std::iter::successors(Some(error), |&error| error.source());
+    chain.any(|error| error.is::<LengthLimitError>())
 }
 
 /// The body of the request whose key is being worked out, among its extensions.

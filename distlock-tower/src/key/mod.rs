@@ -209,7 +209,10 @@ impl fmt::Display for BadKeys {
                 "the {what} to make a key of is empty, no UTF-8, or in the request more than once"
             ),
             Self::TooLarge { limit } => {
-                write!(f, "the body to make a key of has more than {limit} bytes")
+                write!(
+                    f,
+                    "the body to make a key of has more than {limit} bytes, or than a limit outside bears"
+                )
             }
             Self::Unread { error } => {
                 write!(f, "the body to make a key of could not be read: {error}")

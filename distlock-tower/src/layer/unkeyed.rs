@@ -135,8 +135,8 @@ impl<S> Unkeyed<S> {
     /// Which key a request locks, by its head and its whole body.
     ///
     /// The body is read to its end before the lock is waited for, so that a client that sends slowly holds up nobody, and
-    /// given to the handler from memory, without trailers if it had any. One of more than `limit` bytes is answered 413, a
-    /// broken one 400. How long the reading may take is for a timeout outside to say.
+    /// given to the handler from memory, without trailers if it had any. One of more than `limit` bytes is answered 413, as
+    /// is one that a limit outside cuts, and a broken one 400. How long the reading may take is for a timeout outside to say.
     ///
     /// What the function returns is as for [`key`](Unkeyed::key). Often there is a better way: an attribute,
     /// `#[distributed_lock(key = "order:<order.id>")]`, on the function that the handler calls has the parsed body at
