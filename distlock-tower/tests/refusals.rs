@@ -78,7 +78,20 @@ async fn loss_under_a_grpc_handler_is_unknown() {
 #[tokio::test]
 async fn answer_of_a_key_function_is_put_into_grpc_s_words() {
     let client = Client::in_memory();
-    for (status, code) in [(401, "16"), (403, "7"), (404, "5"), (422, "3"), (500, "13")] {
+    for (status, code) in [
+        (401, "16"),
+        (403, "7"),
+        (404, "5"),
+        (408, "4"),
+        (409, "10"),
+        (412, "9"),
+        (422, "3"),
+        (429, "8"),
+        (500, "13"),
+        (501, "12"),
+        (503, "14"),
+        (504, "4"),
+    ] {
         let status = StatusCode::from_u16(status).unwrap();
         let layer = LockLayer::new(client.clone())
             .key(move |_: &Parts| Err::<String, _>((status, "said in text")));

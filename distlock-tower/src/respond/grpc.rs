@@ -13,10 +13,13 @@ const MESSAGE: &str = "grpc-message";
 
 const UNKNOWN: u8 = 2;
 const INVALID_ARGUMENT: u8 = 3;
+const DEADLINE_EXCEEDED: u8 = 4;
 const NOT_FOUND: u8 = 5;
 const PERMISSION_DENIED: u8 = 7;
 const RESOURCE_EXHAUSTED: u8 = 8;
+const FAILED_PRECONDITION: u8 = 9;
 const ABORTED: u8 = 10;
+const UNIMPLEMENTED: u8 = 12;
 const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
@@ -51,6 +54,10 @@ pub(super) fn translated(answer: Answer) -> Answer {
         StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
         StatusCode::FORBIDDEN => PERMISSION_DENIED,
         StatusCode::NOT_FOUND => NOT_FOUND,
+        StatusCode::CONFLICT => ABORTED,
+        StatusCode::PRECONDITION_FAILED => FAILED_PRECONDITION,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => DEADLINE_EXCEEDED,
+        StatusCode::NOT_IMPLEMENTED => UNIMPLEMENTED,
         StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
         StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
         status if status.is_client_error() => INVALID_ARGUMENT,
