@@ -51,7 +51,9 @@
 //!   in flight. Under a concurrency limit inside, a waiting request keeps the place it was promised.
 //! * A retry outside acquires the lock anew for each try, one inside does all tries under one hold.
 //! * Two lock layers around one handler hold two locks, the outer one's first. Take them in one order everywhere, or
-//!   requests wait for each other until their waits end.
+//!   requests wait for each other until their waits end. Where handlers are to [run to completion][`run_to_completion`],
+//!   say so of the outer layer: if the inner one alone is told, the handler of a client that hung up runs on without the
+//!   outer lock.
 //!
 //! `ServiceBuilder` lists the outermost layer first; of repeated calls of `layer` or `route_layer` the last one is the
 //! outermost.
@@ -85,6 +87,7 @@
 //! | the lock server could not be reached | 503, `Retry-After` | `urn:distlock:unavailable` |
 //! | the hold was lost before it was released | 500 | `urn:distlock:lost` |
 //! | the request gave no key, or one that cannot be | 400 | `urn:distlock:key` |
+//! | the body that its key comes from is too large | 413 | `urn:distlock:key` |
 //! | an extractor of the key function refused the request | its own rejection | |
 //! | the layer is misused or the server refuses its client | 500 | `urn:distlock:config` |
 //!
@@ -119,7 +122,8 @@
 //! use std::convert::Infallible;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
 //! use distlock_tower::{Held, LockLayer};
-//! use http::{Request, Response, request::Parts};
+//! use http::{Request, Response};
+//! use http_body_util::BodyExt;
 //! use tower::{Layer, ServiceExt, service_fn};
 //!
 //! async fn import(request: Request<String>) -> Result<Response<String>, Infallible> {
@@ -127,9 +131,11 @@
 //!     Ok(Response::new(held.unwrap_or_default()))
 //! }
 //!
-//! let layer = LockLayer::new(distlock::Client::in_memory()).key(|parts: &Parts| parts.uri.path().to_owned());
-//! let response = layer.layer(service_fn(import)).oneshot(Request::new(String::from("body"))).await?;
-//! assert_eq!(response.status(), 200);
+//! let layer = LockLayer::new(distlock::Client::in_memory()).key_header("x-account");
+//! let request = Request::post("/").header("x-account", "acme").body(String::from("body")).unwrap();
+//! let response = layer.layer(service_fn(import)).oneshot(request).await?;
+//! let (_, body) = response.into_parts();
+//! assert_eq!(body.collect().await.unwrap().to_bytes(), "x-account:acme");
 //! # Ok(()) }
 //! ```
 

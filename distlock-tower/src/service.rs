@@ -37,7 +37,7 @@ use crate::settings::Settings;
 ///
 /// let client = distlock::Client::in_memory();
 /// let service = ServiceBuilder::new()
-///     .layer(LockLayer::new(client).key(|parts: &Parts| parts.uri.path().to_owned()))
+///     .layer(LockLayer::new(client).key(|_: &Parts| "import"))
 ///     .service(service_fn(import));
 /// let response = service.oneshot(Request::new(())).await?;
 /// assert_eq!(response.status(), 200);

@@ -16,7 +16,9 @@ use crate::respond;
 pub enum HeldRejection {
     /// No `LockLayer` is around the handler.
     NotInstalled,
-    /// The layer's key function returned `None` for this request.
+    /// The layer locks nothing for this request: its key function returned `None`,
+    /// [`when`](crate::LockLayer::when) or [`methods`](crate::LockLayer::methods) let it pass, or its
+    /// [optional](crate::LockLayer::optional) key is not there.
     NoKey,
 }
 
@@ -44,7 +46,9 @@ impl HeldRejection {
     fn text(self) -> &'static str {
         match self {
             Self::NotInstalled => "LockLayer is not installed on this route",
-            Self::NoKey => "LockLayer locks nothing for this request: its key function gave no key",
+            Self::NoKey => {
+                "LockLayer locks nothing for this request: its conditions let it pass, or it gave no key"
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + S
 /// use axum::extract::{Path, Query};
 /// use distlock::Client;
 /// use distlock_tower::LockLayer;
-/// use http::request::Parts;
+/// use http::{StatusCode, request::Parts};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Tenant { tenant: String }
@@ -59,7 +59,10 @@ pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + S
 /// let client = Client::in_memory();
 /// let extractors = LockLayer::new(client.clone())
 ///     .key(|Path(id): Path<u64>, Query(q): Query<Tenant>| format!("order:{}:{id}", q.tenant));
-/// let head = LockLayer::new(client.clone()).key(|parts: &Parts| parts.uri.path().to_owned());
+/// let head = LockLayer::new(client.clone()).key(|parts: &Parts| {
+///     let account = parts.headers.get("x-account").and_then(|account| account.to_str().ok());
+///     account.map(|account| format!("account:{account}")).ok_or(StatusCode::BAD_REQUEST)
+/// });
 /// let request = LockLayer::new(client).key(|_: &http::Request<()>| "nightly-report");
 /// ```
 #[diagnostic::on_unimplemented(
@@ -90,6 +93,10 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 ///
 /// A key has 1 to 512 bytes and no control characters; a request with another one is answered 400. Keys are
 /// used as they are: nothing is escaped, so two parts that a stranger chooses want a separator that neither can have.
+///
+/// The text is the key: `/orders/42`, `/orders/042` and `/orders/4%32` name one order to a handler that parses the number,
+/// and are three keys where the path is taken as it came. Where the handler parses, take the parsed value from an
+/// extractor.
 ///
 /// # Examples
 /// A type of one's own, by way of another:

@@ -14,7 +14,7 @@ use super::{KeyFn, KeyFuture, LockKeys, Named};
 #[derive(Debug)]
 pub enum ViaTemplate {}
 
-/// A key as text with placeholders: `order:<path.id>:<header.x-tenant>`.
+/// A key as text with placeholders: `article:<path.slug>:<header.x-tenant>`.
 ///
 /// | placeholder | what stands in its place |
 /// | --- | --- |
@@ -31,6 +31,10 @@ pub enum ViaTemplate {}
 /// could not be said which one the handler will look at) is answered 400 in any case. Nothing is escaped: strangers choose
 /// the values, so separate them by what none of them can have.
 ///
+/// The text is the key: `/orders/42` and `/orders/042` name one order to a handler that parses the number, and are two
+/// keys, under which two requests work on it at once. Where the handler parses, take the parsed value from an extractor,
+/// in a [key function](crate::Unkeyed::key).
+///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
 #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
@@ -38,12 +42,12 @@ pub enum ViaTemplate {}
 ///
 /// # fn main() -> Result<(), distlock_tower::TemplateError> {
 /// let client = distlock::Client::in_memory();
-/// let template: Template = "order:<path.id>:<header.x-tenant>".parse()?;
+/// let template: Template = "article:<path.slug>:<header.x-tenant>".parse()?;
 /// let layer = LockLayer::new(client.clone()).key(template);
 /// // The same, for a template that stands in the code:
-/// let layer = LockLayer::new(client).key_template("order:<path.id>:<header.x-tenant>");
+/// let layer = LockLayer::new(client).key_template("article:<path.slug>:<header.x-tenant>");
 ///
-/// assert!("order:<path.id".parse::<Template>().is_err());
+/// assert!("article:<path.slug".parse::<Template>().is_err());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

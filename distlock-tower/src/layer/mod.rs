@@ -143,9 +143,11 @@ impl<R> LockLayer<R> {
     }
 
     /// How many requests may wait for one key: 1024 unless set. One more is answered 503 `urn:distlock:overloaded` at
-    /// once. 0: none waits.
+    /// once.
     ///
-    /// Counted are all acquisitions of the client, whatever layer or code they come from.
+    /// Counted are all acquisitions of the client, whatever layer or code they come from. 0: none waits for another that
+    /// came before it; but one that is first in line may, where others have come to stand behind it. Where none is to
+    /// wait at all, set [`wait`](LockLayer::wait) to zero.
     ///
     /// # Examples
     /// ```
@@ -257,7 +259,7 @@ impl<R> LockLayer<R> {
     ///
     /// let client = distlock::Client::in_memory();
     /// let layer = LockLayer::new(client)
-    ///     .key(|parts: &http::request::Parts| parts.uri.path().to_owned())
+    ///     .key_header("x-account")
     ///     .methods([Method::POST, Method::PUT]);
     /// ```
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
@@ -293,8 +295,10 @@ impl<R> LockLayer<R> {
     /// while its request waits for the lock still gives up its place in line. With [`HoldUntil::Body`] the body is the
     /// client's, and ends with it.
     ///
-    /// Such a handler may outlive its connection and with it a graceful shutdown: where that matters, wait for the locks
-    /// to be free before the runtime ends.
+    /// Such a handler may outlive its connection, and with it a graceful shutdown, and
+    /// [`Client::close`](distlock::Client::close) does not wait for it: a handler that is still at work when the runtime
+    /// ends is dropped. Where that matters, let it carry something that the end of `main` waits for, such as the sender
+    /// of a channel, whose receiver finds it closed once the last handler is done.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]

@@ -63,7 +63,7 @@ impl<S> Unkeyed<S> {
     /// let client = distlock::Client::in_memory();
     /// let layer = LockLayer::new(client).key(|parts: &Parts| {
     ///     let account = parts.headers.get("x-account")?.to_str().ok()?;
-    ///     Some(format!("account:{account}")) // without the header: no lock
+    ///     Some(format!("account:{account}")) // without the header, or where it is no text: no lock
     /// });
     /// ```
     pub fn key<F, M>(self, key: F) -> LockLayer
@@ -78,7 +78,10 @@ impl<S> Unkeyed<S> {
         }
     }
 
-    /// Which key a request locks, as a [`Template`] that stands in the code: `"order:<path.id>:<header.x-tenant>"`.
+    /// Which key a request locks, as a [`Template`] that stands in the code: `"article:<path.slug>:<header.x-tenant>"`.
+    ///
+    /// The text is the key. Where the handler parses what a placeholder stands for, as in `/orders/042`, one resource has
+    /// several: take the parsed value from an extractor then, with [`key`](Unkeyed::key).
     ///
     /// # Panics
     /// Where the text is no template. One that comes from elsewhere is better [parsed](Template) first, and given to
@@ -89,7 +92,7 @@ impl<S> Unkeyed<S> {
     /// use distlock_tower::LockLayer;
     ///
     /// let client = distlock::Client::in_memory();
-    /// let layer = LockLayer::new(client).key_template("report:<query.month>:<header.x-tenant>");
+    /// let layer = LockLayer::new(client).key_template("account:<header.x-account>");
     /// ```
     #[track_caller]
     pub fn key_template(self, template: &str) -> LockLayer {
