@@ -119,12 +119,13 @@ impl Expansion<'_> {
     /// The body as a future, its type pinned to the written one.
     ///
     /// Every parameter is mentioned, so that it moves in and is dropped before the release: a
-    /// transaction passed in must be gone before the lock is.
+    /// transaction passed in must be gone before the lock is. The last one first: captures are dropped in
+    /// the order of their mention, and the arguments of an `async fn` in the opposite one of theirs.
     fn body(&self) -> TokenStream {
         let span = glue_at(self.braces.span_open());
         let private = self.private(span);
         let braces = &self.braces;
-        let mentions = self.bindings.iter().map(|Binding { name, cfgs }| {
+        let mentions = self.bindings.iter().rev().map(|Binding { name, cfgs }| {
             quote_spanned! {span=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]

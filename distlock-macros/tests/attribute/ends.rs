@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use super::*;
 
 /// Says, when it is dropped, whether the lock was held.
@@ -54,6 +56,52 @@ async fn parts_of_arguments_are_too() {
     let (client, saw, witness) = witness();
     taken_apart(&client, (witness, 1)).await.unwrap();
     assert!(saw.load(Ordering::Relaxed));
+}
+
+const UNPOISONED: &str = "nobody panics while writing";
+
+/// Writes its name down when it is dropped.
+struct Named(Arc<Mutex<Vec<&'static str>>>, &'static str);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let mut dropped = self.0.lock().expect(UNPOISONED);
+        dropped.push(self.1);
+    }
+}
+
+impl Named {
+    #[expect(unused_variables)]
+    async fn plain(self, a: Self, (b, c): (Self, Self), d: Self) -> Result<(), Error> {
+        let _used = &b;
+        Ok(())
+    }
+
+    #[distributed_lock(key = "k", client = Client::in_memory())]
+    async fn locked(self, a: Self, (b, c): (Self, Self), d: Self) -> Result<(), Error> {
+        let _used = &b;
+        Ok(())
+    }
+}
+
+/// The order in which a call drops what it is given.
+async fn drops<F>(call: impl FnOnce([Named; 5]) -> F) -> Vec<&'static str>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let dropped = Arc::default();
+    let named = ["self", "a", "b", "c", "d"].map(|name| Named(Arc::clone(&dropped), name));
+    call(named).await.expect(MEMORY);
+    let dropped = dropped.lock().expect(UNPOISONED);
+    dropped.clone()
+}
+
+#[tokio::test]
+async fn arguments_are_dropped_in_the_order_of_a_plain_function() {
+    let plain = drops(|[this, a, b, c, d]| this.plain(a, (b, c), d)).await;
+    let locked = drops(|[this, a, b, c, d]| this.locked(a, (b, c), d)).await;
+    assert_eq!(plain, ["d", "c", "b", "a", "self"]);
+    assert_eq!(locked, plain);
 }
 
 #[distributed_lock(key = "k", client = client)]
