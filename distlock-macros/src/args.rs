@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use humantime::format_duration;
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprLit, Ident, Lit, Path, Result};
@@ -69,6 +69,20 @@ impl Args {
         Ok(args)
     }
 
+    /// Whether an option names the variable. A text may, too, if it is what `format!` prints.
+    pub(crate) fn names(&self, variable: &Ident) -> bool {
+        let mut expressions = self.expressions();
+        expressions.any(|expr| stands_in(expr.to_token_stream(), &variable.to_string()))
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let times = [&self.wait, &self.lease, &self.hold_at_least];
+        let times = times.into_iter().flatten().filter_map(Time::given);
+        let others = [&self.client, &self.on_busy, &self.on_error, &self.condition];
+        let keys = self.keys.expressions().into_iter();
+        keys.chain(times).chain(others.into_iter().flatten())
+    }
+
     /// Refuses what is right by itself and wrong together.
     fn fit(&self, several: Option<Ident>) -> Result<()> {
         if let Some(keys) = several.filter(|_| self.mode == Mode::Fenced) {
@@ -113,6 +127,15 @@ impl Args {
         };
         Err(Error::new(least.span(), says))
     }
+}
+
+fn stands_in(tokens: TokenStream, variable: &str) -> bool {
+    tokens.into_iter().any(|tree| match tree {
+        TokenTree::Group(group) => stands_in(group.stream(), variable),
+        TokenTree::Ident(name) => name == variable,
+        TokenTree::Literal(text) => text.to_string().contains(&format!("{{{variable}")),
+        TokenTree::Punct(_) => false,
+    })
 }
 
 fn keys(settings: &mut Settings) -> Result<Keys> {

@@ -23,8 +23,9 @@ pub(crate) enum Shape {
 
 /// An async block that is the whole of a function's body.
 pub(crate) struct Block {
-    /// What stands before the block: `async move`, with `Box::pin` around it or not.
-    pub(crate) asyncness: TokenStream,
+    /// The word; its `move` may be missing.
+    pub(crate) asyncness: Ident,
+    /// `Box::pin`, where it is around the block.
     pub(crate) pin: Option<TokenStream>,
     pub(crate) taken: Taken,
     pub(crate) braces: Group,
@@ -39,6 +40,17 @@ impl Shape {
             bindings.extend(taken.names.iter().cloned().map(Binding::of));
         }
         bindings
+    }
+
+    /// Whether the body's future has to take the variable also where the body does not use it.
+    ///
+    /// Of an `async fn` its future owns them all. An async block owns what it uses: what the body does not use,
+    /// and no option names, is not to be borrowed by it, or sent with it.
+    pub(crate) fn owns(&self, name: &Ident, args: &Args) -> bool {
+        match self {
+            Self::Async(_) => true,
+            Self::Block(Block { taken, .. }) => taken.names.contains(name) || args.names(name),
+        }
     }
 }
 
@@ -138,21 +150,18 @@ fn is_box_pin(path: &[TokenTree]) -> bool {
 }
 
 /// `async {..}` or `async move {..}`, with or without a comma behind it.
-fn async_block(trees: &[TokenTree]) -> Option<(TokenStream, Group)> {
+fn async_block(trees: &[TokenTree]) -> Option<(Ident, Group)> {
     let trees = match trees {
         [rest @ .., TokenTree::Punct(comma)] if comma.as_char() == ',' => rest,
         all => all,
     };
-    let (TokenTree::Group(block), words) = trees.split_last()? else {
-        return None;
+    let (asyncness, block) = match trees {
+        [TokenTree::Ident(a), TokenTree::Group(block)] => (a, block),
+        [TokenTree::Ident(a), m, TokenTree::Group(block)] if is_word(m, "move") => (a, block),
+        _ => return None,
     };
-    let is_async = match words {
-        [a] => a.to_string() == "async",
-        [a, m] => a.to_string() == "async" && m.to_string() == "move",
-        _ => false,
-    };
-    (is_async && block.delimiter() == Delimiter::Brace)
-        .then(|| (words.iter().cloned().collect(), block.clone()))
+    (asyncness == "async" && block.delimiter() == Delimiter::Brace)
+        .then(|| (asyncness.clone(), block.clone()))
 }
 
 /// Refuses a function that never returns: whose lock was refused or lost, it would have to.

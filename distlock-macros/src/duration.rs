@@ -42,6 +42,14 @@ impl Time {
         }
     }
 
+    /// The expression that gives it, where it is none of the fixed ones.
+    pub(crate) fn given(&self) -> Option<&Expr> {
+        match self {
+            Self::Fixed(..) => None,
+            Self::Given(expr) => Some(expr),
+        }
+    }
+
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::Fixed(_, span) => *span,

@@ -61,6 +61,15 @@ impl Keys {
         }
     }
 
+    /// Every expression in them, those of templates included.
+    pub(crate) fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            Self::One(key) => key.expressions(),
+            Self::List(elements) => elements.iter().flat_map(Element::expressions).collect(),
+            Self::Given(all) => vec![all],
+        }
+    }
+
     /// Each key that is written by itself.
     pub(crate) fn each(&self) -> Vec<&Key> {
         match self {
@@ -82,6 +91,13 @@ impl Key {
             whole => Ok(Self::Whole(whole)),
         }
     }
+
+    fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            Self::Template(template) => template.parts().map(|part| &part.expr).collect(),
+            Self::Whole(expr) => vec![expr],
+        }
+    }
 }
 
 /// A text, in parentheses or not.
@@ -99,6 +115,13 @@ impl Element {
         match self {
             Self::Key(key) => Some(key),
             Self::Spread(_) => None,
+        }
+    }
+
+    fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            Self::Key(key) => key.expressions(),
+            Self::Spread(all) => vec![all],
         }
     }
 

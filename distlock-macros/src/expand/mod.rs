@@ -27,11 +27,14 @@ pub(crate) fn function(
     let written = function.return_type();
     let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
+    let owned = |binding: &&Binding| shape.owns(&binding.name, args);
+    let owned: Vec<_> = bindings.iter().filter(owned).collect();
     let locked = |output, braces| {
         let output = ty::erase_impl_trait(output);
         Expansion {
             args,
             bindings,
+            owned: &owned,
             output,
             braces,
         }
@@ -48,9 +51,11 @@ pub(crate) fn function(
             let taken = taken.statements;
             let output = ty::future_output(&written).unwrap_or_else(|| ty::infer(&written));
             let locked = locked(output, braces);
+            // Without `move` it would borrow what the key names, and it can return nothing that is borrowed here.
+            let block = quote!(#asyncness move { #taken #locked });
             match pin {
-                Some(pin) => quote!(#pin(#asyncness { #taken #locked })),
-                None => quote!(#asyncness { #taken #locked }),
+                Some(pin) => quote!(#pin(#block)),
+                None => block,
             }
         }
     };
@@ -66,6 +71,8 @@ pub(crate) fn function(
 struct Expansion<'a> {
     args: &'a Args,
     bindings: &'a [Binding],
+    /// Those that the body's future takes in any case.
+    owned: &'a [&'a Binding],
     /// What the body gives, as a variable is declared with it.
     output: Type,
     /// The body.
@@ -118,14 +125,14 @@ impl Expansion<'_> {
 
     /// The body as a future, its type pinned to the written one.
     ///
-    /// Every parameter is mentioned, so that it moves in and is dropped before the release: a
+    /// Parameters are mentioned, so that they move in and are dropped before the release: a
     /// transaction passed in must be gone before the lock is. The last one first: captures are dropped in
     /// the order of their mention, and the arguments of an `async fn` in the opposite one of theirs.
     fn body(&self) -> TokenStream {
         let span = glue_at(self.braces.span_open());
         let private = self.private(span);
         let braces = &self.braces;
-        let mentions = self.bindings.iter().rev().map(|Binding { name, cfgs }| {
+        let mentions = self.owned.iter().rev().map(|Binding { name, cfgs }| {
             quote_spanned! {span=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]

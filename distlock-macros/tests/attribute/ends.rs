@@ -1,3 +1,4 @@
+use std::fmt::{self, Display, Formatter};
 use std::sync::Mutex;
 
 use super::*;
@@ -12,6 +13,12 @@ impl Drop for Witness {
     fn drop(&mut self) {
         let locked = at_once(self.client.lock("k").is_locked());
         self.saw.store(locked.expect(MEMORY), Ordering::Relaxed);
+    }
+}
+
+impl Display for Witness {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("k")
     }
 }
 
@@ -55,6 +62,48 @@ async fn arguments_are_dropped_before_the_release() {
 async fn parts_of_arguments_are_too() {
     let (client, saw, witness) = witness();
     taken_apart(&client, (witness, 1)).await.unwrap();
+    assert!(saw.load(Ordering::Relaxed));
+}
+
+#[distributed_lock(key = "<witness>", client = client)]
+fn named_by_the_template(
+    client: &Client,
+    witness: Witness,
+) -> impl Future<Output = Result<(), Error>> {
+    async move { Ok(()) }
+}
+
+#[distributed_lock(key = format!("{witness}"), client = client)]
+fn named_inside_a_text(
+    client: &Client,
+    witness: Witness,
+) -> impl Future<Output = Result<(), Error>> {
+    async move { Ok(()) }
+}
+
+#[async_trait::async_trait]
+trait TakesApart {
+    async fn take_apart(&self, pair: (Witness, u8)) -> Result<(), Error>;
+}
+
+#[async_trait::async_trait]
+impl TakesApart for Client {
+    #[distributed_lock(key = "k", client = self)]
+    async fn take_apart(&self, (witness, _): (Witness, u8)) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_an_async_block_takes_for_the_key_is_dropped_before_the_release() {
+    let (client, saw, witness) = witness();
+    named_by_the_template(&client, witness).await.unwrap();
+    assert!(saw.load(Ordering::Relaxed));
+    let (client, saw, witness) = self::witness();
+    named_inside_a_text(&client, witness).await.unwrap();
+    assert!(saw.load(Ordering::Relaxed));
+    let (client, saw, witness) = self::witness();
+    client.take_apart((witness, 1)).await.unwrap();
     assert!(saw.load(Ordering::Relaxed));
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
 use distlock::{Error, distributed_lock};
 
@@ -29,8 +30,34 @@ pub async fn count(depth: u64) -> Result<u64, Error> {
     Ok(Box::pin(count(depth - 1)).await? + 1)
 }
 
+type Boxed = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send>>;
+
+pub struct Service;
+
+// A future that does not borrow `self` still does not: `tower::Service::call`.
+impl Service {
+    #[distributed_lock(key = "call:<id>")]
+    pub fn call(&mut self, id: u64, _tenant: &str) -> Boxed {
+        Box::pin(async move { Ok(id) })
+    }
+
+    #[distributed_lock(key = "typed:<id>")]
+    pub fn typed(self: Pin<&mut Self>, id: u64, _cell: Rc<u8>) -> Boxed {
+        Box::pin(async move { Ok(id) })
+    }
+}
+
+// Without `move`, nothing that the function owns is borrowed for its future.
+#[distributed_lock(key = "unused:<id>")]
+pub fn without_move(id: u64, _other: u64, name: &str) -> impl Future<Output = Result<u64, Error>> {
+    async { Ok(name.len() as u64) }
+}
+
 fn main() {
     let _future = pay(1);
     let _future = walk(1);
     let _future = count(1);
+    let _future = Service.call(1, "a");
+    let _future = Pin::new(&mut Service).typed(1, Rc::new(1));
+    let _future = without_move(1, 2, "a");
 }
