@@ -55,6 +55,33 @@ async fn held_by_another_is_busy_also_where_the_body_would_run_without_the_serve
     assert_eq!(goes_on(&client).await.unwrap(), "ran");
 }
 
+#[distributed_lock(key = "k", client = client, mode = spin, wait = "10s", on_unavailable = run)]
+async fn spins(client: &Client) -> Result<&'static str, Error> {
+    Ok("ran")
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_answer_decides_whether_another_held_it_or_nobody_answered() {
+    let faults = Faults::new();
+    let builder = Client::builder().faults(&faults);
+    let client = builder.in_memory(&MemoryServer::new()).expect(MEMORY);
+    let guard = client.lock("k").acquire().await.unwrap();
+    let falls_silent = async {
+        sleep(Duration::from_secs(5)).await;
+        faults.always(Op::Attempt, Fault::FailBefore);
+    };
+    let (ran, ()) = tokio::join!(soon(spins(&client)), falls_silent);
+    assert_eq!(ran.unwrap(), "ran");
+    let answers_again = async {
+        sleep(Duration::from_secs(2)).await;
+        faults.clear(Op::Attempt);
+    };
+    let (busy, ()) = tokio::join!(soon(spins(&client)), answers_again);
+    let error = busy.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    assert!(guard.is_held());
+}
+
 #[distributed_lock(key = "k", client = client, wait = "1s", on_unavailable = run)]
 async fn loses(client: &Client) -> Result<(), Error> {
     client.lock("k").force_release().await?;
