@@ -27,6 +27,13 @@ pub(crate) fn release_given_up(target: &Target, fault: &Fault) {
     );
 }
 
+pub(crate) fn release_denied(target: &Target, fault: &Fault) {
+    tracing::warn!(
+        target: TARGET, key = target.key.text(), owner = %target.owner, %fault,
+        "release denied, it is tried again, for no lease would end what is left of the hold"
+    );
+}
+
 /// A body's own result is passed on, and what its release said is only told here.
 pub(crate) fn release_failed(error: &Error) {
     tracing::warn!(target: TARGET, %error, "the guarded body ended and its hold was not released as it should");

@@ -270,6 +270,7 @@ async fn see_through(mut hand: InHand) {
     let keeper = Arc::clone(&hand.keeper);
     let longest = keeper.config.longest_pause();
     let (begun, mut pause) = (keeper.now(), RETRY_PAUSE.0.min(longest));
+    let mut was_denied = false;
     loop {
         let Some(debt) = &hand.debt else { return };
         let (until, withdraws) = (debt.until, debt.withdraws);
@@ -301,6 +302,12 @@ async fn see_through(mut hand: InHand) {
                 hand.answered(Settled::Answered(released));
                 if over || !late {
                     break;
+                }
+            }
+            // What no lease frees is owed for as long as the right to give it back may return.
+            Err(Fault::Denied(why)) if !over && !target.kind.has_lease() => {
+                if !std::mem::replace(&mut was_denied, true) {
+                    telemetry::release_denied(&target, &Fault::Denied(why));
                 }
             }
             Err(fault) if over || fault.is_final() => {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use distlock::Semaphore;
 use distlock::test_util::{Change, Kind, Verbs};
+use distlock::{Error, Semaphore};
 use distlock_tests::{RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
 use tokio::time::timeout;
@@ -235,4 +235,26 @@ async fn crashed_holder_leaves_its_permit_taken_as_redissons_does() {
     })
     .await;
     assert_eq!(text(&server, "pool").await.unwrap(), "0");
+}
+
+/// No lease would ever free it.
+#[tokio::test]
+async fn permit_whose_release_is_denied_comes_back_with_the_right() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    pool.try_set_permits(2).await.unwrap();
+    let (dropped, told) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    let rights = ["ACL", "SETUSER", "default"];
+    server
+        .cli(&[&rights[..], &["-evalsha", "-eval"]].concat())
+        .await;
+    drop(dropped);
+    let error = told.release().await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    server
+        .cli(&[&rights[..], &["+evalsha", "+eval"]].concat())
+        .await;
+    let free = || async { text(&server, "pool").await.as_deref() == Some("2") };
+    eventually(SOON, "both permits are back", free).await;
 }
