@@ -338,3 +338,16 @@ async fn ends_of_what_is_not_held_are_told_to_nobody() {
     assert!(server.keys().await.is_empty());
     assert_said(&server, &mut said, &[]).await;
 }
+
+/// A state of our own: Redisson keeps no lock that nobody holds.
+#[tokio::test]
+async fn key_that_rests_names_no_owner_that_a_late_command_could_find() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let job = client.lock("k").acquire().hold_at_least(ms(60_000));
+    let job = job.await.unwrap();
+    let rest = format!("{}:rest", job.owner());
+    job.release().await.unwrap();
+    assert_fields(&server, "k", &[(&rest, "1")]).await;
+    assert_left(&server, "k", 60_000).await;
+}
