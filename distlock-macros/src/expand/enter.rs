@@ -13,10 +13,9 @@ use crate::word::OnUnavailable;
 impl Expansion<'_> {
     /// `let __enter = ..`: the lock being acquired; where there is a condition, perhaps none.
     pub(super) fn enter(&self) -> TokenStream {
-        let private = self.private(Span::mixed_site());
         let (keys, settings) = (self.keys(), self.settings());
         let enter = quote_spanned! {Span::mixed_site()=>
-            #private::Enter::new(__keys) #(#settings)* .enter()
+            __distlock::Enter::new(__keys) #(#settings)* .enter()
         };
         let Some(condition) = &self.args.condition else {
             return quote_spanned!(Span::mixed_site()=> #keys let __enter = #enter;);
@@ -28,7 +27,7 @@ impl Expansion<'_> {
                 #keys
                 #enter
             } else {
-                #private::Entering::without_lock()
+                __distlock::Entering::without_lock()
             };
         }
     }
@@ -36,8 +35,7 @@ impl Expansion<'_> {
     /// A variable of a written type, so that one that is no `bool` is reported there and nowhere else.
     fn condition(&self, condition: &Expr) -> TokenStream {
         let span = glue_at(condition.span());
-        let private = self.private(span);
-        quote_spanned!(span=> let __condition: #private::bool = #condition;)
+        quote_spanned!(span=> let __condition: __distlock::bool = #condition;)
     }
 
     /// The options that are set, as calls.
@@ -48,9 +46,8 @@ impl Expansion<'_> {
             quote_spanned!(span=> .client(&(#client)))
         });
         let mode = (args.mode != Mode::default()).then(|| {
-            let private = self.private(Span::mixed_site());
             let mode = Ident::new(args.mode.variant(), Span::mixed_site());
-            quote_spanned!(Span::mixed_site()=> .mode(#private::Mode::#mode))
+            quote_spanned!(Span::mixed_site()=> .mode(__distlock::Mode::#mode))
         });
         let wait = args.wait.as_ref().map(|wait| {
             let (span, wait) = self.duration(wait);
@@ -77,11 +74,10 @@ impl Expansion<'_> {
             Time::Given(expr) => (glue_at(expr.span()), expr.to_token_stream()),
             Time::Fixed(fixed, span) => {
                 let span = glue_at(*span);
-                let private = self.private(span);
                 let (secs, nanos) = (fixed.as_secs(), fixed.subsec_nanos());
                 (
                     span,
-                    quote_spanned!(span=> #private::Duration::new(#secs, #nanos)),
+                    quote_spanned!(span=> __distlock::Duration::new(#secs, #nanos)),
                 )
             }
         }
@@ -91,8 +87,7 @@ impl Expansion<'_> {
     pub(super) fn on_error(&self) -> TokenStream {
         let output = &self.output;
         let Some(on_error) = &self.args.on_error else {
-            let private = self.private(Span::mixed_site());
-            return quote_spanned!(Span::mixed_site()=> #private::fail::<#output>());
+            return quote_spanned!(Span::mixed_site()=> __distlock::fail::<#output>());
         };
         self.handler(on_error)
     }
@@ -126,8 +121,7 @@ impl Expansion<'_> {
     /// A handler, its types tied to the function's.
     fn handler(&self, handler: &Expr) -> TokenStream {
         let span = glue_at(handler.span());
-        let private = self.private(span);
         let output = &self.output;
-        quote_spanned!(span=> #private::handler::<#output, _>(#handler))
+        quote_spanned!(span=> __distlock::handler::<#output, _>(#handler))
     }
 }

@@ -12,7 +12,6 @@ use crate::template::{Part, Piece, Template};
 impl Expansion<'_> {
     /// `let __keys = ..`: all that is to be locked.
     pub(super) fn keys(&self) -> TokenStream {
-        let private = self.private(Span::mixed_site());
         let keys: Vec<_> = match &self.args.keys {
             Keys::One(key) => vec![self.add(key)],
             Keys::List(elements) => elements
@@ -22,7 +21,7 @@ impl Expansion<'_> {
             Keys::Given(all) => vec![self.add_all(all)],
         };
         quote_spanned! {Span::mixed_site()=>
-            let mut __keys = #private::Keys::default();
+            let mut __keys = __distlock::Keys::default();
             #(#keys)*
         }
     }
@@ -42,8 +41,7 @@ impl Expansion<'_> {
     /// Located at the expression, so that one that gives no keys is reported there.
     fn add_all(&self, all: &Expr) -> TokenStream {
         let span = glue_at(all.span());
-        let private = self.private(span);
-        quote_spanned!(span=> #private::KeyList::add_to(#all, &mut __keys);)
+        quote_spanned!(span=> __distlock::KeyList::add_to(#all, &mut __keys);)
     }
 
     /// `let __key = ..`: a statement per placeholder, so that nothing one of them borrows (a mutex, say)
@@ -51,8 +49,7 @@ impl Expansion<'_> {
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Whole(expr) => {
-                let private = self.private(Span::mixed_site());
-                quote_spanned!(Span::mixed_site()=> let __key = #private::key(#expr);)
+                quote_spanned!(Span::mixed_site()=> let __key = __distlock::key(#expr);)
             }
             Key::Template(template) => self.template(template),
         }
@@ -61,7 +58,6 @@ impl Expansion<'_> {
     fn template(&self, template: &Template) -> TokenStream {
         // Located at the literal: an error about a placeholder then underlines it and nothing else.
         let span = glue_at(template.literal.span());
-        let private = self.private(span);
         let pieces = template.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => quote_spanned!(span=> __key.text(#text);),
             Piece::Part(Part { source, expr }) => {
@@ -70,7 +66,7 @@ impl Expansion<'_> {
             }
         });
         quote_spanned! {span=>
-            let mut __key = #private::Template::new();
+            let mut __key = __distlock::Template::new();
             #(#pieces)*
             let __key = __key.finish();
         }

@@ -8,7 +8,7 @@ mod enter;
 mod keys;
 
 use proc_macro2::{Group, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned as _;
 
@@ -82,29 +82,30 @@ struct Expansion<'a> {
 impl Expansion<'_> {
     /// Acquire, run the body in the guard's scope and release, make the value.
     fn locked(&self) -> TokenStream {
-        let private = self.private(Span::mixed_site());
+        let import = self.import();
         let enter = self.enter();
         let on_error = self.on_error();
         let refused = self.refused();
         let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
         let (token, body) = (self.token(), self.body());
         quote_spanned! {Span::mixed_site()=>
+            #import
             #enter
             let __on_error = #on_error;
             let __held = match __enter.await {
-                #private::Ok(__held) => __held,
-                #private::Err(__error) => return #refused,
+                __distlock::Ok(__held) => __held,
+                __distlock::Err(__error) => return #refused,
             };
             #token
-            match #private::hold(__held, #body).await {
-                #private::Ok((__output, __released)) => {
-                    let __failed = #private::Body(&__output).failed();
-                    match #private::settle(__released, __failed) {
-                        #private::Ok(()) => __output,
-                        #private::Err(__lost) => #lost,
+            match __distlock::hold(__held, #body).await {
+                __distlock::Ok((__output, __released)) => {
+                    let __failed = __distlock::Body(&__output).failed();
+                    match __distlock::settle(__released, __failed) {
+                        __distlock::Ok(()) => __output,
+                        __distlock::Err(__lost) => #lost,
                     }
                 }
-                #private::Err(__lost) => #lost,
+                __distlock::Err(__lost) => #lost,
             }
         }
     }
@@ -115,12 +116,14 @@ impl Expansion<'_> {
         Some(quote_spanned!(Span::mixed_site()=> let __token = __held.token();))
     }
 
-    /// The path to what an expansion may name, by the user's own path to the crate where one is given.
-    fn private(&self, span: Span) -> TokenStream {
-        match &self.args.krate {
-            Some(path) => quote_spanned!(span=> #path::__private),
-            None => quote_spanned!(span=> ::distlock::__private),
-        }
+    /// The one place that names the crate, by the user's own path where one is given: should there be no
+    /// such crate, that is one error.
+    fn import(&self) -> TokenStream {
+        let krate = match &self.args.krate {
+            Some(path) => path.to_token_stream(),
+            None => quote_spanned!(Span::mixed_site()=> ::distlock),
+        };
+        quote_spanned!(Span::mixed_site()=> use #krate::__private as __distlock;)
     }
 
     /// The body as a future, its type pinned to the written one.
@@ -130,18 +133,18 @@ impl Expansion<'_> {
     /// the order of their mention, and the arguments of an `async fn` in the opposite one of theirs.
     fn body(&self) -> TokenStream {
         let span = glue_at(self.braces.span_open());
-        let private = self.private(span);
         let braces = &self.braces;
         let mentions = self.owned.iter().rev().map(|Binding { name, cfgs }| {
             quote_spanned! {span=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]
-                #private::mention(&#name);
+                __distlock::mention(&#name);
             }
         });
         let pin = self.pin();
         let token = self.args.token.as_ref();
-        let token = token.map(|token| quote_spanned!(span=> let #token: #private::u64 = __token;));
+        let token =
+            token.map(|token| quote_spanned!(span=> let #token: __distlock::u64 = __token;));
         // The user's own braces, which rustc would call unnecessary in this place.
         quote_spanned! {span=>
             async move {

@@ -1,0 +1,18 @@
+//! One error, though the expansion names the crate in many places.
+
+use distlock::distributed_lock;
+
+#[distributed_lock(
+    key = "pay:<id>",
+    wait = "5s",
+    lease = "20s",
+    mode = "write",
+    condition = id > 0,
+    on_busy = |_| Ok(()),
+    crate = locks
+)]
+async fn pay(id: u64) -> Result<(), distlock::Error> {
+    Ok(())
+}
+
+fn main() {}
