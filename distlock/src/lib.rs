@@ -23,6 +23,7 @@ mod primitives;
 mod reentry;
 mod run;
 mod scope;
+mod stream;
 mod telemetry;
 mod together;
 mod wait;
@@ -52,6 +53,7 @@ pub use crate::primitives::{
 };
 pub use crate::run::{Acquiring, Run, TryRun};
 pub use crate::scope::{Inherit, Scope, Section, inherit};
+pub use crate::stream::HoldStream;
 
 #[cfg(feature = "macros")]
 #[doc(hidden)]

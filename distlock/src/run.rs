@@ -38,7 +38,8 @@ impl<G> fmt::Debug for Acquiring<G> {
     }
 }
 
-type Releasing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+/// A guard being released.
+pub(crate) type Releasing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 enum Stage {
     Acquiring(Acquiring),

@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use distlock::{
     Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Error, ExpirablePermit,
-    ExpirableSemaphore, Guard, Holder, Inherit, LatchWait, Lock, Loss, MemoryServer, Owner, Permit,
-    PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting, WriteLock,
-    inherit, with_client,
+    ExpirableSemaphore, Guard, HoldStream, Holder, Inherit, LatchWait, Lock, Loss, MemoryServer,
+    Owner, Permit, PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting,
+    WriteLock, inherit, with_client,
 };
 
 fn is_send<T: Send>(_: &T) {}
@@ -76,6 +76,8 @@ fn named_futures_are_send_and_static() {
     is_debug::<TryRun<Body>>();
     is_debug::<Inherit<Body>>();
     is_debug::<Scope<'_, Body>>();
+    is_future::<HoldStream<Body>>();
+    is_debug::<HoldStream<Body>>();
     fn is_unpin<T: Unpin>() {}
     is_unpin::<Acquiring>();
 }

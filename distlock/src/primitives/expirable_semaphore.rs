@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_core::Stream;
+
 use crate::acquire::{Acquire, What};
 use crate::backend::Change;
 use crate::config::check_lease;
@@ -12,6 +14,7 @@ use crate::handle::Handle;
 use crate::owner::Owner;
 use crate::permit::PermitId;
 use crate::scope::{Scope, Section};
+use crate::stream::HoldStream;
 
 /// A number of permits, each with an id and a lease of its own; made by
 /// [`Client::expirable_semaphore`](crate::Client::expirable_semaphore).
@@ -519,6 +522,13 @@ impl ExpirablePermit {
     /// See [`Section`].
     pub fn section(&self) -> Section {
         self.0.section()
+    }
+
+    /// Runs a stream for as long as the permits are held, and gives them back at its end, as [`Guard::hold_stream`].
+    /// # Examples
+    /// See [`Guard::hold_stream`].
+    pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
+        self.0.hold_stream(items)
     }
 
     /// Gives all permits back, and confirms it.

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::ops::Deref;
 
+use futures_core::Stream;
+
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::{Guard, Leased};
 use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
+use crate::stream::HoldStream;
 
 /// A lock that numbers its grants; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
 ///
@@ -122,6 +125,11 @@ impl FencedGuard {
     /// [`Error::Lost`] where the hold is gone.
     pub fn reenter(&self) -> Result<Self, Error> {
         self.0.reenter().map(Self)
+    }
+
+    /// Runs a stream inside the critical section, and holds until its last item, as [`Guard::hold_stream`].
+    pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
+        self.0.hold_stream(items)
     }
 
     /// Ends this guard's part, and confirms it, as [`Guard::release`].

@@ -39,3 +39,4 @@ mod red_lock;
 mod rw;
 mod semaphore;
 mod spin;
+mod stream;

@@ -309,7 +309,6 @@ impl Stage {
         guard.release().await.unwrap();
     }
 
-    /// Asserts that the key cannot be had by somebody who was not here yet.
     /// A lock that nobody waits for comes free within the time.
     pub(crate) async fn is_free_within(&self, within: Duration, key: &str) {
         let lock = self.client().await.lock(key);
@@ -317,6 +316,7 @@ impl Stage {
         self.eventually("it is free", within, free).await;
     }
 
+    /// Asserts that the key cannot be had by somebody who was not here yet.
     pub(crate) async fn is_taken(&self, key: &str) {
         let client = self.client().await;
         let guard = client.lock(key).try_acquire().await.unwrap();
