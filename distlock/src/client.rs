@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::ambient;
 use crate::backend::Backend;
 use crate::backend::memory::MemoryServer;
 use crate::builder::Builder;
@@ -46,12 +47,6 @@ use crate::wait::Registry;
 #[derive(Clone)]
 pub struct Client {
     registry: Arc<Registry>,
-}
-
-static INSTALLED: parking_lot::RwLock<Option<Client>> = parking_lot::RwLock::new(None);
-
-tokio::task_local! {
-    static SCOPED: Client;
 }
 
 impl Client {
@@ -298,7 +293,7 @@ impl Client {
     /// distlock::Client::in_memory().install();
     /// ```
     pub fn install(&self) {
-        *INSTALLED.write() = Some(self.clone());
+        ambient::install(self.clone());
     }
 
     /// Refuses further acquisitions and waits until all background releases are confirmed.
@@ -355,34 +350,6 @@ impl fmt::Debug for Client {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
-}
-
-/// The client for attributes that name none: the scoped one, else the installed one.
-#[cfg(feature = "macros")]
-pub(crate) fn current() -> Result<Client, Error> {
-    let scoped = SCOPED.try_with(Client::clone).ok();
-    scoped
-        .or_else(|| INSTALLED.read().clone())
-        .ok_or(Error::NoClient)
-}
-
-/// Runs a future with another client for the attributes in it than the installed one. For tests.
-///
-/// Tasks spawned within it see the installed client again.
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let client = distlock::Client::in_memory();
-/// let answer = distlock::with_client(&client, async { 42 }).await;
-/// assert_eq!(answer, 42);
-/// # }
-/// ```
-pub fn with_client<F: Future>(
-    client: &Client,
-    future: F,
-) -> impl Future<Output = F::Output> + use<F> {
-    SCOPED.scope(client.clone(), future)
 }
 
 impl Builder {

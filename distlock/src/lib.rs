@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod ambient;
 mod backend;
 mod builder;
 mod client;
@@ -13,6 +14,7 @@ mod flaw;
 mod guard;
 mod handle;
 mod hold;
+mod inherit;
 mod key;
 mod kind;
 mod locks;
@@ -35,13 +37,15 @@ pub mod guide;
 pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
+pub use crate::ambient::with_client;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::builder::Builder;
-pub use crate::client::{Client, with_client};
+pub use crate::client::Client;
 pub use crate::current::{Current, current, is_held};
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::{Guard, Leased};
 pub use crate::handle::Holder;
+pub use crate::inherit::{Inherit, inherit};
 pub use crate::locks::Locks;
 pub use crate::mode::Mode;
 pub use crate::owner::Owner;
@@ -52,7 +56,7 @@ pub use crate::primitives::{
     ReadLock, RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};
-pub use crate::scope::{Inherit, Scope, Section, inherit};
+pub use crate::scope::{Scope, Section};
 pub use crate::stream::HoldStream;
 
 #[cfg(feature = "macros")]

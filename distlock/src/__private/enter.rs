@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::keys::Keys;
 use crate::acquire::Acquire;
-use crate::client::{self, Client};
+use crate::ambient;
+use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::locks::Locks;
@@ -135,7 +136,7 @@ impl Enter {
         wrong.map_or(Ok(()), Err)?;
         let locks = match self.locks {
             Some(locks) => locks,
-            None => client::current()?.into(),
+            None => ambient::current()?.into(),
         };
         let mut acquire = locks.acquire(self.mode, keys);
         if let Some(wait) = self.wait {

@@ -1,0 +1,44 @@
+//! Which client counts where none is named: the one of a [`with_client`] around the code, else the installed one.
+
+use crate::client::Client;
+#[cfg(feature = "macros")]
+use crate::error::Error;
+
+static INSTALLED: parking_lot::RwLock<Option<Client>> = parking_lot::RwLock::new(None);
+
+tokio::task_local! {
+    static SCOPED: Client;
+}
+
+/// Of the process, from now on.
+pub(crate) fn install(client: Client) {
+    *INSTALLED.write() = Some(client);
+}
+
+/// The client for attributes that name none: the scoped one, else the installed one.
+#[cfg(feature = "macros")]
+pub(crate) fn current() -> Result<Client, Error> {
+    let scoped = SCOPED.try_with(Client::clone).ok();
+    scoped
+        .or_else(|| INSTALLED.read().clone())
+        .ok_or(Error::NoClient)
+}
+
+/// Runs a future with another client for the attributes in it than the installed one. For tests.
+///
+/// Tasks spawned within it see the installed client again.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let client = distlock::Client::in_memory();
+/// let answer = distlock::with_client(&client, async { 42 }).await;
+/// assert_eq!(answer, 42);
+/// # }
+/// ```
+pub fn with_client<F: Future>(
+    client: &Client,
+    future: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    SCOPED.scope(client.clone(), future)
+}

@@ -1,0 +1,77 @@
+//! What is around a piece of code, taken along into another task.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use crate::scope::{Frames, frames, within};
+
+/// Carries the enclosing scopes into another task: inside `future`, acquiring a key that is held around this call
+/// re-enters that hold.
+///
+/// The scopes are those around the call of `inherit`. When one of them ends before `future` does, its keys are acquired
+/// like any other from then on.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let client = distlock::Client::in_memory();
+/// let lock = client.lock("order:42");
+/// let guard = lock.acquire().await?;
+/// guard.scope(async {
+///     let lock = lock.clone();
+///     let task = distlock::inherit(async move { lock.try_acquire().await });
+///     assert!(tokio::spawn(task).await.unwrap()?.is_some());
+///     Ok(())
+/// }).await?
+/// # }
+/// ```
+pub fn inherit<F: Future>(future: F) -> Inherit<F> {
+    Inherit {
+        frames: frames(),
+        body: Some(future),
+    }
+}
+
+pin_project! {
+    /// A future with the scopes of another; made by [`inherit`].
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Inherit<F> {
+        frames: Frames,
+        #[pin]
+        body: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Inherit<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            within(this.frames, || this.body.set(None));
+        }
+    }
+}
+
+impl<F: Future> Future for Inherit<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        within(this.frames, || {
+            let output = match this.body.as_mut().as_pin_mut() {
+                Some(body) => ready!(body.poll(cx)),
+                None => return Poll::Pending,
+            };
+            this.body.set(None);
+            Poll::Ready(output)
+        })
+    }
+}
+
+impl<F> fmt::Debug for Inherit<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inherit")
+            .field("scoped", &self.frames.is_some())
+            .finish_non_exhaustive()
+    }
+}
