@@ -166,6 +166,26 @@ async fn scopes_around_the_request_reach_into_its_task() {
 }
 
 #[tokio::test]
+async fn client_of_the_code_around_the_request_reaches_into_its_task() {
+    #[distlock::distributed_lock(key = "inner")]
+    async fn annotated(client: &Client) -> Result<bool, distlock::Error> {
+        client.lock("inner").is_locked().await
+    }
+
+    let client = Client::in_memory();
+    let owned = client.clone();
+    let service = completing(&client).layer(service_fn(move |_: Request<()>| {
+        let client = owned.clone();
+        async move {
+            assert!(annotated(&client).await.unwrap());
+            done()
+        }
+    }));
+    let call = distlock::with_client(&client, service.oneshot(Request::new(())));
+    assert_eq!(call.await.unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn hold_that_goes_on_with_the_body_ends_with_the_caller_s_body() {
     let client = Client::in_memory();
     let layer = layer(&client).hold_until(HoldUntil::Body);

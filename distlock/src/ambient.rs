@@ -1,5 +1,8 @@
 //! Which client counts where none is named: the one of a [`with_client`] around the code, else the installed one.
 
+use futures_util::future::Either;
+use tokio::task::futures::TaskLocalFuture;
+
 use crate::client::Client;
 #[cfg(feature = "macros")]
 use crate::error::Error;
@@ -26,7 +29,7 @@ pub(crate) fn current() -> Result<Client, Error> {
 
 /// Runs a future with another client for the attributes in it than the installed one. For tests.
 ///
-/// Tasks spawned within it see the installed client again.
+/// Tasks spawned within it see the installed client again, but for those that [`inherit`](crate::inherit).
 ///
 /// # Examples
 /// ```
@@ -41,4 +44,15 @@ pub fn with_client<F: Future>(
     future: F,
 ) -> impl Future<Output = F::Output> + use<F> {
     SCOPED.scope(client.clone(), future)
+}
+
+/// A future that runs in the same [`with_client`] as the call that made it.
+pub(crate) type Carried<F> = Either<TaskLocalFuture<Client, F>, F>;
+
+/// Takes the client of a [`with_client`] along.
+pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
+    match SCOPED.try_with(Client::clone) {
+        Ok(client) => Either::Left(SCOPED.scope(client, future)),
+        Err(_) => Either::Right(future),
+    }
 }

@@ -6,13 +6,14 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use crate::ambient::{Carried, carry};
 use crate::scope::{Frames, frames, within};
 
 /// Carries the enclosing scopes into another task: inside `future`, acquiring a key that is held around this call
 /// re-enters that hold.
 ///
 /// The scopes are those around the call of `inherit`. When one of them ends before `future` does, its keys are acquired
-/// like any other from then on.
+/// like any other from then on. The client of a [`with_client`](crate::with_client) around the call goes along, too.
 ///
 /// # Examples
 /// ```
@@ -31,7 +32,7 @@ use crate::scope::{Frames, frames, within};
 pub fn inherit<F: Future>(future: F) -> Inherit<F> {
     Inherit {
         frames: frames(),
-        body: Some(future),
+        body: Some(carry(future)),
     }
 }
 
@@ -41,7 +42,7 @@ pin_project! {
     pub struct Inherit<F> {
         frames: Frames,
         #[pin]
-        body: Option<F>,
+        body: Option<Carried<F>>,
     }
 
     impl<F> PinnedDrop for Inherit<F> {

@@ -29,6 +29,11 @@ async fn given_before_scoped_before_installed_before_an_error() {
     with_client(&scoped, async {
         assert!(ambient(&scoped).await.unwrap());
         assert!(App(given).method().await.unwrap());
+        let (spawned, inherited) = (scoped.clone(), scoped.clone());
+        let spawned = tokio::spawn(async move { ambient(&spawned).await });
+        assert!(!spawned.await.unwrap().unwrap());
+        let inherited = tokio::spawn(inherit(async move { ambient(&inherited).await }));
+        assert!(inherited.await.unwrap().unwrap());
     })
     .await;
 }

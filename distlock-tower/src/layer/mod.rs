@@ -291,7 +291,8 @@ impl<R> LockLayer<R> {
 
     /// Lets handlers run to their end also when their client hangs up, and the lock be held until then: the last call.
     ///
-    /// Each request is handled in a task of its own, inside the scopes and the span around it. A client that hangs up
+    /// Each request is handled in a task of its own, inside the scopes, the span and the
+    /// [`with_client`](distlock::with_client) around it; task-locals of others stay behind. A client that hangs up
     /// while its request waits for the lock still gives up its place in line. With [`HoldUntil::Body`] the body is the
     /// client's, and ends with it.
     ///
