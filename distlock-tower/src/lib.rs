@@ -101,6 +101,56 @@
 //! [`busy_status`](LockLayer::busy_status) sets another status than 409, and [`on_reject`](LockLayer::on_reject) answers
 //! of one's own.
 //!
+//! ## In an OpenAPI description
+//!
+//! The handler's signature does not show what the layer answers in its place. With `utoipa`, one type says it for all
+//! routes under a lock:
+//!
+//! ```
+//! use utoipa::{IntoResponses, OpenApi, ToSchema};
+//!
+//! /// Problem details, RFC 9457.
+//! #[derive(ToSchema)]
+//! #[allow(dead_code)]
+//! struct Problem {
+//!     /// What happened, as `urn:distlock:busy`.
+//!     r#type: String,
+//!     title: String,
+//!     status: u16,
+//!     detail: String,
+//!     /// May the same request be sent again?
+//!     retryable: bool,
+//! }
+//!
+//! #[derive(IntoResponses)]
+//! #[allow(dead_code)]
+//! enum LockAnswers {
+//!     /// Another request has the order. Send it again after `Retry-After` seconds.
+//!     #[response(status = 409, content_type = "application/problem+json", headers(("retry-after" = u64)))]
+//!     Busy(Problem),
+//!     /// The lock is lost: nobody knows how much was done.
+//!     #[response(status = 500, content_type = "application/problem+json")]
+//!     Lost(Problem),
+//!     /// Nothing was done. Send it again after `Retry-After` seconds.
+//!     #[response(status = 503, content_type = "application/problem+json", headers(("retry-after" = u64)))]
+//!     Unavailable(Problem),
+//! }
+//!
+//! #[utoipa::path(post, path = "/orders/{id}/pay", responses((status = 200), LockAnswers))]
+//! async fn pay() -> &'static str {
+//!     "paid"
+//! }
+//!
+//! #[derive(OpenApi)]
+//! #[openapi(paths(pay))]
+//! struct Api;
+//!
+//! let description = serde_json::to_value(Api::openapi()).unwrap();
+//! let answers = &description["paths"]["/orders/{id}/pay"]["post"]["responses"];
+//! assert!(answers["503"]["headers"]["retry-after"].is_object());
+//! assert!(answers["409"]["content"]["application/problem+json"].is_object());
+//! ```
+//!
 //! # What is not promised
 //!
 //! * The response's body is sent after the release: what a streamed body does while it is sent is under the lock only
