@@ -60,7 +60,8 @@ impl News {
 #[derive(Debug)]
 pub(super) struct Channels {
     entries: HashMap<Channel, Entry>,
-    wanted: Vec<Channel>,
+    /// Exactly those in that state: what is wanted and given up while nothing can be sent leaves nothing.
+    wanted: BTreeSet<Channel>,
     lingering: BTreeSet<(Tick, Channel)>,
     linger: Duration,
 }
@@ -69,7 +70,7 @@ impl Channels {
     pub(super) fn new(linger: Duration) -> Self {
         Self {
             entries: HashMap::new(),
-            wanted: Vec::new(),
+            wanted: BTreeSet::new(),
             lingering: BTreeSet::new(),
             linger,
         }
@@ -96,7 +97,7 @@ impl Channels {
             signal,
         };
         self.entries.insert(Arc::clone(channel), entry);
-        self.wanted.push(Arc::clone(channel));
+        self.wanted.insert(Arc::clone(channel));
         receiver
     }
 
@@ -112,6 +113,7 @@ impl Channels {
         match entry.state {
             State::Wanted => {
                 self.entries.remove(channel);
+                self.wanted.remove(channel);
             }
             State::Live => self.begin_lingering(channel, now),
             State::Subscribing | State::Lingering(_) | State::Leaving => {}
@@ -130,12 +132,10 @@ impl Channels {
     pub(super) fn take_wanted(&mut self, most: usize) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most {
-            let Some(channel) = self.wanted.pop() else {
+            let Some(channel) = self.wanted.pop_first() else {
                 break;
             };
-            if let Some(entry) = self.entries.get_mut(&channel)
-                && entry.state == State::Wanted
-            {
+            if let Some(entry) = self.entries.get_mut(&channel) {
                 entry.state = State::Subscribing;
                 send.push(channel);
             }
@@ -224,7 +224,7 @@ impl Channels {
         } else if entry.state != State::Wanted {
             entry.state = State::Wanted;
             news.0.push((entry.signal.clone(), Some(false)));
-            self.wanted.push(Arc::clone(channel));
+            self.wanted.insert(Arc::clone(channel));
         }
     }
 
@@ -321,7 +321,8 @@ mod tests {
         let (mut channels, channel) = (Channels::new(LINGER), name("c"));
         let _signal = channels.join(&channel);
         channels.leave(&channel, Tick::default());
-        assert!(channels.take_wanted(9).is_empty() && channels.is_empty());
+        assert!(channels.wanted.is_empty() && channels.is_empty());
+        assert!(channels.take_wanted(9).is_empty());
     }
 
     #[derive(Clone, Debug)]
@@ -396,6 +397,9 @@ mod tests {
                         channels.disconnected().tell();
                     }
                 }
+                let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);
+                let in_state: BTreeSet<Channel> = in_state.map(|(name, _)| Arc::clone(name)).collect();
+                prop_assert_eq!(&in_state, &channels.wanted);
                 for (which, shares) in shares.iter().enumerate() {
                     for share in shares {
                         prop_assert!(!share.borrow().live || server.contains(&names[which]));
