@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -29,7 +30,8 @@ use crate::kind::{Kind, Nesting};
 /// One scope around running code: the frames of all keys of its guard. One for all, for a guard may have thousands.
 #[derive(Debug)]
 pub(crate) struct Enclosing {
-    parent: Frames,
+    /// Closed ones are let go, or tasks that start each other, each from inside the last one, would make an endless chain.
+    parent: Mutex<Frames>,
     stake: Stake,
     /// Written under the mutex of each hold.
     closed: AtomicBool,
@@ -58,8 +60,7 @@ pub(crate) fn stake_on(key: &str) -> Option<(Stake, usize)> {
     let frames = frames();
     let on_key = || outwards(&frames).filter_map(|scope| scope.on_key(key));
     let held = on_key().find(|(stake, _)| stake.is_held());
-    let (stake, at) = held.or_else(|| on_key().next())?;
-    Some((stake.clone(), at))
+    held.or_else(|| on_key().next())
 }
 
 /// The frames around the code that runs now.
@@ -91,8 +92,19 @@ pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-fn outwards(frames: &Frames) -> impl Iterator<Item = &Arc<Enclosing>> {
-    iter::successors(frames.as_ref(), |scope| scope.parent.as_ref())
+fn outwards(frames: &Frames) -> impl Iterator<Item = Arc<Enclosing>> + use<> {
+    let mut innermost = frames.clone();
+    pass_closed(&mut innermost);
+    iter::successors(innermost, |scope| scope.parent())
+}
+
+fn pass_closed(frames: &mut Frames) {
+    while let Some(scope) = frames
+        && scope.is_closed()
+    {
+        let parent = scope.parent.lock().clone();
+        *frames = parent;
+    }
 }
 
 fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
@@ -105,9 +117,12 @@ fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
 }
 
 impl Enclosing {
-    fn new(parent: Frames, stake: Stake) -> Self {
+    fn new(mut parent: Frames, stake: Stake) -> Self {
+        pass_closed(&mut parent);
+        // The whole way, for a search ends where it finds its key.
+        outwards(&parent).for_each(drop);
         Self {
-            parent,
+            parent: Mutex::new(parent),
             stake,
             closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -127,15 +142,26 @@ impl Enclosing {
     }
 
     /// The stake, and which member of it holds this key, as the user wrote it, for whatever client; of several the first.
-    fn on_key(&self, key: &str) -> Option<(&Stake, usize)> {
+    fn on_key(&self, key: &str) -> Option<(Stake, usize)> {
         let is_on = |member: &Member| member.tenure.hold().key.text() == key;
         let mut members = self.stake.members().iter();
         let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
-        Some((&self.stake, at))
+        Some((self.stake.clone(), at))
+    }
+
+    /// The scope around this one that is open.
+    fn parent(&self) -> Frames {
+        let mut parent = self.parent.lock();
+        pass_closed(&mut parent);
+        parent.clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     fn is_open_for(&self, member: &Member) -> bool {
-        !self.closed.load(Ordering::Acquire) && !member.tenure.has_ended()
+        !self.is_closed() && !member.tenure.has_ended()
     }
 
     fn close(&self) {
@@ -373,5 +399,32 @@ mod tests {
         let innermost = around.as_ref().unwrap().stake.members();
         assert_eq!(innermost.len(), keys.len());
         assert!(std::ptr::eq(innermost, inner.stake.members()));
+    }
+
+    /// How many scopes are kept for a piece of code, open or closed.
+    fn kept(frames: &Frames) -> usize {
+        let parent = |scope: &Arc<Enclosing>| scope.parent.lock().clone();
+        iter::successors(frames.clone(), parent).count()
+    }
+
+    #[tokio::test]
+    async fn closed_scopes_are_let_go_however_long_the_chain() {
+        let client = Client::in_memory();
+        let guard = client.lock("k").acquire().await.unwrap();
+        // Each begins inside the last one, which ends before the next begins, or after.
+        for overlaps in [false, true] {
+            let mut last = guard.section();
+            for _ in 0..1_000 {
+                let inside = last.enter(frames);
+                let mut next = guard.section();
+                if overlaps {
+                    within(&inside, || next.enter(|| ()));
+                }
+                drop(last);
+                within(&inside, || next.enter(|| ()));
+                last = next;
+                assert!(kept(&last.enter(frames)) <= 2);
+            }
+        }
     }
 }
