@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use crate::config::{SPIN_PAUSE, check_hold, check_lease, check_permits, check_wait};
+use crate::config::{check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::flaw::Flaw;
 use crate::guard::{Guard, Leased};
@@ -64,8 +64,6 @@ pub struct Acquire<G = Guard> {
 /// What else an acquisition may say of itself.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
-    /// First and longest pause between two attempts, where they are not the usual ones.
-    pause: Option<(Duration, Duration)>,
     max_hold: Option<Duration>,
     hold_at_least: Duration,
     max_waiters: Option<u32>,
@@ -98,12 +96,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// How many permits of a semaphore.
     pub(crate) fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
-        self
-    }
-
-    /// First and longest pause between two attempts, where nobody listens for messages.
-    pub(crate) fn pause(mut self, pause: (Duration, Duration)) -> Self {
-        self.bounds().pause = Some(pause);
         self
     }
 
@@ -233,6 +225,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             kind: handle.kind,
             key,
             permits: self.permits,
+            pause: handle.pause(),
             inside: None,
         };
         let ask = Ask {
@@ -240,7 +233,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             since: handle.keeper().now(),
             wait,
             lease: self.lease,
-            pause: bounds.pause.unwrap_or(SPIN_PAUSE),
             max_hold: bounds.max_hold.or(config.max_hold),
             hands_on: bounds.hold_at_least.is_zero(),
             max_waiters: (bounds.max_waiters.unwrap_or(waiters), waiters_in_all),

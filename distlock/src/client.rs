@@ -269,11 +269,8 @@ impl Client {
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
-        Handle {
-            registry: Arc::clone(&self.registry),
-            kind,
-            key: Key::new(&self.registry.keeper.config.key_prefix, &key.into()),
-        }
+        let key = Key::new(&self.registry.keeper.config.key_prefix, &key.into());
+        Handle::new(&self.registry, kind, key)
     }
 
     /// The id that all owners of this client begin with: a random UUID, never stored anywhere else.

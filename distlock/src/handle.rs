@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Change, Inspected};
-use crate::config::check_wait;
+use crate::config::{SPIN_PAUSE, check_wait};
 use crate::error::Error;
 use crate::hold::Keeper;
 use crate::key::Key;
@@ -18,6 +18,8 @@ pub(crate) struct Handle {
     pub(crate) registry: Arc<Registry>,
     pub(crate) kind: Kind,
     pub(crate) key: Result<Key, Error>,
+    /// First and longest pause of who asks again and again, where they are not the usual ones. Boxed, for few have them.
+    pause: Option<Box<(Duration, Duration)>>,
 }
 
 /// Who holds a lock, and how often it was entered.
@@ -31,12 +33,29 @@ pub struct Holder {
 }
 
 impl Handle {
+    pub(crate) fn new(registry: &Arc<Registry>, kind: Kind, key: Result<Key, Error>) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            kind,
+            key,
+            pause: None,
+        }
+    }
+
     /// The same key under another kind.
     pub(crate) fn of_kind(&self, kind: Kind) -> Self {
         Self {
             kind,
             ..self.clone()
         }
+    }
+
+    pub(crate) fn pause(&self) -> (Duration, Duration) {
+        self.pause.as_deref().copied().unwrap_or(SPIN_PAUSE)
+    }
+
+    pub(crate) fn set_pause(&mut self, first: Duration, longest: Duration) {
+        self.pause = Some(Box::new((first, longest)));
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {

@@ -32,19 +32,15 @@ use crate::primitives::inspect::inspection;
 #[derive(Clone, Debug)]
 pub struct SpinLock {
     handle: Handle,
-    pause: (Duration, Duration),
 }
 
 impl SpinLock {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self {
-            handle,
-            pause: SPIN_PAUSE,
-        }
+        Self { handle }
     }
 
     /// The first and the longest pause of a waiter between two attempts: at least 1 ms, and `longest` not below `first`.
-    /// What is less is raised to that.
+    /// What is less is raised to that. A [multi-lock](crate::MultiLock::of) that this lock goes into keeps to it.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -58,7 +54,7 @@ impl SpinLock {
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         let first = first.max(SPIN_PAUSE.0);
-        self.pause = (first, longest.max(first));
+        self.handle.set_pause(first, longest.max(first));
         self
     }
 
@@ -72,7 +68,7 @@ impl SpinLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone())).pause(self.pause)
+        Acquire::new(What::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -22,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) key: Key,
     /// How many permits of a semaphore; 1 of all else.
     pub(crate) permits: u32,
+    /// First and longest pause between two attempts, where nobody listens for messages.
+    pub(crate) pause: (Duration, Duration),
     /// The owner of the hold around, which lets this one in beside itself.
     pub(crate) inside: Option<Owner>,
 }
@@ -36,8 +38,6 @@ pub(crate) struct Ask {
     pub(crate) wait: Option<Duration>,
     /// A fixed lease; the watchdog's where there is none.
     pub(crate) lease: Option<Duration>,
-    /// First and longest pause between two attempts, where nobody listens for messages.
-    pub(crate) pause: (Duration, Duration),
     /// For how long the watchdog renews it at most.
     pub(crate) max_hold: Option<Duration>,
     /// May a hold be handed to it that another of its client has had?

@@ -179,7 +179,7 @@ impl<'a> Waiter<'a> {
             place: registry.join(ask, at, ask.wanted.len() == 1),
             ahead: Ahead::Nobody,
             failing: None,
-            pause: ask.pause.0,
+            pause: ask.wanted[at].pause.0,
             waits,
         }
     }
@@ -374,7 +374,7 @@ impl<'a> Waiter<'a> {
     async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
-        self.pause = (self.pause * 2).min(self.ask.pause.1);
+        self.pause = (self.pause * 2).min(self.wanted().pause.1);
         let until = self.keeper.now().after(pause).min(self.deadline);
         tokio::select! {
             () = self.place.woken() => {}

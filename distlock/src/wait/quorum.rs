@@ -318,7 +318,7 @@ impl Rounds {
         let now = self.now();
         let listens = self.ask().wanted[0].kind.listens();
         let pause = if !listens {
-            self.ask().pause.1
+            self.ask().wanted[0].pause.1
         } else if refused.len() < wanting {
             // Too many did not answer: of their return there is no news.
             QUORUM_JITTER

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use distlock::MultiLock;
 use distlock::test_util::{Fault, Op, sizes};
 use tokio::time::{Instant, sleep};
 
@@ -14,6 +15,7 @@ on_every_backend![
     waiting_subscribes_to_nothing,
     pauses_grow_up_to_the_longest,
     pauses_are_random_between_half_and_all_of_what_they_grow_to,
+    multi_lock_waits_for_a_member_at_its_pauses,
     release_wakes_who_waits_by_messages,
     locks_of_other_kinds_keep_it_out,
 ];
@@ -74,6 +76,19 @@ async fn pauses_are_random_between_half_and_all_of_what_they_grow_to(stage: &Sta
     assert_eq!(most, longest, "{} attempts", asked.len());
     // Four of five are.
     assert!(!stage.is_paused() || short > 10, "{short}");
+    guard.release().await.unwrap();
+}
+
+async fn multi_lock_waits_for_a_member_at_its_pauses(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.lock(KEY).acquire().await.unwrap();
+    let pause = Duration::from_millis(500);
+    let slow = client.spin_lock(KEY).backoff(pause, pause);
+    let both = MultiLock::of([client.lock("stock:7").into(), slow.into()]);
+    assert!(refused(both.acquire().wait(4 * pause).await).is_busy());
+    let asked = stage.faults().calls(Op::Attempt);
+    // Pauses of at least a quarter of a second; with the usual ones it would be more than twenty.
+    assert!((2..=11).contains(&asked), "asked {asked} times");
     guard.release().await.unwrap();
 }
 
