@@ -1,8 +1,8 @@
 //! The tokens that stand in for the body.
 //!
 //! Of the user's function everything but the body stays as it is. Names of the expansion are spanned
-//! `mixed_site`, so neither side sees the other's variables; what it calls is named by absolute path,
-//! so the body and its surroundings may shadow anything, `Ok` and `Result` included.
+//! `mixed_site`, so neither side sees the other's variables; what it calls is named through one import
+//! of its own, so the body and its surroundings may shadow anything, `Ok` and `Result` included.
 
 mod enter;
 mod keys;
