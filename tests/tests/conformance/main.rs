@@ -1,9 +1,9 @@
 //! What each primitive promises, as tests that every backend passes.
 //!
-//! One file per subject, one `async fn(&Stage)` per promise: the reentrant lock has a file for each of its subjects, every
-//! other primitive one of its own, and what all exclusive locks promise is asked of each in `every_lock`. A test is listed
-//! once in its file, and runs on every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a
-//! test for leaks too: when its body is done, the stage waits until no client keeps anything and the server is empty.
+//! One file per subject, one `async fn(&Stage)` per promise: a primitive's files begin with its name, the reentrant lock's
+//! with `lock_`, and what all exclusive locks promise is asked of each in `every_lock`. A test is listed once in its file,
+//! and runs on every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too:
+//! when its body is done, the stage waits until no client keeps anything and the server is empty.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
@@ -37,6 +37,11 @@ mod permit;
 mod permit_outcome;
 mod red_lock;
 mod rw;
+mod rw_cancel;
+mod rw_lease;
+mod rw_nesting;
+mod rw_turns;
+mod rw_waiting;
 mod semaphore;
 mod spin;
 mod stream;
