@@ -43,5 +43,7 @@ mod rw_nesting;
 mod rw_turns;
 mod rw_waiting;
 mod semaphore;
+mod semaphore_outcome;
+mod semaphore_waiting;
 mod spin;
 mod stream;
