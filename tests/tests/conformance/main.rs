@@ -34,6 +34,7 @@ mod locks;
 mod multi_lock;
 mod non_reentrant;
 mod permit;
+mod permit_end;
 mod permit_outcome;
 mod red_lock;
 mod red_lock_lease;

@@ -1,11 +1,11 @@
-//! Permits with a lease: how many are granted, what becomes of each, and who is told.
+//! Permits with a lease: how many there are, how many are granted at once, who is woken by more, and what is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{Op, Sizes, sizes};
-use distlock::{Blocker, Client, Error, ExpirableSemaphore, PermitId};
+use distlock::{Client, Error, ExpirableSemaphore, PermitId};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage::{Stage, drop_after, is_done_within, refused};
@@ -121,238 +121,6 @@ async fn several_at_once_are_granted_all_or_none(stage: &Stage) {
     remove(stage, &seats, 4).await;
 }
 
-async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
-    let client = stage.faulty_client().await;
-    let seats = client.expirable_semaphore(KEY);
-    let is = |error: Error, number: u64| {
-        let text = format!("invalid number of permits {number}: expected 1 to 2147483647");
-        assert_eq!(error.to_string(), text);
-        assert!(error.is_misuse());
-        assert!(matches!(error, Error::InvalidPermits { permits, .. } if permits == number));
-    };
-    for number in [0, 1 << 31, u32::MAX] {
-        is(refused(seats.acquire_many(number).await), number.into());
-        is(refused(seats.try_acquire_many(number).await), number.into());
-    }
-    for number in [1 << 31, u32::MAX] {
-        is(refused(seats.try_set_permits(number).await), number.into());
-        is(refused(seats.set_permits(number).await), number.into());
-    }
-    let id: PermitId = "00112233445566778899aabbccddeeff".parse().unwrap();
-    let error = refused(seats.update_lease(id, Duration::ZERO).await);
-    assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
-    let nameless = client.expirable_semaphore("");
-    assert!(matches!(
-        refused(nameless.permits().await),
-        Error::InvalidKey { .. }
-    ));
-    for op in [Op::Attempt, Op::Adjust, Op::Release] {
-        assert_eq!(stage.faults().calls(op), 0, "{op:?}");
-    }
-}
-
-async fn more_than_there_will_ever_be_costs_no_more_than_few(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 2).await;
-    // By the machine's clock: to count them would take minutes.
-    let start = std::time::Instant::now();
-    let most = i32::MAX as u32;
-    assert!(seats.try_acquire_many(most).await.unwrap().is_none());
-    // Where nobody answered yet, what was asked for is withdrawn.
-    assert!(
-        drop_after(1, seats.acquire_many(most).into_future())
-            .await
-            .is_none()
-    );
-    is_idle(stage, &client).await;
-    remove(stage, &seats, 2).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
-}
-
-async fn permit_is_released_by_its_id_from_anywhere(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let seats = set(&one, 3).await;
-    let others = two.expirable_semaphore(KEY);
-    let permits = seats.acquire_many(3).await.unwrap();
-    let ids: Vec<PermitId> = permits.ids().collect();
-    assert_eq!(ids[0], permits.id());
-    let start = Instant::now();
-    let text = ids[1].to_string();
-    others.release(text.parse().unwrap()).await.unwrap();
-    assert_eq!(counts(&seats).await, (1, 2, 3));
-    let error = refused(others.release(ids[1]).await);
-    assert!(
-        error.is_lost() && error.to_string().contains(KEY),
-        "{error}"
-    );
-    assert!(refused(others.remaining_lease(ids[1]).await).is_lost());
-    assert!(refused(others.update_lease(ids[1], stage.lease()).await).is_lost());
-    // Its guard hears of it at the next renewal, and what is left goes back.
-    timeout(stage.lease() + stage.slack(), permits.lost())
-        .await
-        .unwrap();
-    stage.assert_took(start, stage.part(3));
-    assert!(!permits.is_held());
-    let all = (3, 0, 3);
-    stage
-        .eventually("the rest back", stage.part(100), async || {
-            counts(&seats).await == all
-        })
-        .await;
-    stage.assert_took(start, stage.part(3));
-    assert!(refused(permits.release().await).is_lost());
-    remove(stage, &seats, 3).await;
-}
-
-async fn release_of_a_guard_without_all_its_permits_gives_back_the_rest(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 3).await;
-    let permits = seats.acquire_many(2).await.unwrap();
-    seats.release(permits.id()).await.unwrap();
-    assert!(refused(permits.release().await).is_lost());
-    assert_eq!(counts(&seats).await, (3, 0, 3));
-    remove(stage, &seats, 3).await;
-}
-
-async fn permit_that_was_left_out_ends_by_id_or_with_its_lease(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let seats = set(&one, 4).await;
-    let others = two.expirable_semaphore(KEY);
-    let start = Instant::now();
-    let first = seats.acquire().await.unwrap().into_id().unwrap();
-    let second = seats
-        .acquire()
-        .lease(stage.lease() * 2)
-        .await
-        .unwrap()
-        .into_id()
-        .unwrap();
-    let both = seats.acquire_many(2).await.unwrap().into_ids().unwrap();
-    is_idle(stage, &one).await;
-    assert_eq!(counts(&others).await, (0, 4, 4));
-    others.release(both[0]).await.unwrap();
-    others
-        .update_lease(both[1], stage.lease() * 3)
-        .await
-        .unwrap();
-    let left = others.remaining_lease(both[1]).await.unwrap().unwrap();
-    assert!(
-        left > stage.lease() * 2 && left <= stage.lease() * 3,
-        "{left:?}"
-    );
-    // Nobody renews it.
-    stage
-        .eventually("the first back", stage.lease(), async || {
-            seats.remaining_lease(first).await.is_err()
-        })
-        .await;
-    stage.assert_took(start, stage.lease());
-    assert_eq!(counts(&others).await, (2, 2, 4));
-    assert!(refused(others.release(first).await).is_lost());
-    others.release(second).await.unwrap();
-    others.release(both[1]).await.unwrap();
-    remove(stage, &seats, 4).await;
-}
-
-async fn guard_that_is_lost_cannot_be_left(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 1).await;
-    let permit = seats.acquire().lease(stage.part(10)).await.unwrap();
-    permit.lost().await;
-    assert!(refused(permit.into_id()).is_lost());
-    remove(stage, &seats, 1).await;
-}
-
-async fn expired_permit_goes_back_by_itself_and_wakes_a_waiter(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let seats = set(&one, 1).await;
-    let start = Instant::now();
-    let permit = seats.acquire().lease(stage.part(2)).await.unwrap();
-    let others = two.expirable_semaphore(KEY);
-    let Error::Timeout {
-        blocker: Blocker::Owner(Some(left)),
-        ..
-    } = refused(others.acquire().wait(Duration::ZERO).await)
-    else {
-        panic!("no end of the permit in the way is known");
-    };
-    assert!(left <= stage.part(2), "{left:?}");
-    let next = others.acquire().await.unwrap();
-    stage.assert_took(start, stage.part(2));
-    assert!(!permit.is_held());
-    assert!(refused(permit.release().await).is_lost());
-    assert_eq!(counts(&seats).await, (0, 1, 1));
-    assert!(next.is_held());
-    next.release().await.unwrap();
-    remove(stage, &seats, 1).await;
-}
-
-async fn watchdog_renews_all_permits_of_a_guard(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 5).await;
-    let (one, three) = (
-        seats.acquire().await.unwrap(),
-        seats.acquire_many(3).await.unwrap(),
-    );
-    let other = client.lock("beside").acquire().await.unwrap();
-    sleep(stage.lease() * 3).await;
-    assert!(one.is_held() && three.is_held() && other.is_held());
-    assert_eq!(counts(&seats).await, (1, 4, 5));
-    for id in three.ids() {
-        let left = seats.remaining_lease(id).await.unwrap().unwrap();
-        assert!(left <= stage.lease() + stage.slack(), "{left:?}");
-    }
-    one.release().await.unwrap();
-    three.release().await.unwrap();
-    other.release().await.unwrap();
-    remove(stage, &seats, 5).await;
-}
-
-async fn shorter_lease_hastens_who_waits(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let seats = set(&one, 1).await;
-    let long = stage.lease() * 100;
-    let id = seats
-        .acquire()
-        .lease(long)
-        .await
-        .unwrap()
-        .into_id()
-        .unwrap();
-    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
-    stage.waiting(&two, 1).await;
-    sleep(stage.part(10)).await;
-    let start = Instant::now();
-    seats.update_lease(id, stage.part(10)).await.unwrap();
-    let next = timeout(long, waiting).await.unwrap().unwrap().unwrap();
-    stage.assert_took(start, stage.part(10));
-    next.release().await.unwrap();
-    remove(stage, &seats, 1).await;
-}
-
-async fn body_ends_with_its_permit(stage: &Stage) {
-    let client = stage.client().await;
-    let seats = set(&client, 2).await;
-    let permit = seats.acquire().await.unwrap();
-    let start = Instant::now();
-    seats.release(permit.id()).await.unwrap();
-    let body = permit.scope(std::future::pending::<()>());
-    assert!(refused(body.await).is_lost());
-    stage.assert_took(start, stage.part(3));
-    drop(permit);
-    let run = seats
-        .acquire()
-        .lease(stage.part(10))
-        .run(std::future::pending::<()>());
-    assert!(refused(run.await).is_lost());
-    assert_eq!(seats.acquire().run(async { 7 }).await.unwrap(), 7);
-    remove(stage, &seats, 2).await;
-}
-
 async fn acquiring_within_a_scope_is_another_permit(stage: &Stage) {
     let client = stage.client().await;
     let seats = set(&client, 2).await;
@@ -434,26 +202,56 @@ async fn storm_never_has_more_inside_than_permits(stage: &Stage) {
     remove(stage, &seats, PERMITS as i64).await;
 }
 
-async fn holders_of_a_removed_semaphore_are_told(stage: &Stage) {
-    let (one, two) = (stage.client().await, stage.client().await);
-    let seats = set(&one, 1).await;
-    let permit = seats.acquire().await.unwrap();
-    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
-    stage.waiting(&two, 1).await;
-    let start = Instant::now();
-    assert!(seats.delete().await.unwrap());
-    permit.lost().await;
-    stage.assert_took(start, stage.part(3));
-    assert!(refused(permit.release().await).is_lost());
-    assert!(!waiting.is_finished());
-    seats.set_permits(1).await.unwrap();
-    let next = timeout(stage.lease() + stage.slack(), waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
-    next.release().await.unwrap();
-    remove(stage, &seats, 1).await;
+async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let seats = client.expirable_semaphore(KEY);
+    let is = |error: Error, number: u64| {
+        let text = format!("invalid number of permits {number}: expected 1 to 2147483647");
+        assert_eq!(error.to_string(), text);
+        assert!(error.is_misuse());
+        assert!(matches!(error, Error::InvalidPermits { permits, .. } if permits == number));
+    };
+    for number in [0, 1 << 31, u32::MAX] {
+        is(refused(seats.acquire_many(number).await), number.into());
+        is(refused(seats.try_acquire_many(number).await), number.into());
+    }
+    for number in [1 << 31, u32::MAX] {
+        is(refused(seats.try_set_permits(number).await), number.into());
+        is(refused(seats.set_permits(number).await), number.into());
+    }
+    let id: PermitId = "00112233445566778899aabbccddeeff".parse().unwrap();
+    let error = refused(seats.update_lease(id, Duration::ZERO).await);
+    assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
+    let nameless = client.expirable_semaphore("");
+    assert!(matches!(
+        refused(nameless.permits().await),
+        Error::InvalidKey { .. }
+    ));
+    for op in [Op::Attempt, Op::Adjust, Op::Release] {
+        assert_eq!(stage.faults().calls(op), 0, "{op:?}");
+    }
+}
+
+async fn more_than_there_will_ever_be_costs_no_more_than_few(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = set(&client, 2).await;
+    // By the machine's clock: to count them would take minutes.
+    let start = std::time::Instant::now();
+    let most = i32::MAX as u32;
+    assert!(seats.try_acquire_many(most).await.unwrap().is_none());
+    // Where nobody answered yet, what was asked for is withdrawn.
+    assert!(
+        drop_after(1, seats.acquire_many(most).into_future())
+            .await
+            .is_none()
+    );
+    is_idle(stage, &client).await;
+    remove(stage, &seats, 2).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 async fn key_of_another_kind_is_refused_and_left_alone(stage: &Stage) {
@@ -484,20 +282,11 @@ on_every_backend![
     as_many_as_were_set_are_granted,
     numbers_are_set_added_and_counted,
     several_at_once_are_granted_all_or_none,
-    bad_numbers_are_refused_before_anything_is_sent,
-    more_than_there_will_ever_be_costs_no_more_than_few,
-    permit_is_released_by_its_id_from_anywhere,
-    release_of_a_guard_without_all_its_permits_gives_back_the_rest,
-    permit_that_was_left_out_ends_by_id_or_with_its_lease,
-    guard_that_is_lost_cannot_be_left,
-    expired_permit_goes_back_by_itself_and_wakes_a_waiter,
-    watchdog_renews_all_permits_of_a_guard,
-    shorter_lease_hastens_who_waits,
-    body_ends_with_its_permit,
     acquiring_within_a_scope_is_another_permit,
     permits_that_are_added_wake_as_many_waiters_as_they_suffice_for,
     storm_never_has_more_inside_than_permits,
-    holders_of_a_removed_semaphore_are_told,
+    bad_numbers_are_refused_before_anything_is_sent,
+    more_than_there_will_ever_be_costs_no_more_than_few,
     key_of_another_kind_is_refused_and_left_alone,
 ];
 
