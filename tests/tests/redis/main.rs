@@ -6,6 +6,8 @@ mod fair;
 mod golden;
 mod latch;
 mod permit;
+mod permit_lease;
+mod permit_messages;
 mod processes;
 mod red_lock;
 mod rw;

@@ -1,59 +1,56 @@
-//! Permits as Redisson has them in the server: keys, members, scores, TTLs and messages.
+//! Permits as Redisson has them in the server: keys, members, scores and TTLs.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use distlock::test_util::{Answer, Change, Kind, Verbs};
-use distlock::{Blocker, Client, Error, PermitId};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock::{Blocker, Error, PermitId};
+use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{SOON, client, ms};
 
-const SEATS: &str = "seats";
-const OUT: &str = "{seats}:timeout";
-const CHANNEL: &str = "redisson_sc:{seats}";
+pub(super) const SEATS: &str = "seats";
+pub(super) const OUT: &str = "{seats}:timeout";
+pub(super) const CHANNEL: &str = "redisson_sc:{seats}";
 
 /// The score of a permit of Redisson's without a lease.
-const PERMANENT: i64 = 922_337_203_685_477;
-
-/// Below the 5 s after which a waiter that was told nothing asks again by itself.
-const TOLD: Duration = Duration::from_secs(3);
+pub(super) const PERMANENT: i64 = 922_337_203_685_477;
 
 /// An id that Redisson may have drawn.
-const FOREIGN: &str = "0123456789abcdef";
+pub(super) const FOREIGN: &str = "0123456789abcdef";
 
-fn foreign() -> PermitId {
+pub(super) fn foreign() -> PermitId {
     let digits: String = FOREIGN.bytes().map(|byte| format!("{byte:02x}")).collect();
     digits.parse().unwrap()
 }
 
 /// How many permits are free, as it stands in the server.
-async fn free(server: &RedisServer, key: &str) -> Option<i64> {
+pub(super) async fn free(server: &RedisServer, key: &str) -> Option<i64> {
     server.try_cli(&["GET", key]).await.unwrap()
 }
 
 /// The permits that are out, by their end.
-async fn out(server: &RedisServer, key: &str) -> Vec<(Vec<u8>, i64)> {
+pub(super) async fn out(server: &RedisServer, key: &str) -> Vec<(Vec<u8>, i64)> {
     let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
     server.try_cli(&words).await.unwrap()
 }
 
-async fn now(server: &RedisServer) -> i64 {
+pub(super) async fn now(server: &RedisServer) -> i64 {
     let (seconds, micros): (i64, i64) = server.try_cli(&["TIME"]).await.unwrap();
     seconds * 1_000 + micros / 1_000
 }
 
 /// Lets Redisson have a permit until then: what its scripts leave.
-async fn foreign_permit(server: &RedisServer, id: &str, end: i64) {
+pub(super) async fn foreign_permit(server: &RedisServer, id: &str, end: i64) {
     server.cli(&["DECR", SEATS]).await;
     server.cli(&["ZADD", OUT, &end.to_string(), id]).await;
 }
 
-async fn messages(
+pub(super) async fn messages(
     server: &RedisServer,
     channel: &str,
 ) -> impl Stream<Item = String> + Unpin + use<> {
@@ -64,7 +61,7 @@ async fn messages(
 }
 
 /// The next messages are these; then one of the test's own, so that there was no other.
-async fn told(
+pub(super) async fn told(
     server: &RedisServer,
     messages: &mut (impl Stream<Item = String> + Unpin),
     expected: &[&str],
@@ -74,10 +71,6 @@ async fn told(
         let message = timeout(SOON, messages.next()).await.unwrap().unwrap();
         assert_eq!(message, *expected);
     }
-}
-
-async fn listened(server: &RedisServer) {
-    eventually_eq(SOON, "listeners", 1, || server.pubsub_numsub(CHANNEL)).await;
 }
 
 #[tokio::test]
@@ -166,71 +159,6 @@ async fn golden_states_of_three_permits() {
 }
 
 #[tokio::test]
-async fn release_after_the_end_reports_failure_and_returns_the_permit() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(2).await.unwrap();
-    foreign_permit(&server, FOREIGN, now(&server).await - 1_000).await;
-    let mut heard = messages(&server, CHANNEL).await;
-    // Reading takes nothing back and tells nobody.
-    assert_eq!(seats.available_permits().await.unwrap(), 2);
-    assert_eq!(
-        (
-            seats.acquired_permits().await.unwrap(),
-            seats.permits().await.unwrap()
-        ),
-        (0, 2)
-    );
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(1), 1)
-    );
-    assert!(seats.release(foreign()).await.unwrap_err().is_lost());
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(2), 0)
-    );
-    told(&server, &mut heard, &["2"]).await;
-}
-
-#[tokio::test]
-async fn release_of_two_tells_how_many_are_free() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(3).await.unwrap();
-    let two = seats.acquire_many(2).await.unwrap();
-    let mut heard = messages(&server, CHANNEL).await;
-    assert_eq!(free(&server, SEATS).await, Some(1));
-    two.release().await.unwrap();
-    assert_eq!(free(&server, SEATS).await, Some(3));
-    // Redisson tells 2 here, the number released: too few wake-ups for who waits for three.
-    told(&server, &mut heard, &["3"]).await;
-}
-
-#[tokio::test]
-async fn numbers_below_one_are_told_to_nobody() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(1).await.unwrap();
-    let permit = seats.acquire().await.unwrap();
-    let mut heard = messages(&server, CHANNEL).await;
-    seats.set_permits(0).await.unwrap();
-    assert_eq!(free(&server, SEATS).await, Some(-1));
-    seats.add_permits(-5).await.unwrap();
-    seats.add_permits(3).await.unwrap();
-    assert_eq!(free(&server, SEATS).await, Some(-3));
-    permit.release().await.unwrap();
-    told(&server, &mut heard, &[]).await;
-    seats.add_permits(i32::MAX).await.unwrap();
-    seats.add_permits(i32::MAX).await.unwrap();
-    // No more than a Java int holds.
-    told(&server, &mut heard, &["2147483645", "2147483647"]).await;
-}
-
-#[tokio::test]
 async fn names_follow_the_rule_of_the_brace() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
@@ -278,117 +206,6 @@ async fn ttl_of_the_number_is_kept_and_given_to_the_permits() {
     has_ttl(OUT).await;
     permit.release().await.unwrap();
     has_ttl(SEATS).await;
-}
-
-#[tokio::test]
-async fn redissons_release_wakes_us_and_its_expired_permit_is_ours() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(1).await.unwrap();
-    foreign_permit(&server, FOREIGN, PERMANENT).await;
-    let waiting = tokio::spawn(seats.acquire().into_future());
-    listened(&server).await;
-    server.cli(&["ZREM", OUT, FOREIGN]).await;
-    server.cli(&["INCRBY", SEATS, "1"]).await;
-    server.cli(&["PUBLISH", CHANNEL, "1"]).await;
-    let ours = timeout(SOON, waiting)
-        .await
-        .expect("woken")
-        .unwrap()
-        .unwrap();
-    ours.release().await.unwrap();
-    foreign_permit(&server, FOREIGN, now(&server).await + 500).await;
-    let ours = timeout(SOON, seats.acquire().into_future());
-    ours.await
-        .expect("expired")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(1), 0)
-    );
-}
-
-#[tokio::test]
-async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(0).await.unwrap();
-    for count in ["1", "2", "2147483647", "0"] {
-        let before = server.command_calls("evalsha").await;
-        let waiting = tokio::spawn(seats.acquire().into_future());
-        // One before the subscription, and one after.
-        eventually_eq(SOON, "attempts", before + 2, || {
-            server.command_calls("evalsha")
-        })
-        .await;
-        for odd in [
-            "-1",
-            "1.0",
-            "",
-            "one",
-            "+1",
-            "1e3",
-            "2147483647000000000000",
-        ] {
-            server.cli(&["PUBLISH", CHANNEL, odd]).await;
-        }
-        server.cli(&["INCRBY", SEATS, "1"]).await;
-        server.cli(&["PUBLISH", CHANNEL, count]).await;
-        let permit = timeout(TOLD, waiting).await.expect("woken").unwrap();
-        assert_eq!(server.command_calls("evalsha").await, before + 3, "{count}");
-        permit.unwrap().release().await.unwrap();
-        server.cli(&["SET", SEATS, "0"]).await;
-    }
-}
-
-#[tokio::test]
-async fn what_we_add_wakes_all_whom_it_suffices_for() {
-    let server = RedisServer::start().await;
-    let (one, two) = (client(&server).await, client(&server).await);
-    let seats = one.expirable_semaphore(SEATS);
-    seats.try_set_permits(0).await.unwrap();
-    let waits =
-        |client: &Client| tokio::spawn(client.expirable_semaphore(SEATS).acquire().into_future());
-    let waiting: Vec<_> = [&one, &two, &one, &two].into_iter().map(waits).collect();
-    eventually_eq(SOON, "listeners", 2, || server.pubsub_numsub(CHANNEL)).await;
-    seats.add_permits(4).await.unwrap();
-    for waiting in waiting {
-        let permit = timeout(TOLD, waiting)
-            .await
-            .expect("woken")
-            .unwrap()
-            .unwrap();
-        let _kept = permit.into_id().unwrap();
-    }
-    assert_eq!(free(&server, SEATS).await, Some(0));
-}
-
-#[tokio::test]
-async fn tens_of_thousands_of_expired_permits_go_back_at_once() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.set_permits(0).await.unwrap();
-    let fill = "for i = 1, 25000 do \
-        redis.call('ZADD', KEYS[1], i, string.format('%016d', i)) end";
-    server.cli(&["EVAL", fill, "1", OUT]).await;
-    let mut heard = messages(&server, CHANNEL).await;
-    let permits = seats.acquire_many(5_000).await.unwrap();
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(20_000), 5_000)
-    );
-    told(&server, &mut heard, &["20000"]).await;
-    permits.release().await.unwrap();
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(25_000), 0)
-    );
 }
 
 #[tokio::test]
@@ -463,62 +280,6 @@ async fn verbs_sent_twice_leave_what_they_left_once() {
 }
 
 #[tokio::test]
-async fn renewals_of_many_semaphores_travel_together() {
-    let server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(1_500))
-        .connect(&server.url())
-        .await
-        .unwrap();
-    let mut permits = Vec::new();
-    for n in 0..50 {
-        let seats = client.expirable_semaphore(format!("seats:{n}"));
-        seats.try_set_permits(2).await.unwrap();
-        permits.push(seats.acquire_many(2).await.unwrap());
-    }
-    let guard = client.lock("beside").acquire().await.unwrap();
-    tokio::time::sleep(ms(2_000)).await;
-    let before = server.command_calls("evalsha").await;
-    tokio::time::sleep(ms(2_000)).await;
-    let sent = server.command_calls("evalsha").await - before;
-    assert!(permits.iter().all(|permit| permit.is_held()) && guard.is_held());
-    // Four rounds in that time; each of a family alone, and more where they were not acquired together.
-    assert!(sent <= 100, "{sent}");
-}
-
-#[tokio::test]
-async fn without_memory_permits_are_renewed_and_given_back() {
-    let server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(1_500))
-        .connect(&server.url())
-        .await
-        .unwrap();
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(4).await.unwrap();
-    let permits = seats.acquire_many(2).await.unwrap();
-    let kept = seats.acquire().await.unwrap();
-    server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    assert!(
-        server
-            .try_cli::<String>(&["SET", "any", "thing"])
-            .await
-            .is_err()
-    );
-    tokio::time::sleep(ms(2_500)).await;
-    assert!(permits.is_held() && kept.is_held());
-    permits.release().await.unwrap();
-    assert_eq!(free(&server, SEATS).await, Some(3));
-    seats.release(kept.id()).await.unwrap();
-    assert_eq!(
-        (free(&server, SEATS).await, out(&server, OUT).await.len()),
-        (Some(4), 0)
-    );
-    let another = seats.acquire().await.unwrap();
-    another.release().await.unwrap();
-}
-
-#[tokio::test]
 async fn values_of_another_type_are_refused_and_left_alone() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
@@ -540,25 +301,4 @@ async fn values_of_another_type_are_refused_and_left_alone() {
     }
     assert_eq!(server.keys().await, ["seats", "text", OUT]);
     assert_eq!(free(&server, "seats").await, Some(3));
-}
-
-#[tokio::test]
-async fn ends_are_those_of_the_servers_clock() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let seats = client.expirable_semaphore(SEATS);
-    seats.try_set_permits(1).await.unwrap();
-    let permit = seats.acquire().lease(ms(10_000)).await.unwrap();
-    let (_, end) = out(&server, OUT).await[0].clone();
-    let here = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as i64;
-    assert!((here..=here + 10_001).contains(&end), "{end} at {here}");
-    seats.update_lease(permit.id(), ms(20_000)).await.unwrap();
-    eventually(SOON, "the later end", || async {
-        let (_, later) = out(&server, OUT).await[0].clone();
-        (later >= end + 9_000).then_some(()).ok_or(later)
-    })
-    .await;
 }
