@@ -1,5 +1,6 @@
 //! What users lock with. Types and docs; how they wait, renew and end is the mechanism's.
 
+mod expirable_permit;
 mod expirable_semaphore;
 mod fair;
 mod fenced;
@@ -14,7 +15,8 @@ mod rw;
 mod semaphore;
 mod spin;
 
-pub use self::expirable_semaphore::{ExpirablePermit, ExpirableSemaphore};
+pub use self::expirable_permit::ExpirablePermit;
+pub use self::expirable_semaphore::ExpirableSemaphore;
 pub use self::fair::FairLock;
 pub use self::fenced::{FencedGuard, FencedLock};
 pub use self::latch::{CountDownLatch, LatchWait, Waiting};
