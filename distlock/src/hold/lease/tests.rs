@@ -1,0 +1,251 @@
+//! The lease by example, one call after the other at given times; and its invariants, under random calls in every order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const WATCHDOG: Duration = Duration::from_millis(300);
+
+fn at(ms: u64) -> Tick {
+    Tick::from_millis(ms)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn kept() -> Lease {
+    Lease::granted(at(0), WATCHDOG, Term::Kept, WATCHDOG)
+}
+
+#[test]
+fn kept_hold_is_renewed_at_every_third_and_deadline_counts_from_sending() {
+    let mut lease = kept();
+    assert_eq!(lease.due(at(99), false), Due::Nothing(at(100)));
+    assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
+    assert_eq!(lease.due(at(150), false), Due::Nothing(at(300)));
+    assert_eq!(
+        lease.answered(at(100), WATCHDOG, Answer::Renewed, at(160)),
+        None
+    );
+    assert_eq!(lease.deadline(), at(400));
+    assert_eq!(lease.due(at(199), false), Due::Nothing(at(200)));
+}
+
+#[test]
+fn failed_renewal_is_tried_again_until_the_deadline_then_lost_once() {
+    let mut lease = kept();
+    let mut now = at(100);
+    let mut tries = 0;
+    loop {
+        match lease.due(now, false) {
+            Due::Renew(_) => {
+                tries += 1;
+                lease.answered(now, WATCHDOG, Answer::Unknown, now);
+            }
+            Due::Nothing(next) => now = next,
+            Due::Lost(loss) => break assert_eq!((loss, now), (Loss::Expired, at(300))),
+            Due::Over => unreachable!(),
+        }
+    }
+    assert_eq!(tries, 7);
+    assert_eq!(lease.due(now, false), Due::Over);
+    assert_eq!(lease.release(now), Err(Loss::Expired));
+}
+
+#[test]
+fn not_ours_is_a_loss_at_once() {
+    let mut lease = kept();
+    lease.due(at(100), false);
+    let loss = lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(101));
+    assert_eq!(loss, Some(Loss::Gone));
+    assert!(!lease.is_held(at(101)));
+}
+
+#[test]
+fn fixed_lease_is_not_renewed_and_ends() {
+    let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+    assert_eq!(lease.due(at(0), false), Due::Nothing(at(500)));
+    assert_eq!(lease.due(at(500), false), Due::Lost(Loss::Expired));
+}
+
+#[test]
+fn hold_with_a_limit_is_renewed_up_to_it_and_ends_there() {
+    let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
+    assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
+    lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
+    assert_eq!(lease.due(at(200), false), Due::Renew(ms(250)));
+    lease.answered(at(200), ms(250), Answer::Renewed, at(201));
+    assert_eq!(lease.due(at(201), false), Due::Nothing(at(450)));
+    assert_eq!(lease.due(at(450), false), Due::Lost(Loss::HeldTooLong));
+}
+
+#[test]
+fn hold_with_a_limit_ends_before_the_lease_that_another_guard_left_it() {
+    let mut lease = kept();
+    lease.join(Term::KeptUntil(at(320)));
+    lease.due(at(100), false);
+    lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
+    lease.leave(Term::Kept);
+    assert_eq!(lease.deadline(), at(400));
+    assert_eq!(lease.due(at(250), false), Due::Nothing(at(320)));
+    assert_eq!(lease.due(at(320), false), Due::Lost(Loss::HeldTooLong));
+}
+
+#[test]
+fn limit_is_that_of_the_guards_that_live() {
+    let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
+    for term in [Term::KeptUntil(at(9_000)), Term::Until(at(9_000))] {
+        lease.join(term);
+        lease.leave(term);
+    }
+    lease.join(Term::Kept);
+    assert_eq!(lease.loss_at(at(299)), None);
+    lease.leave(Term::Kept);
+    let mut now = at(0);
+    let lost = loop {
+        match lease.due(now, false) {
+            Due::Renew(wanted) => {
+                lease.answered(now, wanted, Answer::Renewed, now);
+            }
+            Due::Nothing(next) => now = next,
+            Due::Lost(loss) => break loss,
+            Due::Over => unreachable!(),
+        }
+    };
+    assert_eq!((lost, now), (Loss::HeldTooLong, at(450)));
+}
+
+#[test]
+fn limit_of_the_last_guard_counts_although_the_lease_is_longer() {
+    let mut lease = kept();
+    lease.join(Term::KeptUntil(at(50)));
+    lease.leave(Term::Kept);
+    assert_eq!(lease.loss_at(at(50)), Some(Loss::HeldTooLong));
+    assert_eq!(lease.release(at(50)), Err(Loss::HeldTooLong));
+}
+
+#[test]
+fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it() {
+    let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+    lease.join(Term::Until(at(200)));
+    assert_eq!(lease.due(at(1), false), Due::Nothing(at(500)));
+    lease.join(Term::Until(at(900)));
+    assert_eq!(lease.due(at(10), false), Due::Renew(ms(890)));
+    lease.answered(at(10), ms(890), Answer::Renewed, at(11));
+    assert_eq!(lease.deadline(), at(900));
+}
+
+#[test]
+fn short_fixed_hold_is_renewed_at_once_when_the_watchdog_gets_it() {
+    let mut lease = Lease::granted(at(0), ms(90), Term::Until(at(90)), WATCHDOG);
+    assert_eq!(lease.due(at(10), true), Due::Renew(ms(80)));
+    lease.join(Term::Kept);
+    lease.answered(at(10), ms(80), Answer::Renewed, at(20));
+    assert_eq!(lease.due(at(20), false), Due::Renew(WATCHDOG));
+    lease.answered(at(20), WATCHDOG, Answer::Renewed, at(21));
+    assert_eq!(lease.due(at(21), false), Due::Nothing(at(120)));
+}
+
+#[test]
+fn unstated_count_is_told_at_once_and_again_after_a_failure() {
+    let mut lease = kept();
+    assert_eq!(lease.due(at(5), true), Due::Renew(WATCHDOG));
+    lease.answered(at(5), WATCHDOG, Answer::Unknown, at(6));
+    assert_eq!(lease.due(at(6), true), Due::Nothing(at(36)));
+    assert_eq!(lease.due(at(36), true), Due::Renew(WATCHDOG));
+}
+
+#[test]
+fn released_hold_is_never_due_whatever_answer_comes_late() {
+    let mut lease = kept();
+    lease.due(at(100), false);
+    assert_eq!(lease.release(at(110)), Ok(()));
+    assert_eq!(
+        lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(120)),
+        None
+    );
+    assert_eq!(lease.due(at(1000), true), Due::Over);
+}
+
+#[test]
+fn only_a_fresh_hold_that_the_watchdog_alone_keeps_passes_on() {
+    let mut lease = kept();
+    assert!(lease.may_pass_on(at(150)) && !lease.may_pass_on(at(151)));
+    lease.join(Term::Until(at(10)));
+    assert!(!lease.may_pass_on(at(0)));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Due { unstated: bool },
+    Answer(Answer),
+    JoinKept,
+    JoinUntil(u64),
+    JoinKeptUntil(u64),
+    Leave,
+    LeaveLimited,
+    Release,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..200_u64).prop_map(Step::Pass),
+        4 => any::<bool>().prop_map(|unstated| Step::Due { unstated }),
+        2 => Just(Step::Answer(Answer::Renewed)),
+        1 => Just(Step::Answer(Answer::Unknown)),
+        1 => Just(Step::Answer(Answer::NotOurs)),
+        1 => Just(Step::JoinKept),
+        1 => (0..2000_u64).prop_map(Step::JoinUntil),
+        1 => (0..2000_u64).prop_map(Step::JoinKeptUntil),
+        1 => Just(Step::Leave),
+        1 => Just(Step::LeaveLimited),
+        1 => Just(Step::Release),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Whatever comes in whatever order: the deadline never moves back, never lies beyond what the server may
+    /// keep, a hold that is over stays over, and a loss is told at most once.
+    #[test]
+    fn random_calls_keep_the_invariants(steps in prop::collection::vec(step(), 1..80)) {
+        let mut lease = kept();
+        let (mut now, mut sent, mut told, mut over) = (0, None, 0, false);
+        for step in steps {
+            let before = lease.deadline();
+            match step {
+                Step::Pass(by) => now += by,
+                Step::Due { unstated } => match lease.due(at(now), unstated) {
+                    Due::Renew(wanted) => {
+                        prop_assert!(sent.is_none() && !over);
+                        sent = Some((at(now), wanted));
+                    }
+                    Due::Lost(_) => (told, over) = (told + 1, true),
+                    Due::Over => prop_assert!(over),
+                    Due::Nothing(next) => prop_assert!(next > at(now) && !over),
+                },
+                Step::Answer(answer) => if let Some((then, wanted)) = sent.take() {
+                    let loss = lease.answered(then, wanted, answer, at(now));
+                    told += usize::from(loss.is_some());
+                    over |= loss.is_some();
+                },
+                Step::JoinKept => lease.join(Term::Kept),
+                Step::JoinUntil(by) => lease.join(Term::Until(at(now + by))),
+                Step::JoinKeptUntil(by) => lease.join(Term::KeptUntil(at(now + by))),
+                Step::LeaveLimited => if let Some(term) = lease.ending.first().copied() {
+                    lease.leave(term);
+                },
+                Step::Leave => lease.leave(Term::Kept),
+                Step::Release => {
+                    let _ = lease.release(at(now));
+                    over = true;
+                }
+            }
+            prop_assert!(lease.deadline() >= before && lease.deadline() <= lease.latest_end());
+            prop_assert!(told <= 1 && !(over && lease.is_held(at(now))));
+        }
+    }
+}
