@@ -1,0 +1,78 @@
+//! Where in a router the layer may stand, with which state, and what it locks there.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request;
+use axum::routing::post;
+use distlock::Client;
+use distlock_tower::LockLayer;
+use tower::ServiceBuilder;
+
+use crate::support::SEC;
+use crate::{App, orders, post_to, send, tell};
+
+#[tokio::test]
+async fn state_is_the_one_given_before_the_key() {
+    let app = App {
+        region: "eu",
+        locks: Client::in_memory(),
+    };
+    let layer = LockLayer::new(app.locks.clone())
+        .with_state(app.clone())
+        .key(|State(app): State<App>, Path(id): Path<u64>| format!("{}:{id}", app.region));
+    let router: Router<App> = Router::new()
+        .route("/orders/{id}", post(tell))
+        .route_layer(layer);
+    let answer = send(router.with_state(app), post_to("/orders/7")).await;
+    assert_eq!(answer.text, "eu:7");
+}
+
+#[tokio::test]
+async fn in_every_place_of_a_router() {
+    let client = Client::in_memory();
+    let layer = || orders(&client);
+    let route = || Router::new().route("/orders/{id}", post(tell));
+    let stateless: axum::routing::MethodRouter = post(tell);
+    let apps: [Router; 7] = [
+        route().route_layer(layer()),
+        route().layer(layer()),
+        Router::new().route("/orders/{id}", post(tell).layer(layer())),
+        Router::new().route("/orders/{id}", post(tell).route_layer(layer())),
+        Router::new().nest(
+            "/orders",
+            Router::new()
+                .route("/{id}", post(tell))
+                .route_layer(layer()),
+        ),
+        route().layer(ServiceBuilder::new().concurrency_limit(2).layer(layer())),
+        Router::new().route_service(
+            "/orders/{id}",
+            ServiceBuilder::new().layer(layer()).service(stateless),
+        ),
+    ];
+    for (n, app) in apps.into_iter().enumerate() {
+        assert_eq!(
+            send(app, post_to("/orders/7")).await.text,
+            "order:7",
+            "app {n}"
+        );
+        assert!(!client.lock("order:7").is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn route_layer_locks_nothing_for_unknown_paths_and_methods() {
+    let client = Client::in_memory();
+    let _guard = client.lock("order:7").acquire().await.unwrap();
+    let app: Router = Router::new().route(
+        "/orders/{id}",
+        post(tell).route_layer(orders(&client).wait(SEC / 100)),
+    );
+    assert_eq!(send(app.clone(), post_to("/other")).await.status, 404);
+    let get = Request::get("/orders/7").body(Body::empty()).unwrap();
+    assert_eq!(send(app.clone(), get).await.status, 405);
+    send(app, post_to("/orders/7"))
+        .await
+        .is_problem("busy", 409, true);
+}

@@ -1,0 +1,102 @@
+//! Routers on a real port: requests that overlap, follow each other at once, or hang up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::post;
+use distlock::Client;
+
+use crate::support::{SEC, eventually, freed, replicas};
+use crate::{orders, tell};
+
+/// A program on a real port; ends with the test.
+async fn serve(app: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+    format!("http://{address}")
+}
+
+#[derive(Default)]
+struct Inside {
+    now: [AtomicUsize; 2],
+    overlaps: AtomicUsize,
+    ran: AtomicUsize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_requests_of_two_replicas_never_overlap_in_the_handler() {
+    const REQUESTS: usize = 60;
+    let (one, two) = replicas();
+    let inside = Arc::new(Inside::default());
+    async fn pay(State(inside): State<Arc<Inside>>, Path(id): Path<usize>) {
+        if inside.now[id].fetch_add(1, Ordering::SeqCst) > 0 {
+            inside.overlaps.fetch_add(1, Ordering::SeqCst);
+        }
+        // Lets the others at it; not a wait for anything.
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        inside.now[id].fetch_sub(1, Ordering::SeqCst);
+        inside.ran.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut bases = Vec::new();
+    for client in [&one, &two] {
+        let route = Router::new().route("/orders/{id}/pay", post(pay));
+        let layer = orders(client).wait(60 * SEC);
+        bases.push(serve(route.route_layer(layer).with_state(inside.clone())).await);
+    }
+    let http = reqwest::Client::new();
+    let requests = (0..REQUESTS).map(|n| {
+        let request = http.post(format!("{}/orders/{}/pay", bases[n % 2], n / 2 % 2));
+        tokio::spawn(request.send())
+    });
+    let requests: Vec<_> = requests.collect();
+    for response in requests {
+        assert_eq!(response.await.unwrap().unwrap().status(), 200);
+    }
+    assert_eq!(inside.overlaps.load(Ordering::SeqCst), 0);
+    assert_eq!(inside.ran.load(Ordering::SeqCst), REQUESTS);
+    for key in ["order:0", "order:1"] {
+        assert!(!one.lock(key).is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn next_request_of_a_client_does_not_find_its_own_lock() {
+    let client = Client::in_memory();
+    let base = serve(
+        Router::new()
+            .route("/orders/{id}", post(tell))
+            .route_layer(orders(&client).wait(Duration::ZERO)),
+    )
+    .await;
+    let http = reqwest::Client::new();
+    for _ in 0..50 {
+        let response = http.post(format!("{base}/orders/7")).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn client_that_hangs_up_drops_the_handler_and_frees_the_lock() {
+    let client = Client::in_memory();
+    let route = Router::new().route(
+        "/orders/{id}",
+        post(async || std::future::pending::<()>().await),
+    );
+    let base = serve(route.route_layer(orders(&client))).await;
+    let request = tokio::spawn(
+        reqwest::Client::new()
+            .post(format!("{base}/orders/7"))
+            .send(),
+    );
+    let lock = client.lock("order:7");
+    eventually("locked", async || lock.is_locked().await.unwrap()).await;
+    request.abort();
+    assert!(request.await.is_err());
+    freed(&client, "order:7").await;
+}
