@@ -94,6 +94,28 @@ async fn error_of_a_placeholder_names_it_and_not_only_the_key() {
     assert_eq!(error.to_string(), says);
 }
 
+/// Shows half of itself.
+struct Half;
+
+impl std::fmt::Display for Half {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("half")?;
+        Err(std::fmt::Error)
+    }
+}
+
+#[distributed_lock(key = "a:<id>", client = client)]
+async fn half(client: &Client, id: Half) -> Result<(), Error> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn placeholder_whose_display_fails_is_an_error() {
+    let error = half(&Client::in_memory(), Half).await.unwrap_err();
+    let says = r#"invalid key "a:half": its placeholder `<id>` cannot be rendered"#;
+    assert_eq!(error.to_string(), says);
+}
+
 #[distributed_lock(key = key, client = client)]
 async fn whole(client: &Client, key: &str) -> Result<(), Error> {
     Ok(())

@@ -1,6 +1,6 @@
 //! What is locked: texts made of the arguments.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 use crate::error::Error;
 
@@ -13,14 +13,16 @@ use crate::error::Error;
 )]
 pub trait KeyPart {
     /// Writes the value as the key has it.
-    fn render(&self, key: &mut String);
+    ///
+    /// # Errors
+    /// That of the value's `Display`.
+    fn render(&self, key: &mut String) -> fmt::Result;
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> KeyPart for T {
-    fn render(&self, key: &mut String) {
-        // Writing to a `String` fails only where `Display` does, and `to_string` would panic then.
-        let _ = write!(key, "{self}");
+    fn render(&self, key: &mut String) -> fmt::Result {
+        write!(key, "{self}")
     }
 }
 
@@ -28,7 +30,8 @@ impl<T: Display + ?Sized> KeyPart for T {
 #[derive(Default)]
 pub struct Template {
     key: String,
-    empty: Option<&'static str>,
+    /// The first placeholder that gave nothing, and how.
+    wrong: Option<(&'static str, &'static str)>,
 }
 
 impl Template {
@@ -46,21 +49,23 @@ impl Template {
     /// Appends a placeholder's value; `source` is how it is written.
     pub fn part<T: KeyPart + ?Sized>(&mut self, source: &'static str, value: &T) {
         let before = self.key.len();
-        value.render(&mut self.key);
-        if self.key.len() == before {
-            self.empty.get_or_insert(source);
+        let rendered = value.render(&mut self.key);
+        if rendered.is_err() {
+            self.wrong.get_or_insert((source, "cannot be rendered"));
+        } else if self.key.len() == before {
+            self.wrong.get_or_insert((source, "is empty"));
         }
     }
 
-    /// The key, unless a placeholder rendered to nothing: that would be one lock for all.
+    /// The key, unless a placeholder rendered to nothing, or to a part of it: that would be one lock for all.
     ///
     /// # Errors
     /// [`Error::InvalidKey`], naming the placeholder.
     pub fn finish(self) -> Result<String, Error> {
-        match self.empty {
+        match self.wrong {
             None => Ok(self.key),
-            Some(source) => {
-                let reason = format!("its placeholder `<{source}>` is empty");
+            Some((source, how)) => {
+                let reason = format!("its placeholder `<{source}>` {how}");
                 Err(Error::invalid_key(&self.key, reason))
             }
         }
