@@ -125,13 +125,16 @@
 //! #[derive(IntoResponses)]
 //! #[allow(dead_code)]
 //! enum LockAnswers {
-//!     /// Another request has the order. Send it again after `Retry-After` seconds.
+//!     /// The request gives no key to lock, or one that cannot be.
+//!     #[response(status = 400, content_type = "application/problem+json")]
+//!     Key(Problem),
+//!     /// Another request is under way. Send this one again after `Retry-After` seconds.
 //!     #[response(status = 409, content_type = "application/problem+json", headers(("retry-after" = u64)))]
 //!     Busy(Problem),
-//!     /// The lock is lost: nobody knows how much was done.
+//!     /// Of type `urn:distlock:lost`: the lock was lost, and nobody knows how much was done. Of another: nothing was.
 //!     #[response(status = 500, content_type = "application/problem+json")]
 //!     Lost(Problem),
-//!     /// Nothing was done. Send it again after `Retry-After` seconds.
+//!     /// Nothing was done. Send the request again after `Retry-After` seconds.
 //!     #[response(status = 503, content_type = "application/problem+json", headers(("retry-after" = u64)))]
 //!     Unavailable(Problem),
 //! }
@@ -142,13 +145,14 @@
 //! }
 //!
 //! #[derive(OpenApi)]
-//! #[openapi(paths(pay))]
+//! #[openapi(paths(pay), components(schemas(Problem)))]
 //! struct Api;
 //!
 //! let description = serde_json::to_value(Api::openapi()).unwrap();
 //! let answers = &description["paths"]["/orders/{id}/pay"]["post"]["responses"];
 //! assert!(answers["503"]["headers"]["retry-after"].is_object());
 //! assert!(answers["409"]["content"]["application/problem+json"].is_object());
+//! assert!(description["components"]["schemas"]["Problem"]["properties"]["type"].is_object());
 //! ```
 //!
 //! # What is not promised

@@ -1,5 +1,7 @@
 //! Which client counts where none is named: the one of a [`with_client`] around the code, else the installed one.
 
+use std::pin::Pin;
+
 use futures_util::future::Either;
 use tokio::task::futures::TaskLocalFuture;
 
@@ -13,9 +15,16 @@ tokio::task_local! {
     static SCOPED: Client;
 }
 
-/// Of the process, from now on.
-pub(crate) fn install(client: Client) {
-    *INSTALLED.write() = Some(client);
+impl Client {
+    /// Makes this the process's client for attributes that name none; the last one installed counts.
+    ///
+    /// # Examples
+    /// ```
+    /// distlock::Client::in_memory().install();
+    /// ```
+    pub fn install(&self) {
+        *INSTALLED.write() = Some(self.clone());
+    }
 }
 
 /// The client for attributes that name none: the scoped one, else the installed one.
@@ -47,12 +56,14 @@ pub fn with_client<F: Future>(
 }
 
 /// A future that runs in the same [`with_client`] as the call that made it.
-pub(crate) type Carried<F> = Either<TaskLocalFuture<Client, F>, F>;
+///
+/// Boxed where there is one: tokio's may not be moved, and only tests have it.
+pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
 
 /// Takes the client of a [`with_client`] along.
 pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     match SCOPED.try_with(Client::clone) {
-        Ok(client) => Either::Left(SCOPED.scope(client, future)),
+        Ok(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
         Err(_) => Either::Right(future),
     }
 }

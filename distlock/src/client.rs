@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::ambient;
 use crate::backend::Backend;
 use crate::backend::memory::MemoryServer;
 use crate::builder::Builder;
@@ -281,16 +280,6 @@ impl Client {
     /// ```
     pub fn id(&self) -> Uuid {
         self.registry.keeper.id
-    }
-
-    /// Makes this the process's client for attributes that name none; the last one installed counts.
-    ///
-    /// # Examples
-    /// ```
-    /// distlock::Client::in_memory().install();
-    /// ```
-    pub fn install(&self) {
-        ambient::install(self.clone());
     }
 
     /// Refuses further acquisitions and waits until all background releases are confirmed.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures_core::Stream;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +12,6 @@ use crate::error::{Error, Loss};
 use crate::hold::{Release, Stake, confirm_all};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
-use crate::stream::HoldStream;
 use crate::wait::{Left, Part};
 
 /// A hold on a lock, for as long as it lives.
@@ -275,45 +273,6 @@ impl Guard {
     /// See [`Section`].
     pub fn section(&self) -> Section {
         Section::new(self.stake())
-    }
-
-    /// Runs a stream inside the critical section, and holds until its last item: for functions that return one.
-    ///
-    /// * Each item is made as by [`scope`](Guard::scope): what acquires this key again re-enters, and the clock is
-    ///   compared first.
-    /// * At the stream's end the hold is released, and that is confirmed before the end is told.
-    /// * The moment the hold is lost, the stream is dropped and its last item is the loss.
-    ///
-    /// Who is slow to take the items holds for as long: [`max_hold`](crate::Acquire::max_hold) bounds that. A stream of
-    /// results gives results in results; `.map(|item| item?)` makes one of both.
-    ///
-    /// # Errors
-    /// As its last item [`Error::Lost`], with [`body_completed`](Error::body_completed) where the release found it, so
-    /// after all items. A release that nobody answers is logged, no more: the lease frees the lock.
-    ///
-    /// # Cancel safety
-    /// Dropping it drops `items`, and then the guard: the lock is released in the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, Error};
-    /// use futures_util::{Stream, TryStreamExt, stream};
-    ///
-    /// async fn rows(client: &Client) -> Result<impl Stream<Item = Result<u64, Error>> + use<>, Error> {
-    ///     let guard = client.lock("report").acquire().await?;
-    ///     Ok(guard.hold_stream(stream::iter(0..3)))
-    /// }
-    ///
-    /// let client = Client::in_memory();
-    /// let rows = rows(&client).await?;
-    /// assert!(client.lock("report").is_locked().await?);
-    /// assert_eq!(rows.try_collect::<Vec<_>>().await?, [0, 1, 2]);
-    /// assert!(!client.lock("report").is_locked().await?);
-    /// # Ok(()) }
-    /// ```
-    pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
-        HoldStream::new(self, items)
     }
 
     /// Ends this guard's part, and confirms it.

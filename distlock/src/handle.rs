@@ -17,7 +17,8 @@ use crate::wait::{self, Registry};
 pub(crate) struct Handle {
     pub(crate) registry: Arc<Registry>,
     pub(crate) kind: Kind,
-    pub(crate) key: Result<Key, Error>,
+    /// The error boxed, for acquisitions carry a handle and most have none.
+    pub(crate) key: Result<Key, Box<Error>>,
     /// First and longest pause of who asks again and again, where they are not the usual ones. Boxed, for few have them.
     pause: Option<Box<(Duration, Duration)>>,
 }
@@ -37,7 +38,7 @@ impl Handle {
         Self {
             registry: Arc::clone(registry),
             kind,
-            key,
+            key: key.map_err(Box::new),
             pause: None,
         }
     }
@@ -63,7 +64,7 @@ impl Handle {
     }
 
     pub(crate) fn key(&self) -> Result<&Key, Error> {
-        self.key.as_ref().map_err(Clone::clone)
+        self.key.as_ref().map_err(|error| (**error).clone())
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspected, Error> {

@@ -119,8 +119,10 @@ fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
 impl Enclosing {
     fn new(mut parent: Frames, stake: Stake) -> Self {
         pass_closed(&mut parent);
-        // The whole way, for a search ends where it finds its key.
-        outwards(&parent).for_each(drop);
+        // One link further, too: what lies behind was let go when that one began, or will be when it ends.
+        if let Some(around) = &parent {
+            around.parent();
+        }
         Self {
             parent: Mutex::new(parent),
             stake,

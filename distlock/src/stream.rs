@@ -42,10 +42,47 @@ pin_project! {
     }
 }
 
-impl<S: Stream> HoldStream<S> {
-    pub(crate) fn new(guard: Guard, items: S) -> Self {
-        Self {
-            stage: Stage::Running(guard.section(), guard),
+impl Guard {
+    /// Runs a stream inside the critical section, and holds until its last item: for functions that return one.
+    ///
+    /// * Each item is made as by [`scope`](Guard::scope): what acquires this key again re-enters, and the clock is
+    ///   compared first. The scopes around are those of the first poll.
+    /// * At the stream's end the hold is released, and that is confirmed before the end is told.
+    /// * A hold that was lost is told by the next poll, which drops `items`: the loss is the last item.
+    ///
+    /// Whoever takes the items is outside: there acquiring this key waits for the stream to end, and nothing is cut short
+    /// when the hold is lost; ask [`lost`](Guard::lost) before, for it is independent of the guard. Who is slow to take
+    /// them holds for as long: [`max_hold`](crate::Acquire::max_hold) bounds that. A stream of results gives results in
+    /// results; `.map(|item| item?)` makes one of both.
+    ///
+    /// # Errors
+    /// As its last item [`Error::Lost`], with [`body_completed`](Error::body_completed) where the release found it, so
+    /// after all items. A release that nobody answers is logged, no more: the lease frees the lock.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops `items`, and then the guard: the lock is released in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, Error};
+    /// use futures_util::{Stream, TryStreamExt, stream};
+    ///
+    /// async fn rows(client: &Client) -> Result<impl Stream<Item = Result<u64, Error>> + use<>, Error> {
+    ///     let guard = client.lock("report").acquire().await?;
+    ///     Ok(guard.hold_stream(stream::iter(0..3)))
+    /// }
+    ///
+    /// let client = Client::in_memory();
+    /// let rows = rows(&client).await?;
+    /// assert!(client.lock("report").is_locked().await?);
+    /// assert_eq!(rows.try_collect::<Vec<_>>().await?, [0, 1, 2]);
+    /// assert!(!client.lock("report").is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
+        HoldStream {
+            stage: Stage::Running(self.section(), self),
             items: Some(items),
         }
     }

@@ -15,7 +15,7 @@ impl Expansion<'_> {
     pub(super) fn enter(&self) -> TokenStream {
         let (keys, settings) = (self.keys(), self.settings());
         let enter = quote_spanned! {Span::mixed_site()=>
-            __distlock::Enter::new(__keys) #(#settings)* .enter()
+            __distlock_private::Enter::new(__keys) #(#settings)* .enter()
         };
         let Some(condition) = &self.args.condition else {
             return quote_spanned!(Span::mixed_site()=> #keys let __enter = #enter;);
@@ -27,7 +27,7 @@ impl Expansion<'_> {
                 #keys
                 #enter
             } else {
-                __distlock::Entering::without_lock()
+                __distlock_private::Entering::without_lock()
             };
         }
     }
@@ -35,7 +35,7 @@ impl Expansion<'_> {
     /// A variable of a written type, so that one that is no `bool` is reported there and nowhere else.
     fn condition(&self, condition: &Expr) -> TokenStream {
         let span = glue_at(condition.span());
-        quote_spanned!(span=> let __condition: __distlock::bool = #condition;)
+        quote_spanned!(span=> let __condition: __distlock_private::bool = #condition;)
     }
 
     /// The options that are set, as calls.
@@ -47,7 +47,7 @@ impl Expansion<'_> {
         });
         let mode = (args.mode != Mode::default()).then(|| {
             let mode = Ident::new(args.mode.variant(), Span::mixed_site());
-            quote_spanned!(Span::mixed_site()=> .mode(__distlock::Mode::#mode))
+            quote_spanned!(Span::mixed_site()=> .mode(__distlock_private::Mode::#mode))
         });
         let wait = args.wait.as_ref().map(|wait| {
             let (span, wait) = self.duration(wait);
@@ -77,7 +77,7 @@ impl Expansion<'_> {
                 let (secs, nanos) = (fixed.as_secs(), fixed.subsec_nanos());
                 (
                     span,
-                    quote_spanned!(span=> __distlock::Duration::new(#secs, #nanos)),
+                    quote_spanned!(span=> __distlock_private::Duration::new(#secs, #nanos)),
                 )
             }
         }
@@ -87,7 +87,7 @@ impl Expansion<'_> {
     pub(super) fn on_error(&self) -> TokenStream {
         let output = &self.output;
         let Some(on_error) = &self.args.on_error else {
-            return quote_spanned!(Span::mixed_site()=> __distlock::fail::<#output>());
+            return quote_spanned!(Span::mixed_site()=> __distlock_private::fail::<#output>());
         };
         self.handler(on_error)
     }
@@ -122,6 +122,6 @@ impl Expansion<'_> {
     fn handler(&self, handler: &Expr) -> TokenStream {
         let span = glue_at(handler.span());
         let output = &self.output;
-        quote_spanned!(span=> __distlock::handler::<#output, _>(#handler))
+        quote_spanned!(span=> __distlock_private::handler::<#output, _>(#handler))
     }
 }

@@ -21,7 +21,7 @@ impl Expansion<'_> {
             Keys::Given(all) => vec![self.add_all(all)],
         };
         quote_spanned! {Span::mixed_site()=>
-            let mut __keys = __distlock::Keys::default();
+            let mut __keys = __distlock_private::Keys::default();
             #(#keys)*
         }
     }
@@ -41,7 +41,7 @@ impl Expansion<'_> {
     /// Located at the expression, so that one that gives no keys is reported there.
     fn add_all(&self, all: &Expr) -> TokenStream {
         let span = glue_at(all.span());
-        quote_spanned!(span=> __distlock::KeyList::add_to(#all, &mut __keys);)
+        quote_spanned!(span=> __distlock_private::KeyList::add_to(#all, &mut __keys);)
     }
 
     /// `let __key = ..`: a statement per placeholder, so that nothing one of them borrows (a mutex, say)
@@ -49,7 +49,7 @@ impl Expansion<'_> {
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Whole(expr) => {
-                quote_spanned!(Span::mixed_site()=> let __key = __distlock::key(#expr);)
+                quote_spanned!(Span::mixed_site()=> let __key = __distlock_private::key(#expr);)
             }
             Key::Template(template) => self.template(template),
         }
@@ -66,7 +66,7 @@ impl Expansion<'_> {
             }
         });
         quote_spanned! {span=>
-            let mut __key = __distlock::Template::new();
+            let mut __key = __distlock_private::Template::new();
             #(#pieces)*
             let __key = __key.finish();
         }

@@ -93,19 +93,19 @@ impl Expansion<'_> {
             #enter
             let __on_error = #on_error;
             let __held = match __enter.await {
-                __distlock::Ok(__held) => __held,
-                __distlock::Err(__error) => return #refused,
+                __distlock_private::Ok(__held) => __held,
+                __distlock_private::Err(__error) => return #refused,
             };
             #token
-            match __distlock::hold(__held, #body).await {
-                __distlock::Ok((__output, __released)) => {
-                    let __failed = __distlock::Body(&__output).failed();
-                    match __distlock::settle(__released, __failed) {
-                        __distlock::Ok(()) => __output,
-                        __distlock::Err(__lost) => #lost,
+            match __distlock_private::hold(__held, #body).await {
+                __distlock_private::Ok((__output, __released)) => {
+                    let __failed = __distlock_private::Body(&__output).failed();
+                    match __distlock_private::settle(__released, __failed) {
+                        __distlock_private::Ok(()) => __output,
+                        __distlock_private::Err(__lost) => #lost,
                     }
                 }
-                __distlock::Err(__lost) => #lost,
+                __distlock_private::Err(__lost) => #lost,
             }
         }
     }
@@ -123,7 +123,7 @@ impl Expansion<'_> {
             Some(path) => path.to_token_stream(),
             None => quote_spanned!(Span::mixed_site()=> ::distlock),
         };
-        quote_spanned!(Span::mixed_site()=> use #krate::__private as __distlock;)
+        quote_spanned!(Span::mixed_site()=> use #krate::__private as __distlock_private;)
     }
 
     /// The body as a future, its type pinned to the written one.
@@ -138,13 +138,13 @@ impl Expansion<'_> {
             quote_spanned! {span=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]
-                __distlock::mention(&#name);
+                __distlock_private::mention(&#name);
             }
         });
         let pin = self.pin();
         let token = self.args.token.as_ref();
-        let token =
-            token.map(|token| quote_spanned!(span=> let #token: __distlock::u64 = __token;));
+        let token = token
+            .map(|token| quote_spanned!(span=> let #token: __distlock_private::u64 = __token;));
         // The user's own braces, which rustc would call unnecessary in this place.
         quote_spanned! {span=>
             async move {

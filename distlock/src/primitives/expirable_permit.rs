@@ -123,6 +123,12 @@ impl ExpirablePermit {
     }
 
     /// Runs a stream for as long as the permits are held, and gives them back at its end, as [`Guard::hold_stream`].
+    ///
+    /// # Errors
+    /// Those of [`Guard::hold_stream`].
+    ///
+    /// # Cancel safety
+    /// That of [`Guard::hold_stream`].
     /// # Examples
     /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {

@@ -128,6 +128,14 @@ impl FencedGuard {
     }
 
     /// Runs a stream inside the critical section, and holds until its last item, as [`Guard::hold_stream`].
+    ///
+    /// # Errors
+    /// Those of [`Guard::hold_stream`].
+    ///
+    /// # Cancel safety
+    /// That of [`Guard::hold_stream`].
+    /// # Examples
+    /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
         self.0.hold_stream(items)
     }
