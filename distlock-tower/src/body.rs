@@ -24,12 +24,14 @@ use crate::{BoxError, Boxed, respond};
 ///
 /// # Examples
 /// ```
+/// use std::time::Duration;
 /// use distlock_tower::{HoldUntil, LockLayer};
 ///
 /// let client = distlock::Client::in_memory();
 /// let while_it_streams = LockLayer::new(client)
 ///     .key(|_: &http::request::Parts| "export")
-///     .hold_until(HoldUntil::Body);
+///     .hold_until(HoldUntil::Body)
+///     .max_hold(Duration::from_secs(600));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -46,7 +48,8 @@ pub enum HoldUntil {
     /// the hold before the response is returned. When the hold is lost, the body ends in an error, so that the client
     /// sees that something is missing.
     ///
-    /// A client that reads slowly holds the lock for as long.
+    /// A client that reads slowly holds the lock for as long; set [`max_hold`](crate::LockLayer::max_hold), and it cannot
+    /// hold on for ever.
     Body,
 }
 

@@ -205,6 +205,7 @@ mod layer;
 mod request;
 mod respond;
 mod service;
+mod setters;
 mod settings;
 
 pub use crate::body::{HoldBody, HoldUntil};

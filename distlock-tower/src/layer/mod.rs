@@ -17,6 +17,7 @@ use crate::completing::CompletingLayer;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
+use crate::setters::setters;
 use crate::settings::{Modes, Settings};
 
 /// Runs requests under a distributed lock whose key comes from the request.
@@ -79,105 +80,13 @@ impl LockLayer {
 }
 
 impl<R> LockLayer<R> {
-    /// How long a request waits for its lock at most: 10 s unless set. Zero means one full try, and no waiting.
-    ///
-    /// It does not matter here what the client's own `default_wait` is. After the wait the answer is 409
-    /// `urn:distlock:busy`.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use distlock_tower::LockLayer;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let at_once_or_409 = LockLayer::new(client).key(|_: &http::request::Parts| "import").wait(Duration::ZERO);
-    /// ```
-    pub fn wait(mut self, wait: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.wait = wait;
-        self
-    }
-
-    /// A fixed lease from 1 ms to ten years: no watchdog; a handler that takes longer is dropped, and answered 500
-    /// `urn:distlock:lost`.
-    ///
-    /// Without it the lock is renewed for as long as the handler runs. A lease that cannot be is answered 500
-    /// `urn:distlock:config`.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use distlock_tower::LockLayer;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let at_most_a_minute = LockLayer::new(client)
-    ///     .key(|_: &http::request::Parts| "import")
-    ///     .lease(Duration::from_secs(60));
-    /// ```
-    pub fn lease(mut self, lease: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.lease = Some(lease);
-        self
-    }
-
-    /// How long a request may hold its lock: a handler that takes longer is dropped, and answered 500
-    /// `urn:distlock:lost`; a body that does, with [`HoldUntil::Body`], is cut with an error, so that a client that reads
-    /// slowly cannot hold on for ever.
-    ///
-    /// Until then the lock is renewed, which is what makes it no [`lease`](LockLayer::lease): the locks of a process that
-    /// died come free much sooner. From 1 ms to ten years; as the client's own
-    /// [`max_hold`](distlock::Builder::max_hold) says unless set.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use distlock_tower::{HoldUntil, LockLayer};
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let download = LockLayer::new(client)
-    ///     .key(|_: &http::request::Parts| "export")
-    ///     .hold_until(HoldUntil::Body)
-    ///     .max_hold(Duration::from_secs(600));
-    /// ```
-    pub fn max_hold(mut self, most: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.max_hold = Some(most);
-        self
-    }
-
-    /// How many requests may wait for one key: 1024 unless set. One more is answered 503 `urn:distlock:overloaded` at
-    /// once.
-    ///
-    /// Counted are all acquisitions of the client, whatever layer or code they come from. 0: none waits for another that
-    /// came before it; but one that is first in line may, where others have come to stand behind it. Where none is to
-    /// wait at all, set [`wait`](LockLayer::wait) to zero.
-    ///
-    /// # Examples
-    /// ```
-    /// use distlock_tower::LockLayer;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let layer = LockLayer::new(client)
-    ///     .key(|_: &http::request::Parts| "import")
-    ///     .max_waiters(16)
-    ///     .max_waiters_in_all(10_000);
-    /// ```
-    pub fn max_waiters(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.settings).terms.max_waiters = most;
-        self
-    }
-
-    /// How many requests of this layer and its clones may wait for whatever keys; any number unless set. One more is
-    /// answered 503 `urn:distlock:overloaded` after one try, unless its lock is free; while the lock server is silent, 503
-    /// `urn:distlock:unavailable`.
-    ///
-    /// A request counts from when it asks for its lock, so for as long as the server's answer takes also one that need
-    /// not wait.
-    ///
-    /// # Examples
-    /// See [`max_waiters`](LockLayer::max_waiters).
-    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.settings)
-            .terms
-            .max_waiters_in_all(most);
-        self
+    setters! {
+        make: "distlock_tower::LockLayer::new(client)\n    .key(|_: &http::request::Parts| \"import\")",
+        busy: "is answered 409 `urn:distlock:busy`",
+        overloaded: "is answered 503 `urn:distlock:overloaded`",
+        unavailable: "is answered 503 `urn:distlock:unavailable`",
+        lost: "is answered 500 `urn:distlock:lost`; a [body](HoldUntil::Body) that does is cut with an error",
+        misused: "is answered 500 `urn:distlock:config`",
     }
 
     /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.

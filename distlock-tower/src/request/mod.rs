@@ -13,6 +13,7 @@ use tower_layer::Layer;
 pub use self::error::LockError;
 pub use self::service::{LockRequestFuture, LockRequestService};
 use crate::key::{IntoLockKeys, Named};
+use crate::setters::setters;
 use crate::settings::Terms;
 
 /// Runs the requests of any tower service under a distributed lock whose key comes from the request: consumers of
@@ -94,39 +95,19 @@ impl<R> LockRequestLayer<R> {
         }
     }
 
-    /// As [`LockLayer::wait`](crate::LockLayer::wait): 10 s unless set.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.wait = wait;
-        self
-    }
-
-    /// As [`LockLayer::lease`](crate::LockLayer::lease).
-    pub fn lease(mut self, lease: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.lease = Some(lease);
-        self
-    }
-
-    /// As [`LockLayer::max_hold`](crate::LockLayer::max_hold).
-    pub fn max_hold(mut self, most: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).terms.max_hold = Some(most);
-        self
-    }
-
-    /// As [`LockLayer::max_waiters`](crate::LockLayer::max_waiters): 1024 for each key unless set.
-    pub fn max_waiters(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.settings).terms.max_waiters = most;
-        self
-    }
-
-    /// As [`LockLayer::max_waiters_in_all`](crate::LockLayer::max_waiters_in_all).
-    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
-        Arc::make_mut(&mut self.settings)
-            .terms
-            .max_waiters_in_all(most);
-        self
+    setters! {
+        make: "distlock_tower::LockRequestLayer::new(&client, |_: &u32| \"sweep\")",
+        busy: "fails with [`Timeout`](distlock::Error::Timeout)",
+        overloaded: "fails with [`Overloaded`](distlock::Error::Overloaded)",
+        unavailable: "fails with [`Unavailable`](distlock::Error::Unavailable)",
+        lost: "fails with [`Lost`](distlock::Error::Lost)",
+        misused: "fails with [`InvalidLease`](distlock::Error::InvalidLease)",
     }
 
     /// As [`LockLayer::mode`](crate::LockLayer::mode): the reentrant lock unless set.
+    ///
+    /// # Examples
+    /// See [`new`](Self::new).
     pub fn mode(mut self, mode: Mode) -> Self {
         Arc::make_mut(&mut self.settings).mode = mode;
         self
