@@ -7,7 +7,7 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::side::{self, KEYS, Step};
+use crate::side::{self, Event, KEYS, Step};
 
 #[derive(Clone, Debug)]
 enum FairStep {
@@ -15,14 +15,14 @@ enum FairStep {
     Attempt {
         key: usize,
         owner: u64,
-        lease: u64,
-        place: Option<u64>,
+        lease: Duration,
+        place: Option<Duration>,
     },
     Renew {
         key: usize,
         owner: u64,
         count: u32,
-        lease: u64,
+        lease: Duration,
     },
     Release {
         key: usize,
@@ -42,9 +42,6 @@ enum FairStep {
     Next {
         key: usize,
     },
-    Pass {
-        ms: u64,
-    },
     /// A waiter that is dead a moment later.
     Die {
         key: usize,
@@ -54,7 +51,7 @@ enum FairStep {
 
 const OWNERS: std::ops::Range<u64> = 1..6;
 
-fn any_step(lease: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = FairStep> {
+fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = FairStep> {
     let (key, owner) = (0..KEYS.len(), OWNERS);
     let place = prop::option::weighted(0.8, lease.clone());
     let one = (key.clone(), owner.clone());
@@ -73,18 +70,10 @@ fn any_step(lease: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = 
     ]
 }
 
-fn step() -> impl Strategy<Value = FairStep> {
-    // Odd hundreds for leases and even ones for what passes: nothing ends at the very moment of a step.
-    prop_oneof![
-        5 => any_step((0..6_u64).prop_map(|n| n * 200 + 100)),
-        1 => (1..4_u64).prop_map(|n| FairStep::Pass { ms: n * 200 }),
-    ]
-}
-
 /// For a server in real time: leases and places long enough that none ends by chance, and some that end at once.
 fn timeless_step() -> impl Strategy<Value = FairStep> {
     prop_oneof![
-        12 => any_step((1..6_u64).prop_map(|n| n * 100_000)),
+        12 => step(side::long_leases()),
         1 => (0..KEYS.len(), OWNERS).prop_map(|(key, owner)| FairStep::Die { key, owner }),
     ]
 }
@@ -111,7 +100,6 @@ async fn die(verbs: &Verbs, key: &str, owner: u64) -> Answer {
 
 impl Step for FairStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
-        let ms = Duration::from_millis;
         let answer = match self {
             Self::Attempt {
                 key,
@@ -119,8 +107,8 @@ impl Step for FairStep {
                 lease,
                 place,
             } => {
-                let verbs = place.map_or_else(|| verbs.clone(), |place| verbs.waiting(ms(place)));
-                verbs.attempt(KEYS[*key], *owner, ms(*lease)).await
+                let verbs = place.map_or_else(|| verbs.clone(), |place| verbs.waiting(place));
+                verbs.attempt(KEYS[*key], *owner, *lease).await
             }
             Self::Renew {
                 key,
@@ -128,7 +116,7 @@ impl Step for FairStep {
                 count,
                 lease,
             } => {
-                let renewal = (KEYS[*key], *owner, *count, ms(*lease));
+                let renewal = (KEYS[*key], *owner, *count, *lease);
                 verbs.renew(&[renewal]).await
             }
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
@@ -137,27 +125,21 @@ impl Step for FairStep {
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Next { key } => Ok(next(verbs, KEYS[*key]).await),
             Self::Die { key, owner } => Ok(die(verbs, KEYS[*key], *owner).await),
-            Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         answer.unwrap()
-    }
-
-    fn passes(&self) -> Option<Duration> {
-        match self {
-            Self::Pass { ms } => Some(Duration::from_millis(*ms)),
-            _ => None,
-        }
     }
 }
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Fair, timeless_step(), (200, 200));
+    let event = timeless_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Fair, event, (200, 200));
 }
 
 #[test]
 fn memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::NonReentrantFair, step(), (300, 120));
+    let event = side::with_pauses(step(side::odd_leases()), 5);
+    side::memory_and_memory_agree(Kind::NonReentrantFair, event, (300, 120));
 }
 
 /// The answers that both backends must give are right, and not only alike.

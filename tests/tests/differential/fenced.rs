@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::lock::expire;
-use crate::side::{self, KEYS, Mishap, Step};
+use crate::side::{self, Event, KEYS, Mishap, Step};
 
 /// Above the time in microseconds for centuries to come, and above what a number of Lua's can tell apart.
 const SEEN: u64 = 1 << 53;
@@ -22,14 +22,14 @@ enum FencedStep {
     Attempt {
         key: usize,
         owner: u64,
-        lease: u64,
+        lease: Duration,
         seen: u64,
         twice: bool,
     },
     Renew {
         key: usize,
         owner: u64,
-        lease: u64,
+        lease: Duration,
     },
     Release {
         key: usize,
@@ -45,12 +45,11 @@ enum FencedStep {
         key: usize,
         owner: u64,
     },
-    Befalls(Mishap),
 }
 
 fn step() -> impl Strategy<Value = FencedStep> {
     let (key, owner) = (0..KEYS.len(), 1..4_u64);
-    let lease = (1..6_u64).prop_map(|n| n * 100_000);
+    let lease = side::long_leases();
     let seen = prop_oneof![Just(0), (0..20_u64).prop_map(|n| SEEN + n)];
     let attempt = (
         key.clone(),
@@ -68,10 +67,17 @@ fn step() -> impl Strategy<Value = FencedStep> {
             .prop_map(|((key, owner), lease)| FencedStep::Renew { key, owner, lease }),
         5 => held.clone().prop_map(|(key, owner)| FencedStep::Release { key, owner }),
         1 => key.clone().prop_map(|key| FencedStep::ForceRelease { key }),
-        1 => key.clone().prop_map(|key| FencedStep::Inspect { key }),
+        1 => key.prop_map(|key| FencedStep::Inspect { key }),
         2 => held.prop_map(|(key, owner)| FencedStep::Expire { key, owner }),
-        1 => key.prop_map(|key| FencedStep::Befalls(Mishap::TokenLost(key))),
-        1 => Just(FencedStep::Befalls(Mishap::AllLost)),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event<FencedStep>> {
+    let token_lost = (0..KEYS.len()).prop_map(Mishap::TokenLost);
+    prop_oneof![
+        18 => step().prop_map(Event::Step),
+        1 => token_lost.prop_map(Event::Befalls),
+        1 => Just(Event::Befalls(Mishap::AllLost)),
     ]
 }
 
@@ -86,7 +92,6 @@ async fn attempt(verbs: &Verbs, (key, owner): (&str, u64), lease: Duration, seen
 
 impl Step for FencedStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
-        let ms = Duration::from_millis;
         let answer = match self {
             Self::Attempt {
                 key,
@@ -96,29 +101,21 @@ impl Step for FencedStep {
                 twice,
             } => {
                 let held = (KEYS[*key], *owner);
-                let answer = attempt(verbs, held, ms(*lease), *seen).await;
+                let answer = attempt(verbs, held, *lease, *seen).await;
                 if *twice && let Answer::Token(_) = answer {
-                    assert_eq!(attempt(verbs, held, ms(*lease), *seen).await, answer);
+                    assert_eq!(attempt(verbs, held, *lease, *seen).await, answer);
                 }
                 Ok(answer)
             }
             Self::Renew { key, owner, lease } => {
-                verbs.renew(&[(KEYS[*key], *owner, 1, ms(*lease))]).await
+                verbs.renew(&[(KEYS[*key], *owner, 1, *lease)]).await
             }
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
             Self::ForceRelease { key } => verbs.force_release(KEYS[*key]).await,
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
-            Self::Befalls(_) => unreachable!("it befalls both at once"),
         };
         answer.unwrap()
-    }
-
-    fn befalls(&self) -> Option<Mishap> {
-        match self {
-            Self::Befalls(mishap) => Some(*mishap),
-            _ => None,
-        }
     }
 
     const COMPARES_LOCKS: bool = true;
@@ -126,7 +123,7 @@ impl Step for FencedStep {
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Fenced, step(), (150, 200));
+    side::memory_and_redis_agree(Kind::Fenced, event(), (150, 200));
 }
 
 /// The answers that both backends must give are right, and not only alike.

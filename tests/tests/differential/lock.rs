@@ -8,24 +8,35 @@ use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::side::{self, KEYS, SOON, Step};
+use crate::side::{self, Event, KEYS, SOON, Step};
 
 #[derive(Clone, Debug)]
 enum LockStep {
-    Attempt { key: usize, owner: u64, lease: u64 },
-    Renew(Vec<(usize, u64, u32, u64)>),
-    Release { key: usize, owner: u64 },
-    ForceRelease { key: usize },
-    Inspect { key: usize },
-    Pass { ms: u64 },
-    Expire { key: usize, owner: u64 },
+    Attempt {
+        key: usize,
+        owner: u64,
+        lease: Duration,
+    },
+    Renew(Vec<(usize, u64, u32, Duration)>),
+    Release {
+        key: usize,
+        owner: u64,
+    },
+    ForceRelease {
+        key: usize,
+    },
+    Inspect {
+        key: usize,
+    },
+    Expire {
+        key: usize,
+        owner: u64,
+    },
 }
 
-fn step() -> impl Strategy<Value = LockStep> {
+fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = LockStep> {
     let key = 0..KEYS.len();
     let owner = 1..4_u64;
-    // Odd hundreds for leases and even ones for what passes: nothing expires at the very moment of a step.
-    let lease = (0..6_u64).prop_map(|n| n * 200 + 100);
     let renewal = (key.clone(), owner.clone(), 1..4_u32, lease.clone());
     prop_oneof![
         4 => (key.clone(), owner.clone(), lease)
@@ -34,24 +45,15 @@ fn step() -> impl Strategy<Value = LockStep> {
         2 => (key.clone(), owner).prop_map(|(key, owner)| LockStep::Release { key, owner }),
         1 => key.clone().prop_map(|key| LockStep::ForceRelease { key }),
         2 => key.prop_map(|key| LockStep::Inspect { key }),
-        2 => (1..4_u64).prop_map(|n| LockStep::Pass { ms: n * 200 }),
     ]
 }
 
 /// For a server in real time: leases long enough that none ends by chance, and some that end at once.
 fn timeless_step() -> impl Strategy<Value = LockStep> {
-    let key = 0..KEYS.len();
-    let owner = 1..4_u64;
-    let lease = (1..6_u64).prop_map(|n| n * 100_000);
-    let renewal = (key.clone(), owner.clone(), 1..4_u32, lease.clone());
+    let expire = (0..KEYS.len(), 1..4_u64);
     prop_oneof![
-        4 => (key.clone(), owner.clone(), lease)
-            .prop_map(|(key, owner, lease)| LockStep::Attempt { key, owner, lease }),
-        3 => prop::collection::vec(renewal, 1..5).prop_map(LockStep::Renew),
-        2 => (key.clone(), owner.clone()).prop_map(|(key, owner)| LockStep::Release { key, owner }),
-        1 => key.clone().prop_map(|key| LockStep::ForceRelease { key }),
-        2 => key.clone().prop_map(|key| LockStep::Inspect { key }),
-        1 => (key, owner).prop_map(|(key, owner)| LockStep::Expire { key, owner }),
+        12 => step(side::long_leases()),
+        1 => expire.prop_map(|(key, owner)| LockStep::Expire { key, owner }),
     ]
 }
 
@@ -73,15 +75,12 @@ pub(crate) async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Result<Answe
 
 impl Step for LockStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
-        let ms = Duration::from_millis;
         let answer = match self {
-            Self::Attempt { key, owner, lease } => {
-                verbs.attempt(KEYS[*key], *owner, ms(*lease)).await
-            }
+            Self::Attempt { key, owner, lease } => verbs.attempt(KEYS[*key], *owner, *lease).await,
             Self::Renew(batch) => {
                 let batch: Vec<_> = batch
                     .iter()
-                    .map(|(key, owner, count, lease)| (KEYS[*key], *owner, *count, ms(*lease)))
+                    .map(|(key, owner, count, lease)| (KEYS[*key], *owner, *count, *lease))
                     .collect();
                 verbs.renew(&batch).await
             }
@@ -89,27 +88,21 @@ impl Step for LockStep {
             Self::ForceRelease { key } => verbs.force_release(KEYS[*key]).await,
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
-            Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         answer.unwrap()
-    }
-
-    fn passes(&self) -> Option<Duration> {
-        match self {
-            Self::Pass { ms } => Some(Duration::from_millis(*ms)),
-            _ => None,
-        }
     }
 }
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Reentrant, timeless_step(), (300, 300));
+    let event = timeless_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Reentrant, event, (300, 300));
 }
 
 #[test]
 fn memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Reentrant, step(), (500, 120));
+    let event = side::with_pauses(step(side::odd_leases()), 6);
+    side::memory_and_memory_agree(Kind::Reentrant, event, (500, 120));
 }
 
 /// The answers that both backends must give are right, and not only alike.

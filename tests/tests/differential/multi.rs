@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::lock::expire;
-use crate::side::{self, KEYS, Step};
+use crate::side::{self, Event, KEYS, Step};
 
 /// Some of the keys in any order, with an owner's number and a lease for each. One may come twice, under its owner.
-type Keys = Vec<(usize, u64, u64)>;
+type Keys = Vec<(usize, u64, Duration)>;
 
 #[derive(Clone, Debug)]
 enum MultiStep {
@@ -24,7 +24,7 @@ enum MultiStep {
     Attempt {
         key: usize,
         owner: u64,
-        lease: u64,
+        lease: Duration,
     },
     Release {
         key: usize,
@@ -42,12 +42,9 @@ enum MultiStep {
         key: usize,
         comes: bool,
     },
-    Pass {
-        ms: u64,
-    },
 }
 
-fn keys(lease: impl Strategy<Value = u64> + Clone + 'static) -> impl Strategy<Value = Keys> {
+fn keys(lease: impl Strategy<Value = Duration> + Clone + 'static) -> impl Strategy<Value = Keys> {
     let all: Vec<usize> = (0..KEYS.len()).collect();
     let some = proptest::sample::subsequence(all, 1..=KEYS.len()).prop_shuffle();
     some.prop_flat_map(move |keys| {
@@ -65,9 +62,10 @@ fn keys(lease: impl Strategy<Value = u64> + Clone + 'static) -> impl Strategy<Va
     })
 }
 
-fn step(unit: u64, odd: u64, ends: BoxedStrategy<MultiStep>) -> impl Strategy<Value = MultiStep> {
+fn step(
+    lease: impl Strategy<Value = Duration> + Clone + 'static,
+) -> impl Strategy<Value = MultiStep> {
     let (key, owner) = (0..KEYS.len(), 1..4_u64);
-    let lease = (1..6_u64).prop_map(move |n| n * unit + odd).boxed();
     prop_oneof![
         6 => keys(lease.clone()).prop_map(|keys| MultiStep::AttemptAll { keys }),
         4 => keys(lease.clone()).prop_map(|keys| MultiStep::ReleaseAll { keys }),
@@ -77,21 +75,16 @@ fn step(unit: u64, odd: u64, ends: BoxedStrategy<MultiStep>) -> impl Strategy<Va
         1 => key.clone().prop_map(|key| MultiStep::Inspect { key }),
         1 => (key, prop::bool::weighted(0.3))
             .prop_map(|(key, comes)| MultiStep::Strange { key, comes }),
-        2 => ends,
     ]
 }
 
 /// For a server in real time: leases long enough that none ends by chance, and some that end at once.
 fn timeless_step() -> impl Strategy<Value = MultiStep> {
     let expire = (0..KEYS.len(), 1..4_u64);
-    let expire = expire.prop_map(|(key, owner)| MultiStep::Expire { key, owner });
-    step(100_000, 0, expire.boxed())
-}
-
-/// In paused time: odd hundreds for leases and even ones for what passes, so that nothing ends at the moment of a step.
-fn timed_step() -> impl Strategy<Value = MultiStep> {
-    let pass = (1..4_u64).prop_map(|n| MultiStep::Pass { ms: n * 200 });
-    step(200, 100, pass.boxed())
+    prop_oneof![
+        8 => step(side::long_leases()),
+        1 => expire.prop_map(|(key, owner)| MultiStep::Expire { key, owner }),
+    ]
 }
 
 async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error> {
@@ -105,35 +98,24 @@ async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error>
 
 impl Step for MultiStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
-        let ms = Duration::from_millis;
         let answer = match self {
             Self::AttemptAll { keys } => {
                 let keys = keys
                     .iter()
-                    .map(|(key, owner, lease)| (KEYS[*key], *owner, ms(*lease)));
+                    .map(|(key, owner, lease)| (KEYS[*key], *owner, *lease));
                 verbs.attempt_all(&keys.collect::<Vec<_>>()).await
             }
             Self::ReleaseAll { keys } => {
                 let keys = keys.iter().map(|(key, owner, _)| (KEYS[*key], *owner));
                 verbs.release_all(&keys.collect::<Vec<_>>()).await
             }
-            Self::Attempt { key, owner, lease } => {
-                verbs.attempt(KEYS[*key], *owner, ms(*lease)).await
-            }
+            Self::Attempt { key, owner, lease } => verbs.attempt(KEYS[*key], *owner, *lease).await,
             Self::Release { key, owner } => verbs.release(KEYS[*key], *owner).await,
             Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
             Self::Expire { key, owner } => expire(verbs, KEYS[*key], *owner).await,
             Self::Strange { key, comes } => strange(verbs, KEYS[*key], *comes).await,
-            Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         side::or_wrong_type(answer)
-    }
-
-    fn passes(&self) -> Option<Duration> {
-        match self {
-            Self::Pass { ms } => Some(Duration::from_millis(*ms)),
-            _ => None,
-        }
     }
 
     const COMPARES_LOCKS: bool = true;
@@ -141,12 +123,14 @@ impl Step for MultiStep {
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Reentrant, timeless_step(), (150, 200));
+    let event = timeless_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Reentrant, event, (150, 200));
 }
 
 #[test]
 fn memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Reentrant, timed_step(), (300, 120));
+    let event = side::with_pauses(step(side::odd_leases()), 8);
+    side::memory_and_memory_agree(Kind::Reentrant, event, (300, 120));
 }
 
 /// The answers that both backends must give are right, and not only alike.

@@ -8,16 +8,16 @@ use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::side::{self, KEYS, SOON, Step};
+use crate::side::{self, Event, KEYS, SOON, Step};
 
 #[derive(Clone, Debug)]
 enum PermitStep {
     Attempt {
         key: usize,
         owner: u64,
-        lease: u64,
+        lease: Duration,
     },
-    Renew(Vec<(usize, u64, u64)>),
+    Renew(Vec<(usize, u64, Duration)>),
     Release {
         key: usize,
         owner: u64,
@@ -42,9 +42,6 @@ enum PermitStep {
         key: usize,
         change: Looked,
     },
-    Pass {
-        ms: u64,
-    },
     Expire {
         key: usize,
         owner: u64,
@@ -57,7 +54,7 @@ enum Made {
     Set(u32),
     Add(i32),
     Release(u64, usize),
-    UpdateLease(u64, usize, u64),
+    UpdateLease(u64, usize, Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +82,8 @@ fn made() -> impl Strategy<Value = Made> {
         1 => (0..9_u32).prop_map(Made::Set),
         2 => (-3..6_i32).prop_map(Made::Add),
         2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
-        2 => (owner, 0..3_usize, 1..6_u64).prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
+        2 => (owner, 0..3_usize, side::long_leases())
+            .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
     ]
 }
 
@@ -98,10 +96,9 @@ fn looked() -> impl Strategy<Value = Looked> {
     ]
 }
 
-fn step(unit: u64, odd: u64, ends: BoxedStrategy<PermitStep>) -> impl Strategy<Value = PermitStep> {
+fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = PermitStep> {
     let key = 0..KEYS.len();
     let owner = 1..9_u64;
-    let lease = (1..6_u64).prop_map(move |n| n * unit + odd);
     let renewal = (key.clone(), owner.clone(), lease.clone());
     let held = (key.clone(), owner.clone());
     prop_oneof![
@@ -115,28 +112,22 @@ fn step(unit: u64, odd: u64, ends: BoxedStrategy<PermitStep>) -> impl Strategy<V
         8 => (key.clone(), 100..160_u64, made())
             .prop_map(|(key, request, change)| PermitStep::Change { key, request, change }),
         4 => (key, looked()).prop_map(|(key, change)| PermitStep::Look { key, change }),
-        3 => ends,
     ]
-}
-
-/// In paused time: odd hundreds for leases and even ones for what passes, so that nothing ends at the moment of a step.
-fn timed_step() -> impl Strategy<Value = PermitStep> {
-    let pass = (1..4_u64).prop_map(|n| PermitStep::Pass { ms: n * 200 });
-    step(200, 100, pass.boxed())
 }
 
 /// For a server in real time: leases long enough that none ends by chance, and some that end at once.
 fn timeless_step() -> impl Strategy<Value = PermitStep> {
     let expire = (0..KEYS.len(), 1..9_u64);
-    let expire = expire.prop_map(|(key, owner)| PermitStep::Expire { key, owner });
-    step(100_000, 0, expire.boxed())
+    prop_oneof![
+        10 => step(side::long_leases()),
+        1 => expire.prop_map(|(key, owner)| PermitStep::Expire { key, owner }),
+    ]
 }
 
 /// Has one permit of an owner end, where it is out.
 async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
     let id = id(verbs, owner, 0);
-    // A request that nobody else makes, by one that never was made.
-    let request = 1_000_000 + verbs_counter();
+    let request = side::unused();
     let brief = Duration::from_millis(1);
     let answer = verbs
         .adjust(key, request, Change::UpdateLease(id, brief))
@@ -150,12 +141,6 @@ async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
     })
     .await;
     answer
-}
-
-fn verbs_counter() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What is left is a time, and compared as one.
@@ -176,19 +161,16 @@ async fn look(verbs: &Verbs, key: &str, change: Looked) -> Answer {
 
 impl Step for PermitStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
-        let ms = Duration::from_millis;
         let answer = match self {
             Self::Attempt { key, owner, lease } => {
-                of(verbs, *owner)
-                    .attempt(KEYS[*key], *owner, ms(*lease))
-                    .await
+                of(verbs, *owner).attempt(KEYS[*key], *owner, *lease).await
             }
             Self::Renew(batch) => {
                 // One of each number of permits at least.
                 let permits = of(verbs, batch[0].1);
                 let batch: Vec<_> = batch
                     .iter()
-                    .map(|(key, owner, lease)| (KEYS[*key], *owner, 1, ms(*lease)))
+                    .map(|(key, owner, lease)| (KEYS[*key], *owner, 1, *lease))
                     .collect();
                 permits.renew(&batch).await
             }
@@ -207,7 +189,6 @@ impl Step for PermitStep {
                     Made::Add(number) => Change::Add(number),
                     Made::Release(owner, number) => Change::ReleasePermit(id(verbs, owner, number)),
                     Made::UpdateLease(owner, number, lease) => {
-                        let lease = ms(lease * 100_000);
                         Change::UpdateLease(id(verbs, owner, number), lease)
                     }
                 };
@@ -215,27 +196,21 @@ impl Step for PermitStep {
             }
             Self::Look { key, change } => Ok(look(verbs, KEYS[*key], *change).await),
             Self::Expire { key, owner } => Ok(expire(verbs, KEYS[*key], *owner).await),
-            Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         answer.unwrap()
-    }
-
-    fn passes(&self) -> Option<Duration> {
-        match self {
-            Self::Pass { ms } => Some(Duration::from_millis(*ms)),
-            _ => None,
-        }
     }
 }
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Permit, timeless_step(), (150, 200));
+    let event = timeless_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Permit, event, (150, 200));
 }
 
 #[test]
 fn memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Permit, timed_step(), (500, 120));
+    let event = side::with_pauses(step(side::odd_leases()), 10);
+    side::memory_and_memory_agree(Kind::Permit, event, (500, 120));
 }
 
 /// The answers that both backends must give are right, and not only alike.

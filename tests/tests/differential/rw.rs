@@ -7,7 +7,7 @@ use distlock::test_util::{Answer, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::side::{self, KEYS, Step};
+use crate::side::{self, Event, KEYS, Step};
 
 /// Attempts inside this writer's hold; it is one of the owners.
 const AROUND: u64 = 1;
@@ -22,15 +22,15 @@ const READERS_TURN: Duration = Duration::from_millis(25);
 enum Act {
     Read {
         owner: u64,
-        lease: u64,
+        lease: Duration,
         inside: bool,
     },
     Write {
         owner: u64,
-        lease: u64,
+        lease: Duration,
         waits: bool,
     },
-    Renew(Vec<(usize, bool, u64, u32, u64)>),
+    Renew(Vec<(usize, bool, u64, u32, Duration)>),
     Release {
         write: bool,
         owner: u64,
@@ -44,15 +44,12 @@ enum Act {
     },
     Plain {
         owner: u64,
-        lease: u64,
+        lease: Duration,
     },
     PlainRelease {
         owner: u64,
     },
     PlainInspect,
-    Pass {
-        ms: u64,
-    },
 }
 
 #[derive(Clone, Debug)]
@@ -61,8 +58,8 @@ struct RwStep {
     act: Act,
 }
 
-/// Readers and writers, each a few: `lease` gives leases, and `place` how long a turn is kept.
-fn act(lease: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = Act> {
+/// Readers and writers, each a few.
+fn act(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = Act> {
     let owner = 1..5_u64;
     let renewal = (
         0..KEYS.len(),
@@ -87,21 +84,8 @@ fn act(lease: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = Act> 
     ]
 }
 
-fn on_a_key(act: impl Strategy<Value = Act>) -> impl Strategy<Value = RwStep> {
-    (0..KEYS.len(), act).prop_map(|(key, act)| RwStep { key, act })
-}
-
-/// Odd hundreds for leases and even ones for what passes: nothing expires at the very moment of a step.
-fn step() -> impl Strategy<Value = RwStep> {
-    let lease = (0..6_u64).prop_map(|n| n * 200 + 100);
-    let pass = (1..4_u64).prop_map(|n| Act::Pass { ms: n * 200 });
-    on_a_key(prop_oneof![8 => act(lease), 1 => pass])
-}
-
-/// For a server in real time: leases long enough that none ends by chance.
-fn timeless_step() -> impl Strategy<Value = RwStep> {
-    let lease = (1..6_u64).prop_map(|n| n * 100_000);
-    on_a_key(act(lease))
+fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = RwStep> {
+    (0..KEYS.len(), act(lease)).prop_map(|(key, act)| RwStep { key, act })
 }
 
 fn kind(write: bool) -> Kind {
@@ -110,7 +94,6 @@ fn kind(write: bool) -> Kind {
 
 impl Act {
     async fn carry_out(&self, verbs: &Verbs, key: &str) -> Answer {
-        let ms = Duration::from_millis;
         let of = |write: bool| verbs.of_kind(kind(write));
         let plain = verbs.of_kind(Kind::Reentrant);
         let answer = match self {
@@ -118,26 +101,18 @@ impl Act {
                 owner,
                 lease,
                 inside: true,
-            } => {
-                of(false)
-                    .inside(AROUND)
-                    .attempt(key, *owner, ms(*lease))
-                    .await
-            }
-            Self::Read { owner, lease, .. } => of(false).attempt(key, *owner, ms(*lease)).await,
+            } => of(false).inside(AROUND).attempt(key, *owner, *lease).await,
+            Self::Read { owner, lease, .. } => of(false).attempt(key, *owner, *lease).await,
             Self::Write {
                 owner,
                 lease,
                 waits: true,
             } => {
                 // A place of minutes where leases are minutes; and none that ends with a step.
-                let place = ms(lease / 2);
-                of(true)
-                    .waiting(place)
-                    .attempt(key, *owner, ms(*lease))
-                    .await
+                let place = *lease / 2;
+                of(true).waiting(place).attempt(key, *owner, *lease).await
             }
-            Self::Write { owner, lease, .. } => of(true).attempt(key, *owner, ms(*lease)).await,
+            Self::Write { owner, lease, .. } => of(true).attempt(key, *owner, *lease).await,
             Self::Release {
                 write,
                 owner,
@@ -146,24 +121,22 @@ impl Act {
             Self::Release { write, owner, .. } => of(*write).release(key, *owner).await,
             Self::ForceRelease { write } => of(*write).force_release(key).await,
             Self::Inspect { write } => of(*write).inspect(key).await,
-            Self::Plain { owner, lease } => plain.attempt(key, PLAIN + owner, ms(*lease)).await,
+            Self::Plain { owner, lease } => plain.attempt(key, PLAIN + owner, *lease).await,
             Self::PlainRelease { owner } => plain.release(key, PLAIN + owner).await,
             Self::PlainInspect => plain.inspect(key).await,
-            Self::Renew(_) | Self::Pass { .. } => unreachable!("not on one key"),
+            Self::Renew(_) => unreachable!("not on one key"),
         };
         answer.unwrap()
     }
 }
 
 /// Renewals of one family go together, whatever their kinds: one batch for each kind, and their answers in a row.
-async fn renew(verbs: &Verbs, batch: &[(usize, bool, u64, u32, u64)]) -> Answer {
+async fn renew(verbs: &Verbs, batch: &[(usize, bool, u64, u32, Duration)]) -> Answer {
     let mut answers = Vec::new();
     for write in [false, true] {
         let of_kind = batch.iter().filter(|renewal| renewal.1 == write);
         let batch: Vec<_> = of_kind
-            .map(|(key, _, owner, count, lease)| {
-                (KEYS[*key], *owner, *count, Duration::from_millis(*lease))
-            })
+            .map(|(key, _, owner, count, lease)| (KEYS[*key], *owner, *count, *lease))
             .collect();
         match verbs.of_kind(kind(write)).renew(&batch).await.unwrap() {
             Answer::Renewed(ours) => answers.extend(ours),
@@ -187,23 +160,18 @@ impl Step for RwStep {
             }
         }
     }
-
-    fn passes(&self) -> Option<Duration> {
-        match self.act {
-            Act::Pass { ms } => Some(Duration::from_millis(ms)),
-            _ => None,
-        }
-    }
 }
 
 #[test]
 fn memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Read, timeless_step(), (200, 200));
+    let event = step(side::long_leases()).prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Read, event, (200, 200));
 }
 
 #[test]
 fn memory_and_memory_agree() {
-    side::memory_and_memory_agree(Kind::Read, step(), (300, 120));
+    let event = side::with_pauses(step(side::odd_leases()), 8);
+    side::memory_and_memory_agree(Kind::Read, event, (300, 120));
 }
 
 /// The answers that both backends must give are right, and not only alike.

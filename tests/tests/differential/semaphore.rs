@@ -7,7 +7,7 @@ use distlock::test_util::{Answer, Change, Kind, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::side::{self, KEYS, Step};
+use crate::side::{self, Event, KEYS, Step};
 
 #[derive(Clone, Debug)]
 enum NumberStep {
@@ -36,9 +36,6 @@ enum NumberStep {
     },
     Inspect {
         key: usize,
-    },
-    Pass {
-        secs: u64,
     },
 }
 
@@ -91,10 +88,11 @@ fn latch_step() -> impl Strategy<Value = NumberStep> {
 }
 
 /// The same with time that passes: marks go.
-fn passing(step: impl Strategy<Value = NumberStep>) -> impl Strategy<Value = NumberStep> {
+fn passing(step: impl Strategy<Value = NumberStep>) -> impl Strategy<Value = Event<NumberStep>> {
+    let secs = (1..30_u64).prop_map(Duration::from_secs);
     prop_oneof![
-        9 => step,
-        1 => (1..30_u64).prop_map(|secs| NumberStep::Pass { secs }),
+        9 => step.prop_map(Event::Step),
+        1 => secs.prop_map(Event::Pause),
     ]
 }
 
@@ -124,22 +122,15 @@ impl Step for NumberStep {
             } => verbs.adjust(KEYS[key], request, change).await,
             Self::Delete { key } => verbs.force_release(KEYS[key]).await,
             Self::Inspect { key } => verbs.inspect(KEYS[key]).await,
-            Self::Pass { .. } => unreachable!("time passes for both at once"),
         };
         answer.unwrap()
-    }
-
-    fn passes(&self) -> Option<Duration> {
-        match self {
-            Self::Pass { secs } => Some(Duration::from_secs(*secs)),
-            _ => None,
-        }
     }
 }
 
 #[test]
 fn semaphores_in_memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Semaphore, semaphore_step(), (200, 200));
+    let event = semaphore_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
 }
 
 #[test]
@@ -149,7 +140,8 @@ fn semaphores_in_memory_and_memory_agree() {
 
 #[test]
 fn latches_in_memory_and_redis_agree() {
-    side::memory_and_redis_agree(Kind::Latch, latch_step(), (150, 200));
+    let event = latch_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Latch, event, (150, 200));
 }
 
 #[test]

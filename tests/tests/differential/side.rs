@@ -29,18 +29,16 @@ pub(crate) trait Step: Clone + Debug {
     /// Carries it out.
     async fn take(&self, verbs: &Verbs) -> Answer;
 
-    /// How long time passes on both sides instead, if that is what it is.
-    fn passes(&self) -> Option<Duration> {
-        None
-    }
-
-    /// What befalls both servers instead, if that is what it is.
-    fn befalls(&self) -> Option<Mishap> {
-        None
-    }
-
     /// Are the locks and fencing tokens that the servers keep compared after each step as well?
     const COMPARES_LOCKS: bool = false;
+}
+
+/// What happens on both sides, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) enum Event<S> {
+    Step(S),
+    Pause(Duration),
+    Befalls(Mishap),
 }
 
 /// What a server may lose.
@@ -49,6 +47,26 @@ pub(crate) enum Mishap {
     /// The last fencing token of this key.
     TokenLost(usize),
     AllLost,
+}
+
+/// For a server in real time: leases long enough that none ends by chance.
+pub(crate) fn long_leases() -> impl Strategy<Value = Duration> + Clone {
+    (1..6_u64).prop_map(|n| Duration::from_secs(n * 100))
+}
+
+/// For paused time: odd hundreds of milliseconds.
+pub(crate) fn odd_leases() -> impl Strategy<Value = Duration> + Clone {
+    (0..6_u64).prop_map(|n| Duration::from_millis(n * 200 + 100))
+}
+
+/// One pause for so many steps, of even hundreds of milliseconds: no [odd lease](odd_leases) ends at the very moment
+/// of a step.
+pub(crate) fn with_pauses<S: Step>(
+    step: impl Strategy<Value = S>,
+    steps: u32,
+) -> impl Strategy<Value = Event<S>> {
+    let pause = (1..4_u64).prop_map(|n| Event::Pause(Duration::from_millis(n * 200)));
+    prop_oneof![steps => step.prop_map(Event::Step), 1 => pause]
 }
 
 /// A number that no owner has, and no request.
@@ -189,7 +207,7 @@ async fn same_data(one: &Side, two: &Side) -> TestCaseResult {
 
 async fn compare<S: Step>(
     round: u64,
-    steps: &[S],
+    events: &[Event<S>],
     (one, two): (&Side, &Side),
     tolerance: Duration,
 ) -> TestCaseResult {
@@ -201,21 +219,23 @@ async fn compare<S: Step>(
     }
     // Each round has keys of its own: nothing of a former one is in its way.
     let (first, second) = (one.verbs.in_round(round), two.verbs.in_round(round));
-    for (at, step) in steps.iter().enumerate() {
-        if let Some(time) = step.passes() {
-            tokio::time::sleep(time).await;
-        } else if let Some(mishap) = step.befalls() {
-            tokio::join!(one.befall(mishap, round), two.befall(mishap, round));
-        } else {
-            let (first, second) = tokio::join!(step.take(&first), step.take(&second));
-            prop_assert!(
-                alike(&first, &second, tolerance),
-                "step {at}, {step:?}: {first:?} and {second:?}"
-            );
+    for (at, event) in events.iter().enumerate() {
+        match event {
+            Event::Step(step) => {
+                let (first, second) = tokio::join!(step.take(&first), step.take(&second));
+                prop_assert!(
+                    alike(&first, &second, tolerance),
+                    "step {at}, {step:?}: {first:?} and {second:?}"
+                );
+            }
+            Event::Pause(time) => tokio::time::sleep(*time).await,
+            Event::Befalls(mishap) => {
+                tokio::join!(one.befall(*mishap, round), two.befall(*mishap, round));
+            }
         }
         if S::COMPARES_LOCKS {
             same_data(one, two).await.map_err(|differ| {
-                TestCaseError::fail(format!("after step {at}, {step:?}: {differ}"))
+                TestCaseError::fail(format!("after step {at}, {event:?}: {differ}"))
             })?;
         }
     }
@@ -228,12 +248,12 @@ fn seed() -> u64 {
     asked.map_or_else(rand::random, |seed| seed.parse().unwrap())
 }
 
-/// Drives both sides with `cases` sequences of up to `length` steps.
+/// Drives both sides with `cases` sequences of up to `length` events.
 fn agree<S: Step>(
     runtime: &Runtime,
     sides: (&Side, &Side),
     tolerance: Duration,
-    step: impl Strategy<Value = S>,
+    event: impl Strategy<Value = Event<S>>,
     (cases, length): (u32, usize),
 ) {
     let seed = seed();
@@ -244,41 +264,41 @@ fn agree<S: Step>(
         ..ProptestConfig::with_cases(cases)
     };
     let mut runner = TestRunner::new(config);
-    let steps = prop::collection::vec(step, 1..length);
+    let events = prop::collection::vec(event, 1..length);
     let (rounds, taken) = (Cell::new(0), Cell::new(0));
-    let agreed = runner.run(&steps, |steps| {
+    let agreed = runner.run(&events, |events| {
         rounds.set(rounds.get() + 1);
-        taken.set(taken.get() + steps.len());
-        runtime.block_on(compare(rounds.get(), &steps, sides, tolerance))
+        taken.set(taken.get() + events.len());
+        runtime.block_on(compare(rounds.get(), &events, sides, tolerance))
     });
     agreed.unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
     println!("SEED={seed}: {} steps agreed", taken.get());
 }
 
-/// Drives memory and a Redis server with `cases` sequences of up to `length` steps, in real time.
+/// Drives memory and a Redis server with `cases` sequences of up to `length` events, in real time.
 ///
 /// Leases are minutes: what is compared is which of them counts, not how fast the machine is.
 pub(crate) fn memory_and_redis_agree<S: Step>(
     kind: Kind,
-    step: impl Strategy<Value = S>,
+    event: impl Strategy<Value = Event<S>>,
     size: (u32, usize),
 ) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(RedisServer::start());
     let redis = runtime.block_on(Side::redis(&server, kind));
     let sides = (&Side::memory(kind), &redis);
-    agree(&runtime, sides, Duration::from_secs(40), step, size);
+    agree(&runtime, sides, Duration::from_secs(40), event, size);
 }
 
 /// The same on two memory servers in paused time: what depends on anything but the operations shows here.
 pub(crate) fn memory_and_memory_agree<S: Step>(
     kind: Kind,
-    step: impl Strategy<Value = S>,
+    event: impl Strategy<Value = Event<S>>,
     size: (u32, usize),
 ) {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let tolerance = Duration::from_millis(1);
     let sides = (&Side::memory(kind), &Side::memory(kind));
-    agree(&runtime, sides, tolerance, step, size);
+    agree(&runtime, sides, tolerance, event, size);
 }
