@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Faults, Op, Sizes, places, sizes, stored};
+use distlock::test_util::{Faults, Sizes, places, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::RedisServer;
 pub(crate) use distlock_tests::drop_after;
@@ -98,16 +98,7 @@ impl Stage {
     async fn play(&self, test: impl AsyncFnOnce(&Self), patience: Duration) {
         let played = timeout(patience, test(self)).await;
         played.expect("the test hangs");
-        for op in [
-            Op::Attempt,
-            Op::Renew,
-            Op::Release,
-            Op::ForceRelease,
-            Op::Inspect,
-            Op::Adjust,
-        ] {
-            self.faults.clear(op);
-        }
+        self.faults.clear_all();
         self.is_quiet_within(self.lease * 3).await;
     }
 

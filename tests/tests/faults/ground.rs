@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Faults, Op, Sizes, sizes, stored};
+use distlock::test_util::{Faults, Sizes, sizes, stored};
 use distlock::{Builder, Client, MemoryServer};
 use distlock_tests::{RedisServer, eventually_eq};
 
@@ -68,16 +68,7 @@ impl Ground {
 
     /// Takes back all faults that are planned.
     pub(crate) fn heal(&self) {
-        for op in [
-            Op::Attempt,
-            Op::Renew,
-            Op::Release,
-            Op::ForceRelease,
-            Op::Inspect,
-            Op::Adjust,
-        ] {
-            self.faults.clear(op);
-        }
+        self.faults.clear_all();
     }
 
     /// The one number in memory, the other on a real server.

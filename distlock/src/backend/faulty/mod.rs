@@ -80,6 +80,13 @@ struct Rules {
     hits: usize,
 }
 
+impl Rules {
+    fn clear(&mut self) {
+        self.next.clear();
+        self.always = None;
+    }
+}
+
 impl Faults {
     /// No faults so far.
     pub fn new() -> Self {
@@ -106,17 +113,20 @@ impl Faults {
             .push_back(None);
     }
 
-    /// Every call of `op` meets this fault, until [`clear`](Faults::clear).
+    /// Every call of `op` meets this fault, until [`clear`](Faults::clear) or
+    /// [`clear_all`](Faults::clear_all).
     pub fn always(&self, op: Op, fault: Fault) {
         self.rules.lock().entry(op).or_default().always = Some(fault);
     }
 
     /// Takes back what was planned for `op`.
     pub fn clear(&self, op: Op) {
-        let mut rules = self.rules.lock();
-        let rules = rules.entry(op).or_default();
-        rules.next.clear();
-        rules.always = None;
+        self.rules.lock().entry(op).or_default().clear();
+    }
+
+    /// Takes back all that was planned.
+    pub fn clear_all(&self) {
+        self.rules.lock().values_mut().for_each(Rules::clear);
     }
 
     /// How many calls of `op` there were, with a fault or without.
