@@ -103,7 +103,7 @@ fn wake_head(state: &mut State, key: &Key, client: u64, now: Tick) {
 fn tell_head(state: &mut State, key: &Key, client: u64) {
     if let Some(head) = head(state, key.name()) {
         let topic = (Family::Lock, Arc::clone(key.name()), Some(head));
-        state.publish(client, &topic);
+        state.publish_on(client, &topic);
     }
 }
 

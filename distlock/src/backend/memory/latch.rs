@@ -1,16 +1,10 @@
 //! The count-down latch, in memory: Redisson's `RCountDownLatch`.
 
-use std::sync::Arc;
-
-use super::{State, Topic, number};
+use super::{State, number};
 use crate::backend::{Change, Fault, Target, misfit};
 use crate::clock::Tick;
 use crate::key::Key;
 use crate::kind::Family;
-
-fn topic(key: &Key) -> Topic {
-    (Family::Latch, Arc::clone(key.name()), None)
-}
 
 pub(super) fn adjust(
     state: &mut State,
@@ -20,14 +14,11 @@ pub(super) fn adjust(
     until: Tick,
 ) -> Result<i64, Fault> {
     let key = &target.key;
-    if change == Change::Count {
-        return Ok(number::get(state, key)?.unwrap_or(0));
-    }
-    number::once(state, target, until, |state| {
+    number::adjust(state, target, change, until, |state| {
         match (change, number::get(state, key)?) {
             (Change::TrySet(count), None) => {
                 number::set(state, key, i64::from(count));
-                state.publish(client, &topic(key));
+                state.publish(client, Family::Latch, key);
                 Ok(1)
             }
             (Change::TrySet(_), Some(_)) | (Change::CountDown, None) => Ok(0),
@@ -47,14 +38,14 @@ fn count_down(state: &mut State, key: &Key, count: i64, client: u64) {
     }
     state.remove(key.name());
     if count == 1 {
-        state.publish(client, &topic(key));
+        state.publish(client, Family::Latch, key);
     }
 }
 
 pub(super) fn delete(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
     let deleted = number::delete(state, key)?;
     if deleted {
-        state.publish(client, &topic(key));
+        state.publish(client, Family::Latch, key);
     }
     Ok(deleted)
 }

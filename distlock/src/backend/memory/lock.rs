@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{State, Topic, Value};
+use super::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::{self, Tick};
 use crate::key::Key;
@@ -60,10 +60,6 @@ fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fau
         })),
         _ => Some(Err(Fault::WrongType)),
     }
-}
-
-fn topic(key: &Key) -> Topic {
-    (Family::Lock, Arc::clone(key.name()), None)
 }
 
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
@@ -165,7 +161,7 @@ pub(super) fn release(
         let rest = Value::Lock(BTreeMap::from([(Holder::Rest(target.owner), 1)]));
         state.insert(target.key.name(), rest, now.after(target.rest));
     }
-    let others_wait = state.publish(client, &topic(&target.key));
+    let others_wait = state.publish(client, Family::Lock, &target.key);
     Ok(Released::Freed { others_wait })
 }
 
@@ -197,7 +193,7 @@ pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
 pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
     let freed = remove(state, key)?;
     if freed {
-        state.publish(client, &topic(key));
+        state.publish(client, Family::Lock, key);
     }
     Ok(freed)
 }

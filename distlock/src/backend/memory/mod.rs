@@ -258,8 +258,13 @@ impl State {
         }
     }
 
-    /// Tells the subscribers of a topic, and answers whether there are any but this client.
-    fn publish(&mut self, client: u64, topic: &Topic) -> bool {
+    /// Tells those who listen to a key, and answers whether there are any but this client.
+    fn publish(&mut self, client: u64, family: Family, key: &Key) -> bool {
+        self.publish_on(client, &(family, Arc::clone(key.name()), None))
+    }
+
+    /// The same of any topic.
+    fn publish_on(&mut self, client: u64, topic: &Topic) -> bool {
         let Some(channel) = self.channels.get(topic) else {
             return false;
         };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{Name, State, Value};
-use crate::backend::{Fault, Inspected, Target, cause};
+use crate::backend::{Change, Fault, Inspected, Target, cause};
 use crate::clock::Tick;
 use crate::key::Key;
 
@@ -63,17 +63,21 @@ pub(super) fn remember(state: &mut State, target: &Target, mark: Mark, until: Ti
     state.insert(&mark_of(target), Value::Mark(mark), until);
 }
 
-/// Carries a change out, unless this request was answered before.
-pub(super) fn once(
+/// Says what the number is, or has a change carried out by `make`, unless this request was answered before.
+pub(super) fn adjust(
     state: &mut State,
     target: &Target,
+    change: Change,
     until: Tick,
-    change: impl FnOnce(&mut State) -> Result<i64, Fault>,
+    make: impl FnOnce(&mut State) -> Result<i64, Fault>,
 ) -> Result<i64, Fault> {
+    if change == Change::Count {
+        return Ok(get(state, &target.key)?.unwrap_or(0));
+    }
     if let Some(Mark::Answered(answer)) = marked(state, target) {
         return Ok(answer);
     }
-    let answer = change(state)?;
+    let answer = make(state)?;
     remember(state, target, Mark::Answered(answer), until);
     Ok(answer)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, State, Topic, Value};
+use super::{Name, State, Value};
 use crate::backend::{
     Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
 };
@@ -148,10 +148,6 @@ fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits
     }
 }
 
-fn topic(key: &Key) -> Topic {
-    (Family::Permit, Arc::clone(key.name()), None)
-}
-
 pub(super) fn attempt(
     state: &mut State,
     attempt: &Attempt,
@@ -178,7 +174,7 @@ pub(super) fn attempt(
 
 /// Whether others listen. A number that is no good news is told to nobody, as Redisson's listeners want it.
 fn tell(state: &mut State, key: &Key, free: i64, client: u64) -> bool {
-    free > 0 && state.publish(client, &topic(key))
+    free > 0 && state.publish(client, Family::Permit, key)
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
@@ -267,7 +263,7 @@ pub(super) fn adjust(
     }
     let (answer, news) = make(state, target, change, now)?;
     if news {
-        state.publish(client, &topic(&target.key));
+        state.publish(client, Family::Permit, &target.key);
     }
     let until = now.after(REQUESTS_REMEMBERED);
     state.notes.answers.put(target, answer, until, now);

@@ -1,10 +1,9 @@
 //! The read and the write lock in memory: Redisson's `RReadWriteLock`, with a turn for writers among our own clients.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Name, State, Topic, Value};
+use super::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
 use crate::config::{READERS_PATIENCE, READERS_TURN};
@@ -75,10 +74,6 @@ fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fau
         })),
         _ => Some(Err(Fault::WrongType)),
     }
-}
-
-fn topic(key: &Key) -> Topic {
-    (Family::ReadWrite, Arc::clone(key.name()), None)
 }
 
 fn turn_name(key: &Key) -> Name {
@@ -174,7 +169,7 @@ fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> At
         state.insert(key.name(), Value::ReadWrite(holders), ends);
         // Readers that its turn kept out wait for the end of that, and nobody tells of an expiry.
         if state.ttl(&turn_name(key), now) > Some(attempt.lease) {
-            state.publish(client, &topic(key));
+            state.publish(client, Family::ReadWrite, key);
         }
         state.remove(&turn_name(key));
         return granted();
@@ -246,7 +241,7 @@ fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)
         left_to_readers(state, key, now);
         // Free, or sooner than whoever waits was told: nobody tells of an expiry.
         if state.ttl(key.name(), now) < before {
-            others_wait = state.publish(client, &topic(key));
+            others_wait = state.publish(client, Family::ReadWrite, key);
         }
     }
     if was_alive {
@@ -272,14 +267,14 @@ fn release_writer(state: &mut State, target: &Target, (client, now): (u64, Tick)
         if turn(state, key) == Some(Turn::Writer(*owner)) {
             state.remove(&turn_name(key));
             state.remove(&mark_name(key));
-            state.publish(client, &topic(key));
+            state.publish(client, Family::ReadWrite, key);
         }
         return Released::NotOurs;
     };
     found.writer = None;
     left_to_readers(state, key, now);
     pass_turn(state, key, now);
-    let others_wait = state.publish(client, &topic(key));
+    let others_wait = state.publish(client, Family::ReadWrite, key);
     Released::Freed { others_wait }
 }
 
@@ -308,7 +303,7 @@ pub(super) fn force_release(
     if writes {
         pass_turn(state, key, now);
     }
-    state.publish(client, &topic(key));
+    state.publish(client, Family::ReadWrite, key);
     Ok(true)
 }
 

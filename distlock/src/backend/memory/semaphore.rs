@@ -1,17 +1,10 @@
 //! The semaphore, in memory: Redisson's `RSemaphore`, and a mark for each owner that has permits.
 
-use std::sync::Arc;
-
+use super::State;
 use super::number::{self, Mark};
-use super::{State, Topic};
 use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, misfit};
 use crate::clock::Tick;
-use crate::key::Key;
 use crate::kind::Family;
-
-fn topic(key: &Key) -> Topic {
-    (Family::Semaphore, Arc::clone(key.name()), None)
-}
 
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
     let (target, refused) = (&attempt.target, Attempted::Held { ttl: None });
@@ -41,7 +34,7 @@ pub(super) fn release(
     let mut others_wait = false;
     if marked == Some(Mark::Taken) && target.permits > 0 {
         let free = number::add(state, &target.key, i64::from(target.permits))?;
-        others_wait = free > 0 && state.publish(client, &topic(&target.key));
+        others_wait = free > 0 && state.publish(client, Family::Semaphore, &target.key);
     }
     number::remember(state, target, Mark::Ended, until);
     Ok(match marked {
@@ -58,10 +51,7 @@ pub(super) fn adjust(
     until: Tick,
 ) -> Result<i64, Fault> {
     let key = &target.key;
-    if change == Change::Count {
-        return Ok(number::get(state, key)?.unwrap_or(0));
-    }
-    number::once(state, target, until, |state| {
+    number::adjust(state, target, change, until, |state| {
         let free = number::get(state, key)?;
         let (answer, grown) = match (change, free) {
             (Change::TrySet(permits), None) => {
@@ -80,7 +70,7 @@ pub(super) fn adjust(
             _ => return Err(misfit(target.kind, "change so")),
         };
         if grown > 0 {
-            state.publish(client, &topic(key));
+            state.publish(client, Family::Semaphore, key);
         }
         Ok(answer)
     })
