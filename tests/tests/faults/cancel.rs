@@ -41,6 +41,22 @@ pub(crate) fn nobody() -> JoinHandle<()> {
     tokio::spawn(std::future::ready(()))
 }
 
+/// What a dropped acquisition may have met.
+pub(crate) fn faults_of_an_attempt(slow: Duration) -> [Fault; 4] {
+    [
+        Fault::Delay(slow),
+        Fault::DelayReply(slow),
+        Fault::FailAfter,
+        Fault::FailBefore,
+    ]
+}
+
+/// What a dropped release may have met.
+pub(crate) fn faults_of_a_release(slow: Duration) -> impl Iterator<Item = Fault> {
+    let late = Fault::Late(slow);
+    faults_of_an_attempt(slow).into_iter().chain([late])
+}
+
 /// Drops the future that `start` makes after 0, 1, 2, 3.. polls, until it is done before that each of so many times: after
 /// each drop, and once the other holder has gone that `start` may have put in its way, `free` must find everything free.
 pub(crate) async fn dropped_at_every_point<F: Future>(
@@ -85,12 +101,7 @@ async fn acquisitions_of_a_free_lock(ground: &Ground, row: &Row) {
     let client = ground.faulty_client().await;
     let lock = client.lock(KEY);
     let (slow, faults) = (ms(30), ground.faults());
-    for fault in [
-        Fault::Delay(slow),
-        Fault::DelayReply(slow),
-        Fault::FailAfter,
-        Fault::FailBefore,
-    ] {
+    for fault in faults_of_an_attempt(slow) {
         let start = async || {
             faults.next(Op::Attempt, fault);
             faults.next(Op::Attempt, fault);
@@ -126,14 +137,7 @@ async fn waiters(ground: &Ground, row: &Row) {
 
 async fn releases(ground: &Ground, row: &Row) {
     let client = ground.faulty_client().await;
-    let slow = ms(30);
-    for fault in [
-        Fault::Delay(slow),
-        Fault::DelayReply(slow),
-        Fault::FailAfter,
-        Fault::FailBefore,
-        Fault::Late(slow),
-    ] {
+    for fault in faults_of_a_release(ms(30)) {
         let start = async || {
             let guard = client.lock(KEY).acquire().await.unwrap();
             ground.faults().next(Op::Release, fault);
@@ -259,14 +263,6 @@ async fn late_attempts(ground: &Ground, row: &Row) {
     ground.nothing_is_left().await;
 }
 
-async fn f68_attempt_of_a_dropped_future_that_comes_late_in_memory_holds_nothing(row: &Row) {
-    late_attempts(&Ground::memory(), row).await;
-}
-
-async fn f68_attempt_of_a_dropped_future_that_comes_late_holds_nothing(row: &Row) {
-    late_attempts(&Ground::redis().await, row).await;
-}
-
 /// What happens inside of some keys.
 #[derive(Default)]
 struct Visits {
@@ -355,17 +351,19 @@ async fn f70_holders_and_waiters_aborted_at_random_make_way(row: &Row) {
 }
 
 rows! {
+    Both:
+        late_attempts =>
+            f68_attempt_of_a_dropped_future_that_comes_late_in_memory_holds_nothing,
+            f68_attempt_of_a_dropped_future_that_comes_late_holds_nothing;
     Paused:
         f67_future_dropped_at_any_point_in_memory_leaves_all_free_within_200_ms,
-        f68_attempts_dropped_in_memory_before_their_answer_hold_nothing,
-        f68_attempt_of_a_dropped_future_that_comes_late_in_memory_holds_nothing;
+        f68_attempts_dropped_in_memory_before_their_answer_hold_nothing;
     Real:
         f67_acquisition_of_a_free_lock_dropped_at_any_point_leaves_it_free,
         f67_waiter_dropped_at_any_point_leaves_the_lock_free,
         f67_release_dropped_at_any_point_still_frees,
         f67_run_and_scope_dropped_at_any_point_leave_the_lock_free,
         f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing,
-        f68_attempt_of_a_dropped_future_that_comes_late_holds_nothing,
         f70_holders_and_waiters_aborted_at_random_make_way;
     Threads: f70_holders_and_waiters_aborted_at_random_in_memory_make_way;
 }

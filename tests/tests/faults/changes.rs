@@ -127,14 +127,6 @@ async fn changes(ground: &Ground, row: &Row) {
     ground.idle_within(FREE).await;
 }
 
-async fn f67_change_dropped_in_memory_at_any_point_is_made_once_or_not(row: &Row) {
-    changes(&Ground::memory(), row).await;
-}
-
-async fn f67_change_dropped_at_any_point_is_made_once_or_not(row: &Row) {
-    changes(&Ground::redis().await, row).await;
-}
-
 /// Ends a permit, and changes its lease, by its id.
 async fn permits_by_id(ground: &Ground, row: &Row) {
     let (client, looks) = (ground.faulty_client().await, ground.client().await);
@@ -179,19 +171,12 @@ async fn permits_by_id(ground: &Ground, row: &Row) {
     ground.idle_within(FREE).await;
 }
 
-async fn f67_change_by_id_dropped_in_memory_at_any_point_is_made_once_or_not(row: &Row) {
-    permits_by_id(&Ground::memory(), row).await;
-}
-
-async fn f67_change_by_id_dropped_at_any_point_is_made_once_or_not(row: &Row) {
-    permits_by_id(&Ground::redis().await, row).await;
-}
-
 rows! {
-    Paused:
-        f67_change_dropped_in_memory_at_any_point_is_made_once_or_not,
-        f67_change_by_id_dropped_in_memory_at_any_point_is_made_once_or_not;
-    Real:
-        f67_change_dropped_at_any_point_is_made_once_or_not,
-        f67_change_by_id_dropped_at_any_point_is_made_once_or_not;
+    Both:
+        changes =>
+            f67_change_dropped_in_memory_at_any_point_is_made_once_or_not,
+            f67_change_dropped_at_any_point_is_made_once_or_not,
+        permits_by_id =>
+            f67_change_by_id_dropped_in_memory_at_any_point_is_made_once_or_not,
+            f67_change_by_id_dropped_at_any_point_is_made_once_or_not;
 }

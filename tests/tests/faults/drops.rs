@@ -14,7 +14,9 @@ use distlock_tests::{AnyLock, Of, eventually_eq};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cancel::{FREE, KEY, dropped_at_every_point, nobody};
+use crate::cancel::{
+    FREE, KEY, dropped_at_every_point, faults_of_a_release, faults_of_an_attempt, nobody,
+};
 use crate::ground::Ground;
 use crate::row::{Row, rows};
 use crate::support::ms;
@@ -205,12 +207,7 @@ impl<'a> Drops<'a> {
     /// Of what is free, with answers that come late or not at all.
     async fn acquisitions(&self) {
         let (slow, faults) = (ms(30), self.ground.faults());
-        for fault in [
-            Fault::Delay(slow),
-            Fault::DelayReply(slow),
-            Fault::FailAfter,
-            Fault::FailBefore,
-        ] {
+        for fault in faults_of_an_attempt(slow) {
             let acquire = async || {
                 faults.next(Op::Attempt, fault);
                 faults.next(Op::Attempt, fault);
@@ -252,14 +249,7 @@ impl<'a> Drops<'a> {
     }
 
     async fn releases(&self) {
-        let slow = ms(30);
-        for fault in [
-            Fault::Delay(slow),
-            Fault::DelayReply(slow),
-            Fault::FailAfter,
-            Fault::FailBefore,
-            Fault::Late(slow),
-        ] {
+        for fault in faults_of_a_release(ms(30)) {
             let start = async || {
                 let guard = self.own.wanted().acquire().await.unwrap();
                 for _ in &self.own.clients {

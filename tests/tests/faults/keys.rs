@@ -56,14 +56,6 @@ async fn odd_keys_round_trip(ground: &Ground, row: &Row) {
     ground.nothing_is_left().await;
 }
 
-async fn f80_odd_keys_in_memory_are_keys_like_any_other(row: &Row) {
-    odd_keys_round_trip(&Ground::memory(), row).await;
-}
-
-async fn f80_odd_keys_are_keys_like_any_other(row: &Row) {
-    odd_keys_round_trip(&Ground::redis().await, row).await;
-}
-
 async fn f80_odd_keys_are_names_in_redis_byte_for_byte(row: &Row) {
     let server = RedisServer::start().await;
     let client = default_client(&server.url()).await;
@@ -134,9 +126,11 @@ async fn f80_hash_with_fields_of_other_locks_is_held_by_another(row: &Row) {
 }
 
 rows! {
-    Paused: f80_odd_keys_in_memory_are_keys_like_any_other;
+    Both:
+        odd_keys_round_trip =>
+            f80_odd_keys_in_memory_are_keys_like_any_other,
+            f80_odd_keys_are_keys_like_any_other;
     Real:
-        f80_odd_keys_are_keys_like_any_other,
         f80_odd_keys_are_names_in_redis_byte_for_byte,
         f80_keys_of_bad_lengths_are_refused_before_anything_is_sent,
         f80_hash_with_fields_of_other_locks_is_held_by_another;

@@ -130,18 +130,10 @@ async fn crossed_branches(ground: &Ground, row: &Row) {
     ground.nothing_is_left().await;
 }
 
-async fn f75_every_nesting_in_memory_enters_or_is_refused_and_none_hangs(row: &Row) {
-    let ground = Ground::memory();
-    inside_itself(&ground, row).await;
-    beside_itself(&ground, row).await;
-    crossed_branches(&ground, row).await;
-}
-
-async fn f75_every_nesting_enters_or_is_refused_and_none_hangs(row: &Row) {
-    let ground = Ground::redis().await;
-    inside_itself(&ground, row).await;
-    beside_itself(&ground, row).await;
-    crossed_branches(&ground, row).await;
+async fn every_nesting(ground: &Ground, row: &Row) {
+    inside_itself(ground, row).await;
+    beside_itself(ground, row).await;
+    crossed_branches(ground, row).await;
 }
 
 /// The branches of one critical section.
@@ -223,19 +215,12 @@ async fn branches_dropped_at_random(ground: &Ground, row: &Row) {
     row.injected("branch dropped inside", begun - ended);
 }
 
-async fn f76_branches_dropped_at_random_in_memory_never_overlap_nor_leave_a_count(row: &Row) {
-    branches_dropped_at_random(&Ground::memory(), row).await;
-}
-
-async fn f76_branches_dropped_at_random_never_overlap_nor_leave_a_count(row: &Row) {
-    branches_dropped_at_random(&Ground::redis().await, row).await;
-}
-
 rows! {
-    Paused:
-        f75_every_nesting_in_memory_enters_or_is_refused_and_none_hangs,
-        f76_branches_dropped_at_random_in_memory_never_overlap_nor_leave_a_count;
-    Real:
-        f75_every_nesting_enters_or_is_refused_and_none_hangs,
-        f76_branches_dropped_at_random_never_overlap_nor_leave_a_count;
+    Both:
+        every_nesting =>
+            f75_every_nesting_in_memory_enters_or_is_refused_and_none_hangs,
+            f75_every_nesting_enters_or_is_refused_and_none_hangs,
+        branches_dropped_at_random =>
+            f76_branches_dropped_at_random_in_memory_never_overlap_nor_leave_a_count,
+            f76_branches_dropped_at_random_never_overlap_nor_leave_a_count;
 }

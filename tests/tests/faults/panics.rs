@@ -127,16 +127,9 @@ async fn panics_in_tasks(ground: &Ground, row: &Row) {
     released(ground, &client).await;
 }
 
-async fn f69_panic_in_a_section_in_memory_releases_within_200_ms(row: &Row) {
-    let ground = Ground::memory();
-    panics_in_sections(&ground, row).await;
-    panics_in_tasks(&ground, row).await;
-}
-
-async fn f69_panic_in_a_section_releases(row: &Row) {
-    let ground = Ground::redis().await;
-    panics_in_sections(&ground, row).await;
-    panics_in_tasks(&ground, row).await;
+async fn panics_under_the_lock(ground: &Ground, row: &Row) {
+    panics_in_sections(ground, row).await;
+    panics_in_tasks(ground, row).await;
 }
 
 /// A waker of the user's own: it calls the library, as a waker may that polls at once, and panics.
@@ -333,11 +326,12 @@ async fn f79_panicking_drops_of_bodies_poison_nothing(row: &Row) {
 }
 
 rows! {
-    Paused:
-        f69_panic_in_a_section_in_memory_releases_within_200_ms,
-        f79_panics_of_wakers_and_drops_in_memory_poison_nothing;
+    Both:
+        panics_under_the_lock =>
+            f69_panic_in_a_section_in_memory_releases_within_200_ms,
+            f69_panic_in_a_section_releases;
+    Paused: f79_panics_of_wakers_and_drops_in_memory_poison_nothing;
     Real:
-        f69_panic_in_a_section_releases,
         f79_panicking_wakers_poison_nothing,
         f79_panicking_listener_leaves_the_subscriptions_alive,
         f79_panicking_drops_of_bodies_poison_nothing;

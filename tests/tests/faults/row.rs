@@ -45,7 +45,26 @@ impl Listed {
 }
 
 /// The tests of a file: `rows! { Real: f01_a, f03_b; Paused: f05_c }`.
+///
+/// `Both: of_a_ground => f07_in_memory, f07;` before them makes two tests of one function: on memory in paused time, and on
+/// Redis.
 macro_rules! rows {
+    (
+        Both: $($both:ident => $memory:ident, $redis:ident),+;
+        $($clock:ident: $($test:ident),+;)*
+    ) => {
+        $(
+            async fn $memory(row: &$crate::row::Row) {
+                $both(&$crate::ground::Ground::memory(), row).await;
+            }
+
+            async fn $redis(row: &$crate::row::Row) {
+                $both(&$crate::ground::Ground::redis().await, row).await;
+            }
+        )+
+
+        $crate::row::rows! { Paused: $($memory),+; Real: $($redis),+; $($clock: $($test),+;)* }
+    };
     ($($clock:ident: $($test:ident),+);+ $(;)?) => {
         pub(crate) fn rows() -> Vec<$crate::row::Listed> {
             vec![$($($crate::row::Listed {
