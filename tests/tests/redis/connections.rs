@@ -4,7 +4,7 @@ use distlock::Client;
 use distlock_tests::{Proxy, RedisServer, Select, eventually_eq};
 use tokio::time::timeout;
 
-use super::{SOON, client, listened, ms};
+use super::{SOON, client, client_of_lease, listened, ms};
 
 async fn behind(proxy: &Proxy) -> Client {
     let builder = Client::builder().response_timeout(ms(300));
@@ -42,11 +42,7 @@ async fn release_while_the_subscription_is_away_is_found_when_it_is_back() {
 #[tokio::test]
 async fn client_outlives_a_restart_and_its_hold_does_not_when_the_data_is_gone() {
     let mut server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(3_000))
-        .connect(&server.url())
-        .await
-        .unwrap();
+    let client = client_of_lease(&server, ms(3_000)).await;
     let guard = client.lock("k").acquire().await.unwrap();
     server.kill();
     server.restart().await;

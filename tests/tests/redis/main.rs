@@ -30,6 +30,12 @@ async fn client(server: &RedisServer) -> Client {
     Client::connect(&server.url()).await.expect("a client")
 }
 
+/// A client whose watchdog holds locks for this lease.
+async fn client_of_lease(server: &RedisServer, lease: Duration) -> Client {
+    let builder = Client::builder().watchdog_timeout(lease);
+    builder.connect(&server.url()).await.expect("a client")
+}
+
 /// Completes when the server has this many listeners on a lock's channel.
 async fn listened(server: &RedisServer, key: &str, listeners: u64) {
     let channel = format!("redisson_lock__channel:{{{key}}}");

@@ -4,13 +4,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use distlock::Client;
 use distlock_tests::{RedisServer, eventually};
 
 use super::permit::{
     CHANNEL, FOREIGN, OUT, SEATS, foreign, foreign_permit, free, messages, now, out, told,
 };
-use super::{SOON, client, ms};
+use super::{SOON, client, client_of_lease, ms};
 
 #[tokio::test]
 async fn ends_are_those_of_the_servers_clock() {
@@ -36,11 +35,7 @@ async fn ends_are_those_of_the_servers_clock() {
 #[tokio::test]
 async fn renewals_of_many_semaphores_travel_together() {
     let server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(1_500))
-        .connect(&server.url())
-        .await
-        .unwrap();
+    let client = client_of_lease(&server, ms(1_500)).await;
     let mut permits = Vec::new();
     for n in 0..50 {
         let seats = client.expirable_semaphore(format!("seats:{n}"));
@@ -60,11 +55,7 @@ async fn renewals_of_many_semaphores_travel_together() {
 #[tokio::test]
 async fn without_memory_permits_are_renewed_and_given_back() {
     let server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(1_500))
-        .connect(&server.url())
-        .await
-        .unwrap();
+    let client = client_of_lease(&server, ms(1_500)).await;
     let seats = client.expirable_semaphore(SEATS);
     seats.try_set_permits(4).await.unwrap();
     let permits = seats.acquire_many(2).await.unwrap();

@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{SOON, client, ms};
+use super::{SOON, client, client_of_lease, ms};
 
 const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
 const CHANNEL: &str = "redisson_rwlock:{k}";
@@ -299,8 +299,7 @@ async fn redissons_readers_and_writers_count_as_ours_do() {
 #[tokio::test]
 async fn readers_of_others_are_never_renewed() {
     let server = RedisServer::start().await;
-    let builder = Client::builder().watchdog_timeout(ms(600));
-    let client = builder.connect(&server.url()).await.unwrap();
+    let client = client_of_lease(&server, ms(600)).await;
     let guard = client.rw_lock("k").read().acquire().await.unwrap();
     server.cli(&["HSET", "k", FOREIGN, "1"]).await;
     server

@@ -8,7 +8,7 @@ use distlock_tests::{Leaks, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::{SOON, client, listened, ms};
+use super::{SOON, client, client_of_lease, listened, ms};
 
 const FOREIGN: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:1";
 
@@ -63,11 +63,7 @@ async fn fixed_lease_is_the_ttl_and_prefix_is_in_the_name() {
 #[tokio::test]
 async fn watchdog_renews_at_a_third_of_the_lease() {
     let server = RedisServer::start().await;
-    let client = Client::builder()
-        .watchdog_timeout(ms(1_500))
-        .connect(&server.url())
-        .await
-        .unwrap();
+    let client = client_of_lease(&server, ms(1_500)).await;
     let _guard = client.lock("k").acquire().await.unwrap();
     let lowest = Cell::new(i64::MAX);
     for _ in 0..3 {
