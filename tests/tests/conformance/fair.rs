@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Stage, drop_after, refused};
+use crate::stage::{Stage, drop_after, end, refused};
 
 const KEY: &str = "order:42";
 
@@ -75,11 +75,7 @@ async fn release_wakes_the_first_at_once(stage: &Stage) {
             let waiter = queued(stage, client).await;
             sleep(stage.part(5)).await;
             let start = Instant::now();
-            if by_drop {
-                drop(held);
-            } else {
-                held.release().await.unwrap();
-            }
+            end(held, by_drop).await;
             let guard = waiter.await.unwrap().unwrap();
             stage.assert_took(start, Duration::ZERO);
             guard.release().await.unwrap();

@@ -6,7 +6,7 @@ use distlock::Error;
 use distlock::test_util::{Fault, Op, Sizes, sizes};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Stage, refused};
+use crate::stage::{Stage, end, refused};
 
 const KEY: &str = "order:42";
 
@@ -90,11 +90,7 @@ async fn guard_outlives_its_client(stage: &Stage) {
         sleep(3 * stage.lease()).await;
         assert!(guard.is_held());
         stage.is_taken(KEY).await;
-        if by_drop {
-            drop(guard);
-        } else {
-            guard.release().await.unwrap();
-        }
+        end(guard, by_drop).await;
         stage.is_quiet_within(stage.part(10)).await;
     }
 }

@@ -9,7 +9,7 @@ use distlock::{Client, Guard};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Stage, drop_after, is_done_within};
+use crate::stage::{Stage, drop_after, end, is_done_within};
 
 const KEY: &str = "order:42";
 
@@ -52,11 +52,7 @@ async fn hold_passes_on_with_its_owner_and_without_the_server(stage: &Stage) {
     let owner = guard.owner();
     for by_drop in [false, true, false] {
         let next = queued(stage, &client, 1).await;
-        if by_drop {
-            drop(guard);
-        } else {
-            guard.release().await.unwrap();
-        }
+        end(guard, by_drop).await;
         guard = next.await.unwrap();
         assert_eq!(guard.owner(), owner);
         assert!(guard.is_held());

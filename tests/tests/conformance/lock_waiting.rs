@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Stage, is_done_within, refused};
+use crate::stage::{Stage, end, is_done_within, refused};
 
 const KEY: &str = "order:42";
 
@@ -22,11 +22,7 @@ async fn waiter_gets_the_lock_when_another_client_releases(stage: &Stage) {
         sleep(stage.part(2)).await;
         assert!(!waiter.is_finished());
         let start = Instant::now();
-        if by_drop {
-            drop(held);
-        } else {
-            held.release().await.unwrap();
-        }
+        end(held, by_drop).await;
         let guard = waiter.await.unwrap().unwrap();
         stage.assert_took(start, Duration::ZERO);
         guard.release().await.unwrap();

@@ -321,6 +321,15 @@ pub(crate) async fn is_done_within(within: Duration, future: impl Future) -> boo
     timeout(within, future).await.is_ok()
 }
 
+/// Ends a hold by a drop, or by a release that is confirmed.
+pub(crate) async fn end(held: Guard, by_drop: bool) {
+    if by_drop {
+        drop(held);
+    } else {
+        held.release().await.unwrap();
+    }
+}
+
 /// The error of an acquisition that must not succeed.
 #[track_caller]
 pub(crate) fn refused<T: Debug>(acquired: Result<T, Error>) -> Error {
