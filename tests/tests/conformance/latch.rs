@@ -99,14 +99,7 @@ async fn deleted_latch_lets_its_waiters_go(stage: &Stage) {
 async fn change_that_meets_a_fault_counts_once(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let latch = client.count_down_latch(KEY);
-    for fault in [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Double,
-        Fault::Late(stage.part(50)),
-        Fault::DelayReply(stage.part(50)),
-        Fault::Never,
-    ] {
+    for fault in stage.survivable_faults() {
         let next = || stage.faults().next(Op::Adjust, fault);
         next();
         assert!(latch.try_set_count(3).await.unwrap(), "{fault:?}");

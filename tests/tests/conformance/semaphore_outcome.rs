@@ -77,14 +77,7 @@ async fn release_dropped_at_any_point_goes_on(stage: &Stage) {
 async fn acquisition_that_meets_a_fault_counts_once(stage: &Stage) {
     let client = stage.faulty_client().await;
     let pool = pool(&client, 3).await;
-    for fault in [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Double,
-        Fault::Late(stage.part(50)),
-        Fault::DelayReply(stage.part(50)),
-        Fault::Never,
-    ] {
+    for fault in stage.survivable_faults() {
         stage.faults().next(Op::Attempt, fault);
         let permits = pool.acquire_many(2).await.unwrap();
         sleep(stage.part(20)).await;
@@ -137,15 +130,7 @@ async fn late_copy_of_an_attempt_that_was_granted_and_released_takes_nothing(sta
 async fn release_that_meets_a_fault_counts_once(stage: &Stage) {
     let client = stage.faulty_client().await;
     let pool = pool(&client, 3).await;
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Double,
-        Fault::Late(stage.part(50)),
-        Fault::DelayReply(stage.part(50)),
-        Fault::Never,
-    ];
-    for fault in faults {
+    for fault in stage.survivable_faults() {
         let permits = pool.acquire_many(2).await.unwrap();
         stage.faults().next(Op::Release, fault);
         permits.release().await.unwrap();
@@ -190,14 +175,7 @@ async fn release_that_nobody_hears_for_long_counts_once(stage: &Stage) {
 async fn change_that_meets_a_fault_counts_once_and_answers_as_at_first(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let pool = client.semaphore(KEY);
-    for fault in [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Double,
-        Fault::Late(stage.part(50)),
-        Fault::DelayReply(stage.part(50)),
-        Fault::Never,
-    ] {
+    for fault in stage.survivable_faults() {
         let next = || stage.faults().next(Op::Adjust, fault);
         next();
         assert!(pool.try_set_permits(3).await.unwrap(), "{fault:?}");

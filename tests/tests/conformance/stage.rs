@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Faults, Sizes, places, sizes, stored};
+use distlock::test_util::{Fault, Faults, Sizes, places, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::RedisServer;
 pub(crate) use distlock_tests::drop_after;
@@ -177,6 +177,18 @@ impl Stage {
     /// A part of the lease.
     pub(crate) fn part(&self, parts: u32) -> Duration {
         self.lease / parts
+    }
+
+    /// What one call of a verb may meet, and is carried out and answered all the same.
+    pub(crate) fn survivable_faults(&self) -> [Fault; 6] {
+        [
+            Fault::FailBefore,
+            Fault::FailAfter,
+            Fault::Double,
+            Fault::Late(self.part(50)),
+            Fault::DelayReply(self.part(50)),
+            Fault::Never,
+        ]
     }
 
     /// How long after its due time an event may come.
