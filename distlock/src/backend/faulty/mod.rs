@@ -374,3 +374,21 @@ impl Backend for Faulty {
         self.inner.channels()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clear_all_takes_back_what_is_planned_and_not_what_was_counted() {
+        let faults = Faults::new();
+        faults.always(Op::Attempt, Fault::Never);
+        faults.next(Op::Release, Fault::Double);
+        assert_eq!(faults.take(Op::Attempt), Some(Fault::Never));
+        faults.clear_all();
+        assert_eq!(faults.take(Op::Attempt), None);
+        assert_eq!(faults.take(Op::Release), None);
+        let counted = (faults.calls(Op::Attempt), faults.hits(Op::Attempt));
+        assert_eq!(counted, (2, 1));
+    }
+}
