@@ -50,10 +50,10 @@ impl Guard {
     /// * At the stream's end the hold is released, and that is confirmed before the end is told.
     /// * A hold that was lost is told by the next poll, which drops `items`: the loss is the last item.
     ///
-    /// Whoever takes the items is outside: there acquiring this key waits for the stream to end, and nothing is cut short
-    /// when the hold is lost; ask [`lost`](Guard::lost) before, for it is independent of the guard. Who is slow to take
-    /// them holds for as long: [`max_hold`](crate::Acquire::max_hold) bounds that. A stream of results gives results in
-    /// results; `.map(|item| item?)` makes one of both.
+    /// Whoever takes the items is outside: there acquiring this key waits for the stream to end, and a loss cuts nothing
+    /// short; a [`lost`](Guard::lost) of the guard, made before, tells of it. Who is slow to take them holds for as long:
+    /// [`max_hold`](crate::Acquire::max_hold) bounds that. A stream of results gives results in results;
+    /// `.map(|item| item?)` makes one of both.
     ///
     /// # Errors
     /// As its last item [`Error::Lost`], with [`body_completed`](Error::body_completed) where the release found it, so
