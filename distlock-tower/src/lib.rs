@@ -104,7 +104,7 @@
 //! ## In an OpenAPI description
 //!
 //! The handler's signature does not show what the layer answers in its place. With `utoipa`, one type says it for all
-//! routes under a lock:
+//! routes under a lock; where the key comes from the body there is a 413 as well:
 //!
 //! ```
 //! use utoipa::{IntoResponses, OpenApi, ToSchema};

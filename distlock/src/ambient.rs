@@ -27,11 +27,15 @@ impl Client {
     }
 }
 
+/// The one of a [`with_client`].
+fn scoped() -> Option<Client> {
+    SCOPED.try_with(Client::clone).ok()
+}
+
 /// The client for attributes that name none: the scoped one, else the installed one.
 #[cfg(feature = "macros")]
 pub(crate) fn current() -> Result<Client, Error> {
-    let scoped = SCOPED.try_with(Client::clone).ok();
-    scoped
+    scoped()
         .or_else(|| INSTALLED.read().clone())
         .ok_or(Error::NoClient)
 }
@@ -62,8 +66,8 @@ pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
 
 /// Takes the client of a [`with_client`] along.
 pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
-    match SCOPED.try_with(Client::clone) {
-        Ok(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
-        Err(_) => Either::Right(future),
+    match scoped() {
+        Some(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
+        None => Either::Right(future),
     }
 }

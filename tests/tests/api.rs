@@ -21,6 +21,7 @@ fn is_cheap_to_clone<T: Clone>() {}
 fn is_debug<T: Debug>() {}
 
 type Body = std::future::Ready<Result<u32, Error>>;
+type Items = futures_util::stream::Empty<u32>;
 
 #[test]
 fn values_are_send_sync_unpin_debug_and_static() {
@@ -76,8 +77,8 @@ fn named_futures_are_send_and_static() {
     is_debug::<TryRun<Body>>();
     is_debug::<Inherit<Body>>();
     is_debug::<Scope<'_, Body>>();
-    is_future::<HoldStream<Body>>();
-    is_debug::<HoldStream<Body>>();
+    is_future::<HoldStream<Items>>();
+    is_debug::<HoldStream<Items>>();
     fn is_unpin<T: Unpin>() {}
     is_unpin::<Acquiring>();
     is_unpin::<Inherit<Acquiring>>();
