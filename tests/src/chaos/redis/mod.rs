@@ -92,7 +92,10 @@ impl Setting {
         let (pace, alarms) = (pace(self.of), alarm::count());
         let plans = match self.only_kills {
             true => Plans::of_kills(seed, self.faulty),
-            false => plans(seed, self.faulty, LEASE, &pace.keys),
+            false => {
+                let subscribes = self.of != Of::Spin;
+                plans(seed, self.faulty, LEASE, &pace.keys, subscribes)
+            }
         };
         let run = RedisRun::new(seed, pace, self).await;
         let mut outcome = run.play(&plans).await;
