@@ -153,7 +153,7 @@ mod tests {
             ),
             ("expirable_semaphore", "a semaphore is no mode"),
             ("multi_lock", "several keys need no mode"),
-            ("RedLock", "a Redlock is no mode"),
+            ("Quorum", "a Redlock is no mode"),
             ("red_lock", "a Redlock is no mode"),
             ("shared", "unknown mode `shared`; expected"),
             ("count_down_latch", "a latch is no mode"),

@@ -167,7 +167,7 @@
 //!
 //! # Without axum
 //!
-//! [`LockRequestLayer`] is for tower services that are no HTTP at all, such as consumers of queues.
+//! [`ServiceLockLayer`] is for tower services that are no HTTP at all, such as consumers of queues.
 //!
 //! [`LockLayer`] is for any tower service of `http::Request<B>` that is `Clone`. Without the default feature `axum` there
 //! are no keys from extractors, and [`Held`] is found in the request's extensions alone.
@@ -218,7 +218,7 @@ pub use crate::info::LockInfo;
 #[doc(no_inline)]
 pub use crate::key::{IntoLockKeys, KeyFn, LockKeys, Template, TemplateError};
 pub use crate::layer::{LockLayer, Unkeyed};
-pub use crate::request::{LockError, LockRequestFuture, LockRequestLayer, LockRequestService};
+pub use crate::request::{LockError, ServiceLock, ServiceLockFuture, ServiceLockLayer};
 pub use crate::respond::{IntoAnswer, Reason, Rejection};
 pub use crate::service::LockService;
 

@@ -80,7 +80,7 @@ macro_rules! setters {
         /// let client = distlock::Client::in_memory();
         #[doc = concat!("let layer = ", $make)]
         ///     .max_waiters(16)
-        ///     .max_waiters_in_all(10_000);
+        ///     .max_total_waiters(10_000);
         /// ```
         pub fn max_waiters(mut self, most: u32) -> Self {
             Arc::make_mut(&mut self.settings).terms.max_waiters = most;
@@ -96,9 +96,9 @@ macro_rules! setters {
         ///
         /// # Examples
         /// See [`max_waiters`](Self::max_waiters).
-        pub fn max_waiters_in_all(mut self, most: u32) -> Self {
+        pub fn max_total_waiters(mut self, most: u32) -> Self {
             let settings = Arc::make_mut(&mut self.settings);
-            settings.terms.max_waiters_in_all(most);
+            settings.terms.max_total_waiters(most);
             self
         }
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Error, Guard, Locks, Mode};
+use distlock::{Error, Guard, LockSource, Mode};
 use http::Method;
 use http::request::Parts;
 use http_body::Body;
@@ -28,7 +28,7 @@ const DEFAULT_MAX_WAITERS: u32 = 1024;
 /// Which lock a request takes, and for how long it waits and holds.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    pub(crate) locks: Locks,
+    pub(crate) locks: LockSource,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -52,7 +52,7 @@ impl Places {
 }
 
 impl Terms {
-    pub(crate) fn new(locks: Locks) -> Self {
+    pub(crate) fn new(locks: LockSource) -> Self {
         Self {
             locks,
             wait: DEFAULT_WAIT,
@@ -63,7 +63,7 @@ impl Terms {
         }
     }
 
-    pub(crate) fn max_waiters_in_all(&mut self, most: u32) {
+    pub(crate) fn max_total_waiters(&mut self, most: u32) {
         self.places = Some(Places::new(most));
     }
 
@@ -150,7 +150,7 @@ pub(crate) enum Entry {
 }
 
 impl Settings {
-    pub(crate) fn new(locks: Locks, key: ErasedKey) -> Self {
+    pub(crate) fn new(locks: LockSource, key: ErasedKey) -> Self {
         Self {
             terms: Terms::new(locks),
             modes: Modes::All(Mode::default()),

@@ -12,8 +12,8 @@ use distlock::Client;
 use distlock_tower::key::WholeBody;
 use distlock_tower::{
     BoxError, CompletingFuture, CompletingLayer, CompletingService, Held, HoldBody, HoldUntil,
-    LockError, LockFuture, LockInfo, LockLayer, LockRequestFuture, LockRequestLayer,
-    LockRequestService, LockService, Reason, Rejection, Template, TemplateError, Unkeyed,
+    LockError, LockFuture, LockInfo, LockLayer, LockService, Reason, Rejection, ServiceLock,
+    ServiceLockFuture, ServiceLockLayer, Template, TemplateError, Unkeyed,
 };
 use http::request::Parts;
 use http::{Request, Response};
@@ -35,11 +35,11 @@ fn settings_are_values_whatever_the_requests_are() {
     is_value::<LockLayer<WholeBody>>();
     is_value::<CompletingLayer>();
     is_value::<CompletingLayer<WholeBody>>();
-    is_value::<LockRequestLayer<Job>>();
+    is_value::<ServiceLockLayer<Job>>();
     is_value::<LockService<()>>();
     is_value::<LockService<(), WholeBody>>();
     is_value::<CompletingService<()>>();
-    is_value::<LockRequestService<(), Job>>();
+    is_value::<ServiceLock<(), Job>>();
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn futures_and_bodies_are_send() {
     futures_are_send(&handler);
     fn send<T: Send + Debug + 'static>() {}
     send::<CompletingFuture<Reply, Infallible>>();
-    send::<LockRequestFuture<Reply, Infallible>>();
+    send::<ServiceLockFuture<Reply, Infallible>>();
     send::<HoldBody<Full<Bytes>>>();
     is_send_and_debug(&HoldBody::<Full<Bytes>>::default());
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Client, MemoryServer, Mode, RedLock};
+use distlock::{Client, MemoryServer, Mode, Quorum};
 use distlock_tower::{Held, LockLayer, LockService};
 use http::request::Parts;
 use http::{Method, Request, Response};
@@ -134,7 +134,7 @@ fn servers() -> [Client; 3] {
 #[tokio::test]
 async fn majority_of_a_redlock_decides() {
     let servers = servers();
-    let layer = LockLayer::new(RedLock::new(servers.clone()))
+    let layer = LockLayer::new(Quorum::new(servers.clone()))
         .key(|_: &Parts| "k")
         .wait(Duration::ZERO);
     let first = servers[0].lock("k").acquire().await.unwrap();
@@ -161,7 +161,7 @@ async fn what_cannot_be_is_500() {
     let two_tokens = LockLayer::new(&client)
         .key(|_: &Parts| ["a", "b"])
         .mode(Mode::Fenced);
-    let red_lock = || LockLayer::new(RedLock::new(servers()));
+    let red_lock = || LockLayer::new(Quorum::new(servers()));
     let two_keys = red_lock().key(|_: &Parts| ["a", "b"]);
     let fair = red_lock().key(|_: &Parts| "k").mode(Mode::Fair);
     for layer in [two_tokens, two_keys, fair] {

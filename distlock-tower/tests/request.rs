@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Op, sizes};
 use distlock::{Client, MemoryServer, Mode};
-use distlock_tower::{LockError, LockRequestLayer};
+use distlock_tower::{LockError, ServiceLockLayer};
 use support::{SEC, eventually, freed};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 /// Knows neither `Clone` nor `Debug`: nothing is asked of a request.
 struct Job(&'static str);
 
-fn layer(client: &Client) -> LockRequestLayer<Job> {
-    LockRequestLayer::new(client, |job: &Job| job.0).wait(Duration::ZERO)
+fn layer(client: &Client) -> ServiceLockLayer<Job> {
+    ServiceLockLayer::new(client, |job: &Job| job.0).wait(Duration::ZERO)
 }
 
 type Refused = LockError<&'static str>;
@@ -42,7 +42,7 @@ async fn runs_inside_the_lock_and_leaves_it_free() {
     }));
     assert_eq!(service.clone().oneshot(Job("a")).await.unwrap(), 1);
     assert!(!client.lock("a").is_locked().await.unwrap());
-    assert!(format!("{service:?}").starts_with("LockRequestService"));
+    assert!(format!("{service:?}").starts_with("ServiceLock"));
 }
 
 #[tokio::test]
@@ -58,14 +58,14 @@ async fn own_error_is_passed_on_after_the_release() {
 async fn refusals_are_errors_and_the_service_is_not_called() {
     let client = Client::in_memory();
     let _taken = client.lock("a").acquire().await.unwrap();
-    let refused = async |layer: LockRequestLayer<Job>, job: &'static str| {
+    let refused = async |layer: ServiceLockLayer<Job>, job: &'static str| {
         let never = service_fn(async |_: Job| -> Result<u32, &str> { unreachable!("refused") });
         layer.layer(never).oneshot(Job(job)).await
     };
     assert!(lock_error(refused(layer(&client), "a").await).is_busy());
     let crowded = layer(&client).wait(SEC).max_waiters(0);
     assert!(lock_error(refused(crowded, "a").await).is_overloaded());
-    let crowded = layer(&client).wait(SEC).max_waiters_in_all(0);
+    let crowded = layer(&client).wait(SEC).max_total_waiters(0);
     assert!(lock_error(refused(crowded, "a").await).is_overloaded());
     let since = tokio::time::Instant::now();
     let patient = layer(&client).wait(3 * SEC);
@@ -81,7 +81,7 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
     assert!(lock_error(refused(layer(&down), "b").await).is_unavailable());
 
     for keys in [vec![], vec![""], vec!["a\n"]] {
-        let layer = LockRequestLayer::new(&client, move |_: &Job| keys.clone());
+        let layer = ServiceLockLayer::new(&client, move |_: &Job| keys.clone());
         let refused = refused(layer, "b").await;
         assert!(matches!(refused, Err(LockError::Keys(_))), "{refused:?}");
     }
@@ -120,12 +120,12 @@ async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
 async fn without_a_key_there_is_no_lock_and_of_several_all_are_held() {
     let client = Client::in_memory();
     let _taken = client.lock("a").acquire().await.unwrap();
-    let open = LockRequestLayer::new(&client, |_: &Job| None::<String>);
+    let open = ServiceLockLayer::new(&client, |_: &Job| None::<String>);
     let service = open.layer(service_fn(async |_: Job| {
         Ok::<_, &str>(u32::from(distlock::is_held("a")))
     }));
     assert_eq!(service.oneshot(Job("a")).await.unwrap(), 0);
-    let both = LockRequestLayer::new(&client, |_: &Job| ["b", "c"]).mode(Mode::Write);
+    let both = ServiceLockLayer::new(&client, |_: &Job| ["b", "c"]).mode(Mode::Write);
     let service = both.layer(service_fn(async |_: Job| {
         Ok::<_, &str>(u32::from(distlock::is_held("b") && distlock::is_held("c")))
     }));
@@ -170,7 +170,7 @@ async fn works_under_and_over_buffer_timeout_and_concurrency_limit() {
 #[tokio::test]
 async fn guards_the_requests_of_a_client_whose_type_is_no_http_request() {
     let client = Client::in_memory();
-    let layer = LockRequestLayer::new(&client, |request: &reqwest::Request| {
+    let layer = ServiceLockLayer::new(&client, |request: &reqwest::Request| {
         request.url().path().to_owned()
     });
     let http = layer.wait(Duration::ZERO).layer(reqwest::Client::new());

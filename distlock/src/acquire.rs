@@ -220,7 +220,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         bounds.check(handle, key.text(), self.lease)?;
-        let (waiters, waiters_in_all) = config.max_waiters;
+        let (waiters, total_waiters) = config.max_waiters;
         let wanted = Wanted {
             kind: handle.kind,
             key,
@@ -235,7 +235,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             lease: self.lease,
             max_hold: bounds.max_hold.or(config.max_hold),
             hands_on: bounds.hold_at_least.is_zero(),
-            max_waiters: (bounds.max_waiters.unwrap_or(waiters), waiters_in_all),
+            max_waiters: (bounds.max_waiters.unwrap_or(waiters), total_waiters),
         };
         Ok((Arc::clone(&handle.registry), ask))
     }

@@ -107,11 +107,11 @@ impl Builder {
     /// ```
     /// # use std::time::Duration;
     /// let client = distlock::Client::builder()
-    ///     .max_waiters_in_all(100_000)
+    ///     .max_total_waiters(100_000)
     ///     .in_memory(&distlock::MemoryServer::new())?;
     /// # Ok::<(), distlock::Error>(())
     /// ```
-    pub fn max_waiters_in_all(mut self, most: u32) -> Self {
+    pub fn max_total_waiters(mut self, most: u32) -> Self {
         self.config.max_waiters.1 = most;
         self
     }
@@ -178,8 +178,8 @@ impl Builder {
     /// Out of 1 ms to ten years: [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    pub fn fence_ttl(mut self, ttl: Duration) -> Self {
-        self.config.fence_ttl = Some(ttl);
+    pub fn fencing_token_ttl(mut self, ttl: Duration) -> Self {
+        self.config.fencing_token_ttl = Some(ttl);
         self
     }
 

@@ -288,7 +288,7 @@ impl Client {
     /// live go on being renewed until they end, and the scopes that they run may enter their own holds again.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when releases are still open at the `deadline`; their leases free them.
+    /// [`Error::Unavailable`] when releases are still open at the end of `timeout`; their leases free them.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client closed and the releases under way.
@@ -303,16 +303,16 @@ impl Client {
     /// client.close(Duration::from_secs(5)).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn close(&self, deadline: Duration) -> Result<(), Error> {
+    pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
         let keeper = &self.registry.keeper;
         keeper.close();
-        let until = keeper.now().after(deadline);
+        let until = keeper.now().after(timeout);
         tokio::select! {
             biased;
             () = keeper.releases_done() => Ok(()),
             () = keeper.clock.sleep_until(until) => Err(Error::Unavailable {
                 key: String::from("*"),
-                after: deadline,
+                after: timeout,
                 cause: crate::backend::cause(format!("{} releases are not confirmed", keeper.owed())),
             }),
         }

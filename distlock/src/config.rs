@@ -145,7 +145,7 @@ pub(crate) struct Config {
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
     #[cfg(feature = "redis")]
-    pub(crate) fence_ttl: Option<Duration>,
+    pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
     pub(crate) nodelay: bool,
     #[cfg(feature = "test-util")]
@@ -164,7 +164,7 @@ impl Default for Config {
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
             #[cfg(feature = "redis")]
-            fence_ttl: None,
+            fencing_token_ttl: None,
             #[cfg(feature = "redis")]
             nodelay: false,
             #[cfg(feature = "test-util")]
@@ -193,10 +193,10 @@ impl Config {
             }
         }
         #[cfg(feature = "redis")]
-        if let Some(ttl) = self.fence_ttl
+        if let Some(ttl) = self.fencing_token_ttl
             && check_lease(ttl).is_err()
         {
-            return Err(Error::invalid_config("fence_ttl", ttl));
+            return Err(Error::invalid_config("fencing_token_ttl", ttl));
         }
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
         let most = most.max(MIN_LEASE).min(self.unavailable_after);

@@ -132,9 +132,9 @@ impl Guard {
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, Locks, Mode};
+    /// use distlock::{Client, LockSource, Mode};
     ///
-    /// let locks = Locks::from(Client::in_memory());
+    /// let locks = LockSource::from(Client::in_memory());
     /// assert!(locks.acquire(Mode::Fenced, ["order:42"]).await?.token().is_some());
     /// assert!(locks.acquire(Mode::Reentrant, ["order:7"]).await?.token().is_none());
     /// # Ok(()) }

@@ -46,13 +46,13 @@ pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::{Guard, Leased};
 pub use crate::handle::Holder;
 pub use crate::inherit::{Inherit, inherit};
-pub use crate::locks::Locks;
+pub use crate::locks::LockSource;
 pub use crate::mode::Mode;
 pub use crate::owner::Owner;
 pub use crate::permit::PermitId;
 pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
-    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, QuorumLock,
+    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, Quorum,
     ReadLock, RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
 };
 pub use crate::run::{Acquiring, Run, TryRun};

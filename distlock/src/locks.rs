@@ -8,18 +8,18 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
 use crate::mode::Mode;
-use crate::primitives::{MultiLock, RedLock};
+use crate::primitives::{MultiLock, Quorum};
 
-/// Where locks come from, for code that is given either: a [`Client`], or a [`RedLock`] over several servers.
+/// Where locks come from, for code that is given either: a [`Client`], or a [`Quorum`] over several servers.
 ///
 /// What the attribute's `client = ..` and the layer take. Made from either by `into()`, also from a reference.
 ///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{Client, Locks, Mode};
+/// use distlock::{Client, LockSource, Mode};
 ///
-/// async fn sweep(locks: impl Into<Locks>) -> Result<(), distlock::Error> {
+/// async fn sweep(locks: impl Into<LockSource>) -> Result<(), distlock::Error> {
 ///     locks.into().acquire(Mode::Write, ["reports"]).run(async {}).await
 /// }
 ///
@@ -28,28 +28,28 @@ use crate::primitives::{MultiLock, RedLock};
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Locks {
+pub enum LockSource {
     /// Those of one server.
     Client(Client),
     /// Those that a majority of several servers grants.
-    RedLock(RedLock),
+    Quorum(Quorum),
 }
 
-impl Locks {
+impl LockSource {
     /// Acquires `keys` as `mode` says; await what it gives, or run something under it.
     ///
     /// Of one key the lock of that kind, of several a [`MultiLock`] of such locks: all or nothing, in any order.
     ///
     /// # Errors
     /// When awaited, those of [`Acquire`], and [`Error::Unsupported`] for what cannot be: several keys with
-    /// [`Mode::Fenced`], as there is one token; and of a [`RedLock`] several keys, fair locks and fenced ones.
+    /// [`Mode::Fenced`], as there is one token; and of a [`Quorum`] several keys, fair locks and fenced ones.
     ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, Locks, Mode};
+    /// use distlock::{Client, LockSource, Mode};
     ///
-    /// let locks = Locks::from(Client::in_memory());
+    /// let locks = LockSource::from(Client::in_memory());
     /// let guard = locks.acquire(Mode::Reentrant, ["order:42", "stock:7"]).await?;
     /// assert_eq!(guard.keys().count(), 2);
     /// assert!(locks.acquire(Mode::Fenced, ["order:42", "stock:7"]).await.unwrap_err().is_misuse());
@@ -74,7 +74,7 @@ impl Locks {
     fn acquire_one(&self, mode: Mode, key: String) -> Acquire<Guard> {
         match self {
             Self::Client(client) => Acquire::new(What::One(client.handle(mode.kind(), key))),
-            Self::RedLock(red_lock) => match mode.kind() {
+            Self::Quorum(red_lock) => match mode.kind() {
                 Kind::Fair | Kind::NonReentrantFair => refused(
                     key,
                     "a Redlock's servers have no order of arrival in common",
@@ -91,12 +91,12 @@ impl Locks {
             _ if mode == Mode::Fenced && !keys.is_empty() => {
                 refused(first, "a fenced lock has one key, for it has one token")
             }
-            Self::RedLock(_) if !keys.is_empty() => refused(first, "a Redlock has one key"),
+            Self::Quorum(_) if !keys.is_empty() => refused(first, "a Redlock has one key"),
             Self::Client(client) => {
                 let handles = keys.into_iter().map(|key| client.handle(mode.kind(), key));
                 MultiLock::new(handles).acquire()
             }
-            Self::RedLock(_) => MultiLock::new(iter::empty()).acquire(),
+            Self::Quorum(_) => MultiLock::new(iter::empty()).acquire(),
         }
     }
 }
@@ -106,37 +106,37 @@ fn refused(key: String, reason: &'static str) -> Acquire<Guard> {
     Acquire::new(What::Refused(Box::new(Error::Unsupported { key, reason })))
 }
 
-impl AsRef<Self> for Locks {
+impl AsRef<Self> for LockSource {
     fn as_ref(&self) -> &Self {
         self
     }
 }
 
-impl From<Client> for Locks {
+impl From<Client> for LockSource {
     fn from(client: Client) -> Self {
         Self::Client(client)
     }
 }
 
-impl From<&Client> for Locks {
+impl From<&Client> for LockSource {
     fn from(client: &Client) -> Self {
         Self::Client(client.clone())
     }
 }
 
-impl From<RedLock> for Locks {
-    fn from(red_lock: RedLock) -> Self {
-        Self::RedLock(red_lock)
+impl From<Quorum> for LockSource {
+    fn from(red_lock: Quorum) -> Self {
+        Self::Quorum(red_lock)
     }
 }
 
-impl From<&RedLock> for Locks {
-    fn from(red_lock: &RedLock) -> Self {
-        Self::RedLock(red_lock.clone())
+impl From<&Quorum> for LockSource {
+    fn from(red_lock: &Quorum) -> Self {
+        Self::Quorum(red_lock.clone())
     }
 }
 
-impl From<&Self> for Locks {
+impl From<&Self> for LockSource {
     fn from(locks: &Self) -> Self {
         locks.clone()
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::kind::Kind;
 
-/// Which kind of lock to take, where that is a setting: in the attribute, in the layer, and in [`Locks`](crate::Locks).
+/// Which kind of lock to take, where that is a setting: in the attribute, in the layer, and in [`LockSource`](crate::LockSource).
 ///
 /// Each is one of the locks that a [`Client`](crate::Client) has a constructor for. Semaphores and latches are no locks
 /// and have no mode. As text, the names are those below in lower case: `"non_reentrant"`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use distlock::test_util::guard_of;
 use distlock::{
     Acquire, Client, Error, ExpirableSemaphore, FairLock, FencedLock, Guard, Holder, Leased, Lock,
-    MultiLock, NonReentrantFairLock, NonReentrantLock, QuorumLock, ReadLock, RedLock, Semaphore,
+    MultiLock, NonReentrantFairLock, NonReentrantLock, Quorum, ReadLock, RedLock, Semaphore,
     SpinLock, WriteLock,
 };
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub enum AnyLock {
     /// A multi-lock.
     Multi(MultiLock),
     /// A Redlock.
-    Red(QuorumLock),
+    Red(RedLock),
 }
 
 impl Of {
@@ -114,7 +114,7 @@ impl Of {
     #[must_use]
     pub fn lock_on(self, program: &[Client], key: &str) -> AnyLock {
         match self {
-            Self::Red => AnyLock::Red(RedLock::new(program.iter().cloned()).lock(key)),
+            Self::Red => AnyLock::Red(Quorum::new(program.iter().cloned()).lock(key)),
             _ => self.lock(&program[0], key),
         }
     }

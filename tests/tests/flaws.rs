@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Flaw, Op};
-use distlock::{Client, Error, Guard, MemoryServer, RedLock};
+use distlock::{Client, Error, Guard, MemoryServer, Quorum};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -291,7 +291,7 @@ async fn minority_does_not_grant(stage: &Stage) -> bool {
         let other = Client::builder().in_memory(server).unwrap();
         held.push(hold(&other).await);
     }
-    let lock = RedLock::new(servers.iter().map(|server| stage.flawed(server))).lock(KEY);
+    let lock = Quorum::new(servers.iter().map(|server| stage.flawed(server))).lock(KEY);
     lock.try_acquire().await.unwrap().is_none()
 }
 

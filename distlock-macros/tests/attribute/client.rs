@@ -39,22 +39,22 @@ async fn given_before_scoped_before_installed_before_an_error() {
 }
 
 #[distributed_lock(key = "k", client = servers, wait = 0)]
-async fn on_a_majority(servers: &RedLock) -> Result<(), Error> {
+async fn on_a_majority(servers: &Quorum) -> Result<(), Error> {
     Ok(())
 }
 
 #[distributed_lock(key = "k", client = locks, wait = 0)]
-async fn on_either(locks: Locks) -> Result<(), Error> {
+async fn on_either(locks: LockSource) -> Result<(), Error> {
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn redlock_needs_a_majority() {
     let servers: Vec<_> = (0..3).map(|_| Client::in_memory()).collect();
-    let red_lock = RedLock::new(servers.clone());
+    let red_lock = Quorum::new(servers.clone());
     let _minority = servers[0].lock("k").acquire().await.unwrap();
     soon(on_a_majority(&red_lock)).await.unwrap();
-    soon(on_either(Locks::from(&red_lock))).await.unwrap();
+    soon(on_either(LockSource::from(&red_lock))).await.unwrap();
     let _majority = servers[1].lock("k").acquire().await.unwrap();
     for refused in [
         soon(on_a_majority(&red_lock)).await,
@@ -67,18 +67,18 @@ async fn redlock_needs_a_majority() {
 }
 
 #[distributed_lock(key = "k", client = servers, mode = fair)]
-async fn fair(servers: RedLock) -> Result<(), Error> {
+async fn fair(servers: Quorum) -> Result<(), Error> {
     Ok(())
 }
 
 #[distributed_lock(keys = ["a", ..more], client = servers)]
-async fn several(servers: RedLock, more: Option<&str>) -> Result<(), Error> {
+async fn several(servers: Quorum, more: Option<&str>) -> Result<(), Error> {
     Ok(())
 }
 
 #[tokio::test]
 async fn redlock_of_several_keys_or_a_fair_one_is_an_error() {
-    let servers = RedLock::new([Client::in_memory()]);
+    let servers = Quorum::new([Client::in_memory()]);
     for refused in [
         fair(servers.clone()).await,
         several(servers.clone(), Some("b")).await,

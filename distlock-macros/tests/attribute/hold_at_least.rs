@@ -60,14 +60,14 @@ async fn expression_gives_it_for_several_keys_and_one_beyond_the_lease_is_an_err
 }
 
 #[distributed_lock(key = "k", client = servers, wait = 0, hold_at_least = "10s")]
-async fn rests_on_a_majority(servers: &RedLock) -> Result<(), Error> {
+async fn rests_on_a_majority(servers: &Quorum) -> Result<(), Error> {
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_goes_with_a_redlock() {
     let servers: Vec<_> = (0..3).map(|_| Client::in_memory()).collect();
-    let red_lock = RedLock::new(servers.clone());
+    let red_lock = Quorum::new(servers.clone());
     let start = Instant::now();
     rests_on_a_majority(&red_lock).await.unwrap();
     assert!(rests_on_a_majority(&red_lock).await.unwrap_err().is_busy());

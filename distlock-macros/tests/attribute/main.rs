@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use distlock::{Client, Error, Locks, RedLock, distributed_lock, inherit, with_client};
+use distlock::{Client, Error, LockSource, Quorum, distributed_lock, inherit, with_client};
 use tokio::time::{Instant, sleep, timeout};
 
 const MEMORY: &str = "the memory backend answers";

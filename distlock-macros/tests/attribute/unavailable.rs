@@ -95,17 +95,17 @@ async fn loss_is_a_loss_also_where_the_body_would_run_without_the_server() {
 }
 
 #[distributed_lock(key = "k", client = servers, wait = "1s", on_unavailable = "run")]
-async fn goes_on_without_a_majority(servers: &RedLock) -> Result<&'static str, Error> {
+async fn goes_on_without_a_majority(servers: &Quorum) -> Result<&'static str, Error> {
     Ok("ran")
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_majority_that_answers_is_no_answer() {
     let (here, away) = (Client::in_memory(), Op::Attempt);
-    let minority = RedLock::new([here.clone(), faulty(away), faulty(away)]);
+    let minority = Quorum::new([here.clone(), faulty(away), faulty(away)]);
     let ran = soon(goes_on_without_a_majority(&minority)).await;
     assert_eq!(ran.unwrap(), "ran");
     let _guard = here.lock("k").acquire().await.unwrap();
-    let error = soon(goes_on_without_a_majority(&RedLock::new([here.clone()]))).await;
+    let error = soon(goes_on_without_a_majority(&Quorum::new([here.clone()]))).await;
     assert!(error.unwrap_err().is_busy());
 }

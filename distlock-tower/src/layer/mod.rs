@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Locks, Mode};
+use distlock::{LockSource, Mode};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tower_layer::Layer;
@@ -68,13 +68,13 @@ pub struct LockLayer<R = Head> {
 }
 
 impl LockLayer {
-    /// Begins a layer whose locks are those of a [`Client`](distlock::Client) or a [`RedLock`](distlock::RedLock); a
+    /// Begins a layer whose locks are those of a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum); a
     /// [`key`](Unkeyed::key) function makes it one.
     #[expect(
         clippy::new_ret_no_self,
         reason = "a layer without a key would lock nothing"
     )]
-    pub fn new(locks: impl Into<Locks>) -> Unkeyed<()> {
+    pub fn new(locks: impl Into<LockSource>) -> Unkeyed<()> {
         Unkeyed::new(locks.into())
     }
 }
@@ -92,7 +92,7 @@ impl<R> LockLayer<R> {
     /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.
     ///
     /// A kind that cannot be, such as [`Mode::Fenced`] for several keys at once or [`Mode::Fair`] of a
-    /// [`RedLock`](distlock::RedLock), is answered 500 `urn:distlock:config`.
+    /// [`Quorum`](distlock::Quorum), is answered 500 `urn:distlock:config`.
     ///
     /// # Examples
     /// ```

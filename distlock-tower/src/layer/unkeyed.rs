@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use distlock::Locks;
+use distlock::LockSource;
 use http::header::HeaderName;
 use http::request::Parts;
 
@@ -31,12 +31,12 @@ use crate::settings::Settings;
 #[derive(Clone)]
 #[must_use = "this is no layer yet: give it a `.key(..)`"]
 pub struct Unkeyed<S = ()> {
-    locks: Locks,
+    locks: LockSource,
     state: S,
 }
 
 impl Unkeyed<()> {
-    pub(super) fn new(locks: Locks) -> Self {
+    pub(super) fn new(locks: LockSource) -> Self {
         Self { locks, state: () }
     }
 }

@@ -5,18 +5,18 @@ use std::fmt;
 
 use distlock::Error;
 
-/// Why a request of a [`LockRequestService`](super::LockRequestService) failed.
+/// Why a request of a [`ServiceLock`](super::ServiceLock) failed.
 ///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
 /// use std::{convert::Infallible, time::Duration};
-/// use distlock_tower::{LockError, LockRequestLayer};
+/// use distlock_tower::{LockError, ServiceLockLayer};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// let client = distlock::Client::in_memory();
 /// let _guard = client.lock("sweep").acquire().await?;
-/// let layer = LockRequestLayer::new(&client, |_: &u32| "sweep").wait(Duration::ZERO);
+/// let layer = ServiceLockLayer::new(&client, |_: &u32| "sweep").wait(Duration::ZERO);
 /// let consumer = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
 /// match consumer.oneshot(42).await {
 ///     Err(LockError::Lock(error)) => assert!(error.is_busy()),

@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Locks, Mode};
+use distlock::{LockSource, Mode};
 use tower_layer::Layer;
 
 pub use self::error::LockError;
-pub use self::service::{LockRequestFuture, LockRequestService};
+pub use self::service::{ServiceLock, ServiceLockFuture};
 use crate::key::{IntoLockKeys, Named};
 use crate::setters::setters;
 use crate::settings::Terms;
@@ -32,7 +32,7 @@ use crate::settings::Terms;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock_tower::BoxError> {
 /// use std::convert::Infallible;
-/// use distlock_tower::LockRequestLayer;
+/// use distlock_tower::ServiceLockLayer;
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// struct Job { tenant: String }
@@ -42,13 +42,13 @@ use crate::settings::Terms;
 /// }
 ///
 /// let client = distlock::Client::in_memory();
-/// let layer = LockRequestLayer::new(&client, |job: &Job| format!("sweep:{}", job.tenant));
+/// let layer = ServiceLockLayer::new(&client, |job: &Job| format!("sweep:{}", job.tenant));
 /// let consumer = layer.layer(service_fn(sweep));
 /// assert_eq!(consumer.oneshot(Job { tenant: "acme".into() }).await?, "swept acme");
 /// # Ok(()) }
 /// ```
 #[must_use = "a layer does nothing until it is put around a service"]
-pub struct LockRequestLayer<R> {
+pub struct ServiceLockLayer<R> {
     settings: Arc<Settings<R>>,
 }
 
@@ -60,27 +60,27 @@ struct Settings<R> {
 
 type KeyOf<R> = Arc<dyn Fn(&R) -> Named + Send + Sync>;
 
-impl<R> LockRequestLayer<R> {
-    /// A layer whose locks are those of a [`Client`](distlock::Client) or a [`RedLock`](distlock::RedLock), with this key
+impl<R> ServiceLockLayer<R> {
+    /// A layer whose locks are those of a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum), with this key
     /// function.
     ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
     /// use distlock::Mode;
-    /// use distlock_tower::LockRequestLayer;
+    /// use distlock_tower::ServiceLockLayer;
     ///
     /// struct Transfer { from: u64, to: u64 }
     ///
     /// let client = distlock::Client::in_memory();
     /// let both_accounts = |t: &Transfer| [format!("account:{}", t.from), format!("account:{}", t.to)];
-    /// let layer = LockRequestLayer::new(&client, both_accounts)
+    /// let layer = ServiceLockLayer::new(&client, both_accounts)
     ///     .mode(Mode::Write)
     ///     .wait(Duration::from_secs(30))
     ///     .max_hold(Duration::from_secs(60))
     ///     .max_waiters(100);
     /// ```
-    pub fn new<F, K>(locks: impl Into<Locks>, key: F) -> Self
+    pub fn new<F, K>(locks: impl Into<LockSource>, key: F) -> Self
     where
         F: Fn(&R) -> K + Send + Sync + 'static,
         K: IntoLockKeys,
@@ -96,7 +96,7 @@ impl<R> LockRequestLayer<R> {
     }
 
     setters! {
-        make: "distlock_tower::LockRequestLayer::new(&client, |_: &u32| \"sweep\")",
+        make: "distlock_tower::ServiceLockLayer::new(&client, |_: &u32| \"sweep\")",
         busy: "fails with [`Timeout`](distlock::Error::Timeout)",
         overloaded: "fails with [`Overloaded`](distlock::Error::Overloaded)",
         unavailable: "fails with [`Unavailable`](distlock::Error::Unavailable)",
@@ -114,16 +114,16 @@ impl<R> LockRequestLayer<R> {
     }
 }
 
-impl<S, R> Layer<S> for LockRequestLayer<R> {
-    type Service = LockRequestService<S, R>;
+impl<S, R> Layer<S> for ServiceLockLayer<R> {
+    type Service = ServiceLock<S, R>;
 
-    fn layer(&self, inner: S) -> LockRequestService<S, R> {
-        LockRequestService::new(inner, Arc::clone(&self.settings))
+    fn layer(&self, inner: S) -> ServiceLock<S, R> {
+        ServiceLock::new(inner, Arc::clone(&self.settings))
     }
 }
 
 // Not derived: that would ask the same of `R`.
-impl<R> Clone for LockRequestLayer<R> {
+impl<R> Clone for ServiceLockLayer<R> {
     fn clone(&self) -> Self {
         Self {
             settings: Arc::clone(&self.settings),
@@ -141,8 +141,8 @@ impl<R> Clone for Settings<R> {
     }
 }
 
-impl<R> fmt::Debug for LockRequestLayer<R> {
+impl<R> fmt::Debug for ServiceLockLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("LockRequestLayer", f)
+        self.settings.terms.fmt_as("ServiceLockLayer", f)
     }
 }

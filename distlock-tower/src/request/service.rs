@@ -13,21 +13,21 @@ use super::{LockError, Settings};
 use crate::key::{self, Named};
 use crate::{Boxed, respond};
 
-/// A service whose requests run under a lock; made by [`LockRequestLayer`](super::LockRequestLayer).
+/// A service whose requests run under a lock; made by [`ServiceLockLayer`](super::ServiceLockLayer).
 ///
 /// Ready when the inner service is; the lock is acquired by the response future.
-pub struct LockRequestService<S, R> {
+pub struct ServiceLock<S, R> {
     inner: S,
     settings: Arc<Settings<R>>,
 }
 
-impl<S, R> LockRequestService<S, R> {
+impl<S, R> ServiceLock<S, R> {
     pub(super) fn new(inner: S, settings: Arc<Settings<R>>) -> Self {
         Self { inner, settings }
     }
 }
 
-impl<S, R> Service<R> for LockRequestService<S, R>
+impl<S, R> Service<R> for ServiceLock<S, R>
 where
     S: Service<R> + Clone + Send + 'static,
     S::Future: Send,
@@ -37,7 +37,7 @@ where
 {
     type Response = S::Response;
     type Error = LockError<S::Error>;
-    type Future = LockRequestFuture<S::Response, S::Error>;
+    type Future = ServiceLockFuture<S::Response, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx).map_err(LockError::Inner)
@@ -49,7 +49,7 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let keys = (self.settings.key)(&request);
         let handling = handle(Arc::clone(&self.settings), keys, ready, request);
-        LockRequestFuture(Box::pin(handling))
+        ServiceLockFuture(Box::pin(handling))
     }
 }
 
@@ -89,27 +89,27 @@ async fn finish<T, E>(guard: Guard, output: Result<T, E>) -> Result<T, LockError
     output.map_err(LockError::Inner)
 }
 
-impl<S: Clone, R> Clone for LockRequestService<S, R> {
+impl<S: Clone, R> Clone for ServiceLock<S, R> {
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), Arc::clone(&self.settings))
     }
 }
 
-impl<S, R> fmt::Debug for LockRequestService<S, R> {
+impl<S, R> fmt::Debug for ServiceLock<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("LockRequestService", f)
+        self.settings.terms.fmt_as("ServiceLock", f)
     }
 }
 
-/// The response future of a [`LockRequestService`].
+/// The response future of a [`ServiceLock`].
 ///
 /// # Cancel safety
 /// Dropping it while it waits gives up the request's place in line. Dropping it later drops the inner service's future
 /// first, inside the critical section, and then releases the lock in the background.
 #[must_use = "futures do nothing unless awaited"]
-pub struct LockRequestFuture<T, E>(Boxed<Result<T, LockError<E>>>);
+pub struct ServiceLockFuture<T, E>(Boxed<Result<T, LockError<E>>>);
 
-impl<T, E> Future for LockRequestFuture<T, E> {
+impl<T, E> Future for ServiceLockFuture<T, E> {
     type Output = Result<T, LockError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -117,8 +117,8 @@ impl<T, E> Future for LockRequestFuture<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for LockRequestFuture<T, E> {
+impl<T, E> fmt::Debug for ServiceLockFuture<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockRequestFuture").finish_non_exhaustive()
+        f.debug_struct("ServiceLockFuture").finish_non_exhaustive()
     }
 }

@@ -11,39 +11,39 @@ use crate::ambient;
 use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::locks::Locks;
+use crate::locks::LockSource;
 use crate::mode::Mode;
-use crate::primitives::RedLock;
+use crate::primitives::Quorum;
 use crate::run::{Acquiring, Guarded};
 use crate::telemetry;
 
 /// What may stand behind `client =`. `By` tells the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a distlock client",
-    label = "expected a `Client` or a `RedLock`, a reference to one, or a type that is `AsRef<Client>`"
+    label = "expected a `Client` or a `Quorum`, a reference to one, or a type that is `AsRef<Client>`"
 )]
-pub trait AsLocks<By> {
+pub trait AsLockSource<By> {
     /// Where its locks come from.
-    fn locks(&self) -> Locks;
+    fn locks(&self) -> LockSource;
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: AsRef<Client> + ?Sized> AsLocks<Client> for T {
-    fn locks(&self) -> Locks {
-        Locks::Client(self.as_ref().clone())
+impl<T: AsRef<Client> + ?Sized> AsLockSource<Client> for T {
+    fn locks(&self) -> LockSource {
+        LockSource::Client(self.as_ref().clone())
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: AsRef<RedLock> + ?Sized> AsLocks<RedLock> for T {
-    fn locks(&self) -> Locks {
-        Locks::RedLock(self.as_ref().clone())
+impl<T: AsRef<Quorum> + ?Sized> AsLockSource<Quorum> for T {
+    fn locks(&self) -> LockSource {
+        LockSource::Quorum(self.as_ref().clone())
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: AsRef<Locks> + ?Sized> AsLocks<Locks> for T {
-    fn locks(&self) -> Locks {
+impl<T: AsRef<LockSource> + ?Sized> AsLockSource<LockSource> for T {
+    fn locks(&self) -> LockSource {
         self.as_ref().clone()
     }
 }
@@ -51,7 +51,7 @@ impl<T: AsRef<Locks> + ?Sized> AsLocks<Locks> for T {
 /// The options of one call, on the way to a guard.
 pub struct Enter {
     keys: Keys,
-    locks: Option<Locks>,
+    locks: Option<LockSource>,
     mode: Mode,
     wait: Option<Duration>,
     lease: Option<Duration>,
@@ -77,7 +77,7 @@ impl Enter {
 
     /// `client = ..`; else the scoped one, else the installed one.
     #[must_use]
-    pub fn client<By, C: AsLocks<By> + ?Sized>(mut self, client: &C) -> Self {
+    pub fn client<By, C: AsLockSource<By> + ?Sized>(mut self, client: &C) -> Self {
         self.locks = Some(client.locks());
         self
     }

@@ -33,7 +33,7 @@ use crate::stream::HoldStream;
 /// All else is as with [`Lock`](crate::Lock), except that no grant is handed on inside a client.
 ///
 /// The last token of a key stays in the server for ever, in a key of its own, unless
-/// [`fence_ttl`](crate::Builder::fence_ttl) is set.
+/// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set.
 ///
 /// After Redisson's `RedissonFencedLock`, on the same keys, except that its tokens count from 1, and each entry has one
 /// more; on fencing, Martin Kleppmann, "How to do distributed locking".

@@ -27,19 +27,19 @@ use crate::wait::quorum;
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{Client, RedLock};
+/// use distlock::{Client, Quorum};
 ///
-/// let red_lock = RedLock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+/// let red_lock = Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
 /// let sold = red_lock.lock("order:42").acquire().run(async { "sold" }).await?;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct RedLock {
+pub struct Quorum {
     clients: Arc<[Client]>,
 }
 
-impl RedLock {
+impl Quorum {
     /// The servers of these clients, of which each needs one to itself. A client that comes again counts once. Two
     /// clients of one server cannot be told from others: they are in each other's way, and with them a majority is never
     /// had, or is none.
@@ -55,9 +55,9 @@ impl RedLock {
     ///
     /// A key that is empty or too long, and no server at all, show when the lock is used.
     /// # Examples
-    /// See [`RedLock`].
-    pub fn lock(&self, key: impl Into<String>) -> QuorumLock {
-        QuorumLock {
+    /// See [`Quorum`].
+    pub fn lock(&self, key: impl Into<String>) -> RedLock {
+        RedLock {
             handles: self.handles(Kind::Reentrant, &key.into()),
         }
     }
@@ -73,13 +73,13 @@ impl RedLock {
     }
 }
 
-impl AsRef<Self> for RedLock {
+impl AsRef<Self> for Quorum {
     fn as_ref(&self) -> &Self {
         self
     }
 }
 
-/// A lock on one key of several servers; made by [`RedLock::lock`].
+/// A lock on one key of several servers; made by [`Quorum::lock`].
 ///
 /// * It is granted by a majority, with enough of its lease left: time counts from before the servers were asked, and a
 ///   hundredth of the lease is set aside for clocks that drift.
@@ -92,23 +92,23 @@ impl AsRef<Self> for RedLock {
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{Client, RedLock};
+/// use distlock::{Client, Quorum};
 ///
-/// let red_lock = RedLock::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
+/// let red_lock = Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
 /// let guard = red_lock.lock("order:42").acquire().await?;
 /// assert!(red_lock.lock("order:42").is_locked().await?);
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct QuorumLock {
+pub struct RedLock {
     handles: Arc<[Handle]>,
 }
 
-impl QuorumLock {
+impl RedLock {
     /// Acquires the lock on a majority of the servers; await what it gives, or run something under it.
     /// # Examples
-    /// See [`QuorumLock`].
+    /// See [`RedLock`].
     pub fn acquire(&self) -> Acquire {
         Acquire::new(What::Quorum(Arc::clone(&self.handles)))
     }
@@ -124,9 +124,9 @@ impl QuorumLock {
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, RedLock};
+    /// use distlock::{Client, Quorum};
     ///
-    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let lock = Quorum::new([Client::in_memory()]).lock("order:42");
     /// let first = lock.try_acquire().await?;
     /// assert!(first.is_some() && lock.try_acquire().await?.is_none());
     /// # Ok(()) }
@@ -138,13 +138,13 @@ impl QuorumLock {
     /// Does anyone hold the lock on a majority of the servers? The answer is old when it arrives.
     ///
     /// # Errors
-    /// As [`holders`](QuorumLock::holders).
+    /// As [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
     /// Reads only.
     ///
     /// # Examples
-    /// See [`QuorumLock`].
+    /// See [`RedLock`].
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let answers = self.ask(Handle::inspect).await?;
         let held = answers.iter().filter(|one| !one.holders.is_empty());
@@ -162,9 +162,9 @@ impl QuorumLock {
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, RedLock};
+    /// use distlock::{Client, Quorum};
     ///
-    /// let lock = RedLock::new([Client::in_memory(), Client::in_memory()]).lock("order:42");
+    /// let lock = Quorum::new([Client::in_memory(), Client::in_memory()]).lock("order:42");
     /// let _guard = lock.acquire().await?;
     /// assert_eq!(lock.holders().await?.len(), 2);
     /// # Ok(()) }
@@ -177,16 +177,16 @@ impl QuorumLock {
     /// How long a majority of the servers keeps the lock, unless it is renewed or released; `None` where it is free.
     ///
     /// # Errors
-    /// As [`holders`](QuorumLock::holders).
+    /// As [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
     /// Reads only.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, RedLock};
+    /// use distlock::{Client, Quorum};
     ///
-    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let lock = Quorum::new([Client::in_memory()]).lock("order:42");
     /// let _guard = lock.acquire().await?;
     /// assert!(lock.remaining_lease().await?.is_some());
     /// # Ok(()) }
@@ -202,16 +202,16 @@ impl QuorumLock {
     /// Frees the lock on every server, whoever holds it; whether anyone did. For people who repair things.
     ///
     /// # Errors
-    /// As [`holders`](QuorumLock::holders).
+    /// As [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
     /// Dropping the future leaves open where the lock was freed.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Client, RedLock};
+    /// use distlock::{Client, Quorum};
     ///
-    /// let lock = RedLock::new([Client::in_memory()]).lock("order:42");
+    /// let lock = Quorum::new([Client::in_memory()]).lock("order:42");
     /// let _guard = lock.acquire().await?;
     /// assert!(lock.force_release().await?);
     /// # Ok(()) }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Acquire, Client, QuorumLock, RedLock};
+use distlock::{Acquire, Client, Quorum, RedLock};
 use distlock_tests::RedisServer;
 
 use crate::bare::{Bare, names};
@@ -64,14 +64,14 @@ pub(crate) async fn red_lock() {
 }
 
 /// A Redlock over these, all of which have answered once.
-async fn over(servers: &[RedisServer], key: &str) -> QuorumLock {
+async fn over(servers: &[RedisServer], key: &str) -> RedLock {
     let mut clients = Vec::new();
     for server in servers {
         let client = Client::connect(&server.url()).await.unwrap();
         client.lock(key).is_locked().await.unwrap();
         clients.push(client);
     }
-    RedLock::new(clients).lock(key)
+    Quorum::new(clients).lock(key)
 }
 
 async fn pairs(number: u32, acquire: impl Fn() -> Acquire) -> Duration {

@@ -363,7 +363,7 @@ async fn who_waits_for_several_keys_is_counted_where_it_waits(stage: &Stage) {
 }
 
 async fn waiters_of_all_keys_are_bounded_together(stage: &Stage) {
-    let set = |builder: distlock::Builder| builder.max_waiters(5).max_waiters_in_all(2);
+    let set = |builder: distlock::Builder| builder.max_waiters(5).max_total_waiters(2);
     let client = stage.client_with(set).await;
     let keys = ["a", "b", "c"];
     let held = client.multi_lock(keys).acquire().await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, Error, Locks, Mode, RedLock};
+use distlock::{Client, Error, LockSource, Mode, Quorum};
 
 use crate::stage::Stage;
 
@@ -34,13 +34,13 @@ async fn is_taken(client: &Client, mode: Mode, key: &str) -> bool {
 
 async fn each_mode_takes_the_lock_of_its_name(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
-    let locks = Locks::from(&client);
+    let locks = LockSource::from(&client);
     for mode in MODES {
         let key = mode.to_string();
         let guard = locks.acquire(mode, [key.as_str()]).await.unwrap();
         assert!(is_taken(&client, mode, &key).await, "{mode}");
         assert_eq!(guard.token().is_some(), mode == Mode::Fenced, "{mode}");
-        let again = Locks::from(&other).acquire(mode, [key.as_str()]);
+        let again = LockSource::from(&other).acquire(mode, [key.as_str()]);
         let again = again.wait(Duration::ZERO).await;
         assert_eq!(again.is_ok(), mode == Mode::Read, "{mode}");
         let entered = guard
@@ -55,7 +55,7 @@ async fn each_mode_takes_the_lock_of_its_name(stage: &Stage) {
 
 async fn several_keys_are_all_taken_in_that_mode(stage: &Stage) {
     let client = stage.client().await;
-    let locks = Locks::from(&client);
+    let locks = LockSource::from(&client);
     for mode in MODES.into_iter().filter(|mode| *mode != Mode::Fenced) {
         let keys = [format!("{mode}:b"), format!("{mode}:a")];
         let guard = locks.acquire(mode, &keys).await.unwrap();
@@ -68,8 +68,8 @@ async fn several_keys_are_all_taken_in_that_mode(stage: &Stage) {
 
 async fn what_cannot_be_is_refused_before_anything_is_sent(stage: &Stage) {
     let client = stage.client().await;
-    let one = Locks::from(&client);
-    let several = Locks::from(RedLock::new([client.clone()]));
+    let one = LockSource::from(&client);
+    let several = LockSource::from(Quorum::new([client.clone()]));
     for (locks, mode, keys) in [
         (&one, Mode::Fenced, &["a", "b"][..]),
         (&several, Mode::Reentrant, &["a", "b"]),
@@ -90,7 +90,7 @@ async fn what_cannot_be_is_refused_before_anything_is_sent(stage: &Stage) {
 
 async fn redlock_takes_what_a_majority_can_agree_on(stage: &Stage) {
     let client = stage.client().await;
-    let locks = Locks::from(RedLock::new([client.clone()]));
+    let locks = LockSource::from(Quorum::new([client.clone()]));
     for mode in [
         Mode::Reentrant,
         Mode::NonReentrant,

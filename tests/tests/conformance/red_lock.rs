@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Faults, Op, sizes, stored};
-use distlock::{Client, Error, MemoryServer, QuorumLock, RedLock};
+use distlock::{Client, Error, MemoryServer, Quorum, RedLock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -50,8 +50,8 @@ impl Servers {
 }
 
 impl Program {
-    pub(crate) fn lock(&self) -> QuorumLock {
-        RedLock::new(self.clients.clone()).lock(KEY)
+    pub(crate) fn lock(&self) -> RedLock {
+        Quorum::new(self.clients.clone()).lock(KEY)
     }
 
     /// These servers neither do anything nor answer.
@@ -153,8 +153,8 @@ async fn branches_that_name_the_servers_in_another_order_get_on() {
     let servers = Servers::new(3);
     let program = servers.program();
     let lock = program.lock();
-    let backwards = RedLock::new(program.clients.iter().rev().cloned()).lock(KEY);
-    let visit = async |lock: QuorumLock| {
+    let backwards = Quorum::new(program.clients.iter().rev().cloned()).lock(KEY);
+    let visit = async |lock: RedLock| {
         let guard = lock.acquire().wait(LEASE).await.unwrap();
         guard.release().await.unwrap();
     };
@@ -170,7 +170,7 @@ async fn branches_that_name_the_servers_in_another_order_get_on() {
 
 #[tokio::test(start_paused = true)]
 async fn no_server_is_refused() {
-    let error = RedLock::new([]).lock(KEY).acquire().await.unwrap_err();
+    let error = Quorum::new([]).lock(KEY).acquire().await.unwrap_err();
     assert!(matches!(error, Error::NoKeys), "{error}");
 }
 
@@ -180,7 +180,7 @@ async fn client_that_comes_again_counts_once() {
     let servers = Servers::new(3);
     let program = servers.program();
     let [one, two, three] = [0, 1, 2].map(|at| program.clients[at].clone());
-    let twice = RedLock::new([one.clone(), one.clone(), two.clone(), one, three, two]);
+    let twice = Quorum::new([one.clone(), one.clone(), two.clone(), one, three, two]);
     let guard = twice.lock(KEY).try_acquire().await.unwrap().unwrap();
     assert_eq!(twice.lock(KEY).holders().await.unwrap().len(), 3);
     // A majority of three, and not of six.

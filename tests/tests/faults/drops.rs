@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Fault, Op};
-use distlock::{Client, Error, Guard, MultiLock, QuorumLock, RedLock};
+use distlock::{Client, Error, Guard, MultiLock, Quorum, RedLock};
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::{AnyLock, Of, eventually_eq};
 use tokio::task::JoinHandle;
@@ -42,7 +42,7 @@ struct Program {
 enum Wanted {
     One(AnyLock),
     Many(MultiLock),
-    Quorum(QuorumLock),
+    Quorum(RedLock),
 }
 
 impl Wanted {
@@ -108,7 +108,7 @@ impl Program {
                 clients[0].fair_lock(KEY).into(),
                 clients[1].rw_lock("c").write().into(),
             ])),
-            What::Quorum => Wanted::Quorum(RedLock::new(clients.clone()).lock(KEY)),
+            What::Quorum => Wanted::Quorum(Quorum::new(clients.clone()).lock(KEY)),
         }
     }
 

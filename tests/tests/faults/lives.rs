@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::test_util::{Kind, Verbs};
-use distlock::{Client, Error, RedLock};
+use distlock::{Client, Error, Quorum};
 use distlock_tests::RedisServer;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -140,7 +140,7 @@ async fn locks(one: &Client, two: &Client, key: &str) -> Result<(), Error> {
     many.holders().await?;
     guard.release().await?;
     many.force_release().await?;
-    let quorum = RedLock::new([one.clone()]).lock(key);
+    let quorum = Quorum::new([one.clone()]).lock(key);
     quorum.acquire().wait(SOON).await?.release().await
 }
 

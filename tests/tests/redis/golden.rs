@@ -183,7 +183,7 @@ async fn fenced_lock_and_its_token() {
 async fn token_is_kept_for_as_long_as_is_wanted() {
     const TOKEN: &str = "redisson_lock_token:{k}";
     let server = RedisServer::start().await;
-    let builder = Client::builder().fence_ttl(ms(60_000));
+    let builder = Client::builder().fencing_token_ttl(ms(60_000));
     let client = builder.connect(&server.url()).await.unwrap();
     for _ in 0..2 {
         let guard = client.fenced_lock("k").acquire().await.unwrap();

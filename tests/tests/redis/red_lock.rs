@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, RedLock};
+use distlock::{Client, Quorum};
 use distlock_tests::{RedisServer, eventually};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -48,7 +48,7 @@ async fn program(servers: &[RedisServer]) -> Vec<Client> {
 /// Acquires over and over, and notes for how long each time it was entitled to.
 async fn work(clients: Vec<Client>, end: Instant, seed: u64) -> (Vec<Claim>, u32) {
     let mut random = StdRng::seed_from_u64(seed);
-    let lock = RedLock::new(clients).lock(KEY);
+    let lock = Quorum::new(clients).lock(KEY);
     let (mut claims, mut refused) = (Vec::new(), 0);
     while Instant::now() < end {
         let Ok(guard) = lock.acquire().wait(LEASE).await else {
@@ -129,7 +129,7 @@ async fn programs_exclude_each_other_while_a_minority_comes_and_goes() {
         claims.len()
     );
     // All servers are back: it is free, and nothing is owed.
-    let lock = RedLock::new(programs[0].clone()).lock(KEY);
+    let lock = Quorum::new(programs[0].clone()).lock(KEY);
     let free = timeout(SOON, lock.acquire().into_future()).await.unwrap();
     free.unwrap().release().await.unwrap();
     eventually(SOON, "nothing is owed", || async {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use distlock::{Client, Error, Locks, RedLock, distributed_lock};
+use distlock::{Client, Error, LockSource, Quorum, distributed_lock};
 
 static LOCKS: LazyLock<Client> = LazyLock::new(Client::in_memory);
 
@@ -42,22 +42,22 @@ pub async fn fresh() -> Result<(), Error> {
 }
 
 pub struct Servers {
-    pub locks: RedLock,
+    pub locks: Quorum,
 }
 
-impl AsRef<RedLock> for Servers {
-    fn as_ref(&self) -> &RedLock {
+impl AsRef<Quorum> for Servers {
+    fn as_ref(&self) -> &Quorum {
         &self.locks
     }
 }
 
 #[distributed_lock(key = "a", client = servers)]
-pub async fn red_lock(servers: &RedLock) -> Result<(), Error> {
+pub async fn red_lock(servers: &Quorum) -> Result<(), Error> {
     Ok(())
 }
 
 #[distributed_lock(key = "a", client = servers)]
-pub async fn shared_red_lock(servers: Arc<RedLock>) -> Result<(), Error> {
+pub async fn shared_red_lock(servers: Arc<Quorum>) -> Result<(), Error> {
     Ok(())
 }
 
@@ -67,12 +67,12 @@ pub async fn as_ref_red_lock(servers: &Servers) -> Result<(), Error> {
 }
 
 #[distributed_lock(key = "a", client = locks)]
-pub async fn either(locks: Locks) -> Result<(), Error> {
+pub async fn either(locks: LockSource) -> Result<(), Error> {
     Ok(())
 }
 
-#[distributed_lock(key = "a", client = Locks::from(servers))]
-pub async fn made(servers: &RedLock) -> Result<(), Error> {
+#[distributed_lock(key = "a", client = LockSource::from(servers))]
+pub async fn made(servers: &Quorum) -> Result<(), Error> {
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn main() {
     });
     let _future = shared(Arc::new(Client::in_memory()));
     let servers = Servers {
-        locks: RedLock::new([Client::in_memory()]),
+        locks: Quorum::new([Client::in_memory()]),
     };
     let _future = red_lock(&servers.locks);
     let _future = shared_red_lock(Arc::new(servers.locks.clone()));

@@ -19,11 +19,11 @@ impl RedisBackend {
         let target = &attempt.target;
         let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
         let fence = names::fence(target.key.name());
-        let fence_ttl = self.fence_ttl.map_or(0, reply::millis);
+        let fencing_token_ttl = self.fencing_token_ttl.map_or(0, reply::millis);
         let with = |call: Call| {
             let keys = [&**target.key.name(), &fence];
             let call = call.keys(keys.into_iter()).arg(&owner).arg(lease);
-            call.arg(attempt.above).arg(fence_ttl)
+            call.arg(attempt.above).arg(fencing_token_ttl)
         };
         self.run(&script::FENCED_ACQUIRE, with)
             .await

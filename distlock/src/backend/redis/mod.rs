@@ -45,7 +45,7 @@ pub(crate) struct RedisBackend {
     subscriber: Subscriber,
     response_timeout: Duration,
     /// How long an unused fencing token is kept; for ever where there is none.
-    fence_ttl: Option<Duration>,
+    fencing_token_ttl: Option<Duration>,
     /// How long the mark of a withdrawn owner stands, and the answer to a request.
     owners_remembered: Duration,
     requests_remembered: Duration,
@@ -67,7 +67,7 @@ impl RedisBackend {
             link: Link::new("commands", commands, longest_pause, Arc::new(|_| {})),
             subscriber: Subscriber::new(messages, clock, config.response_timeout),
             response_timeout: config.response_timeout,
-            fence_ttl: config.fence_ttl,
+            fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
