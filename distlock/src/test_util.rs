@@ -21,7 +21,7 @@ pub use crate::backend::Change;
 pub use crate::backend::faulty::{Fault, Faults, Op};
 pub use crate::flaw::Flaw;
 pub use crate::kind::Kind;
-pub use crate::permit::PermitId;
+pub use crate::permit_id::PermitId;
 
 /// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::keys::Keys;
 use crate::acquire::Acquire;
-use crate::ambient;
 use crate::client::Client;
+use crate::client::installed;
+use crate::client::source::LockSource;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::locks::LockSource;
+use crate::guard::run::{Acquiring, Guarded};
 use crate::mode::Mode;
 use crate::primitives::Quorum;
-use crate::run::{Acquiring, Guarded};
 use crate::telemetry;
 
 /// What may stand behind `client =`. `By` tells the implementations apart.
@@ -136,7 +136,7 @@ impl Enter {
         wrong.map_or(Ok(()), Err)?;
         let locks = match self.locks {
             Some(locks) => locks,
-            None => ambient::current()?.into(),
+            None => installed::current()?.into(),
         };
         let mut acquire = locks.acquire(self.mode, keys);
         if let Some(wait) = self.wait {

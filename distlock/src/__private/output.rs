@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use crate::error::Error;
-use crate::run::lost_only;
+use crate::guard::run::lost_only;
 use crate::telemetry;
 
 /// A return type that has a place for a lock error.

@@ -25,7 +25,7 @@ use crate::error::{Cause, Error};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 
 /// The answer of a backend, on its way.
 pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;

@@ -7,12 +7,12 @@
 //!    takes it too, so that an ended scope is told from a lost hold.
 //! 3. Once a release was sent the owner is dead: a hold passes on only before that.
 
-mod keeper;
+mod hold_ref;
 pub(crate) mod lease;
 mod release;
 mod releaser;
-mod stake;
-mod tenure;
+mod session;
+mod view;
 mod watchdog;
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::keeper::Keeper;
+pub(crate) use self::hold_ref::Tenure;
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::release::{Release, confirm_all};
 pub(crate) use self::releaser::{Debt, Settled};
-pub(crate) use self::stake::{Member, Stake};
-pub(crate) use self::tenure::Tenure;
+pub(crate) use self::session::Keeper;
+pub(crate) use self::view::{Member, Stake};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::keeper::{Keeper, Owed};
+use super::session::{Keeper, Owed};
 use super::{Debt, Settled};
 use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;

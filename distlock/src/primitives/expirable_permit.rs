@@ -5,11 +5,11 @@ use std::fmt;
 use futures_core::Stream;
 
 use crate::error::Error;
+use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 use crate::owner::Owner;
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 use crate::scope::{Scope, Section};
-use crate::stream::HoldStream;
 
 /// One or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore), for as long as it lives.
 ///

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::backend::Change;
 use crate::config::check_lease;
 use crate::error::{Error, Loss};
-use crate::handle::Handle;
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 use crate::primitives::ExpirablePermit;
 
 /// A number of permits, each with an id and a lease of its own; made by

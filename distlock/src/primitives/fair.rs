@@ -1,9 +1,9 @@
 //! The fair lock: Redisson's `RLock` of `getFairLock`.
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
 /// A lock that is granted in the order of arrival, among all clients; made by

@@ -5,12 +5,12 @@ use std::ops::Deref;
 
 use futures_core::Stream;
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
+use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
-use crate::stream::HoldStream;
 
 /// A lock that numbers its grants; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
 ///

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::acquire::handle::Handle;
 use crate::config::check_count;
 use crate::error::Error;
-use crate::handle::Handle;
 
 /// A count that all clients of a server share, and that is waited for until it is 0; made by
 /// [`Client::count_down_latch`](crate::Client::count_down_latch).

@@ -1,9 +1,9 @@
 //! The reentrant lock: Redisson's `RLock`.
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
 /// A reentrant lock on one key; made by [`Client::lock`](crate::Client::lock).

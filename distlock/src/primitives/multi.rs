@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
+use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::{Handle, Holder};
 
 /// Several locks held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by [`MultiLock::of`] from locks
 /// of any kinds and clients.

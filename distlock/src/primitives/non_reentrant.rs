@@ -1,9 +1,9 @@
 //! The non-reentrant lock: Redisson's `RLock` of `getNonReentrantLock`.
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
 /// A lock that is never entered twice; made by [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).

@@ -1,9 +1,9 @@
 //! The non-reentrant fair lock: Redisson's `RLock` of `getNonReentrantFairLock`.
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
 /// A lock that is granted in the order of arrival and never entered twice; made by

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, What};
 use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::{Handle, Holder};
 use crate::kind::Kind;
 use crate::wait::quorum;
 

@@ -1,9 +1,9 @@
 //! The read/write lock: Redisson's `RReadWriteLock`.
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::kind::Kind;
 use crate::primitives::inspect::inspection;
 

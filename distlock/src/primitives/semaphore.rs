@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::config::{MAX_NUMBER, check_permits};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::owner::Owner;
 
 /// A number of permits that all clients of a server share; made by [`Client::semaphore`](crate::Client::semaphore).

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, What};
 use crate::config::SPIN_PAUSE;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::handle::Handle;
 use crate::primitives::inspect::inspection;
 
 /// A lock whose waiters ask again and again; made by [`Client::spin_lock`](crate::Client::spin_lock).

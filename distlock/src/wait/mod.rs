@@ -3,28 +3,19 @@
 //! Local waiters of one key stand in one queue and only its head comes here into the loop. Behind a holder of its own
 //! client the head first trusts that neighbour to hand over or to free, without asking the server.
 
-mod ask;
 mod attempt;
-mod crowd;
 mod number;
-mod part;
-mod queue;
 pub(crate) mod quorum;
-mod registry;
-mod turns;
+pub(crate) mod request;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::smallvec;
 
-pub(crate) use self::ask::{Ask, Tenures, Wanted};
 use self::attempt::{Attempts, Outcome};
-use self::crowd::Waits;
 pub(crate) use self::number::{adjust, until_zero};
-pub(crate) use self::part::{Left, Part};
-pub(crate) use self::registry::{End, Registry};
-use self::registry::{Place, Turn};
+pub(crate) use self::request::{Ask, Tenures, Wanted};
 
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Tick;
@@ -33,6 +24,7 @@ use crate::config::{
 };
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, Keeper};
+use crate::local::{Place, Registry, Turn, Waits};
 use crate::telemetry;
 
 /// What a round of asking came to.

@@ -19,9 +19,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
-use super::crowd::Waits;
-use super::registry::{Place, Turn};
-use super::{Ask, Part, Registry, Tenures, Tried, try_once};
+use super::{Ask, Tenures, Tried, try_once};
 use crate::backend::{Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{
@@ -29,6 +27,7 @@ use crate::config::{
 };
 use crate::error::{Blocker, Error};
 use crate::hold::Stake;
+use crate::local::{Part, Place, Registry, Turn, Waits};
 use crate::owner::Owner;
 
 type Parts = SmallVec<[Part; 1]>;

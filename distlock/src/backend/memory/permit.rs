@@ -12,7 +12,7 @@ use crate::config::{OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 
 /// A semaphore: `free` and the number of permits that are out add up to what was set.
 #[derive(Debug, Default)]

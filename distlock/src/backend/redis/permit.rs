@@ -8,7 +8,7 @@ use crate::backend::{
     Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
 };
 use crate::key::Key;
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 
 /// The keys of a semaphore, and one that remembers something of an owner.
 fn keys(target: &Target, what: &str) -> [String; 3] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::backend::{Attempted, Fault, Inspected, Released, cause};
-use crate::permit::PermitId;
+use crate::permit_id::PermitId;
 
 /// A lease in whole milliseconds, rounded up: the server's copy must not end before ours.
 pub(super) fn millis(lease: Duration) -> u64 {

@@ -8,6 +8,8 @@
 //! 2. A frame is closed when its scope completes, is lost or is dropped; a closed frame is passed over.
 //! 3. A body is polled and dropped inside its frames, so that code in a `Drop` sees them too.
 
+pub(crate) mod current;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::iter;

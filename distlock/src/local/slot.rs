@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Entry, Registry};
+use super::queue::Ticket;
+use super::registry::{Entry, Registry};
 use crate::clock::Tick;
 use crate::flaw::Flaw;
 use crate::hold::{Hold, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
-use crate::wait::ask::{Ask, Wanted};
-use crate::wait::queue::Ticket;
+use crate::wait::{Ask, Wanted};
 
 /// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
 #[derive(Debug)]
-pub(in crate::wait) struct Place {
+pub(crate) struct Place {
     registry: Arc<Registry>,
     pub(super) entry: (Kind, Key),
     /// Where it stands in the queue, if it does.
@@ -31,7 +31,7 @@ pub(in crate::wait) struct Place {
 
 /// What a waiter is to do next.
 #[derive(Debug)]
-pub(in crate::wait) enum Turn {
+pub(crate) enum Turn {
     /// Others stand before it.
     NotYet,
     /// It has the hold that was handed over.
@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// Completes when it may be this waiter's turn.
-    pub(in crate::wait) async fn woken(&self) {
+    pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// It was refused. Is it first in line now, or does it stand in none?
-    pub(in crate::wait) fn stand_in_line(&mut self) -> bool {
+    pub(crate) fn stand_in_line(&mut self) -> bool {
         if self.lines_up && self.ticket.is_none() {
             self.join_queue(false);
         }
@@ -83,12 +83,12 @@ impl Place {
     }
 
     /// Is it first in line, with others behind it?
-    pub(in crate::wait) fn is_first_of_several(&self) -> bool {
+    pub(crate) fn is_first_of_several(&self) -> bool {
         self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
             == Some(true)
     }
 
-    pub(in crate::wait) fn turn(&mut self) -> Turn {
+    pub(crate) fn turn(&mut self) -> Turn {
         let turn = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 return entry.queue.has(ticket).then_some((Turn::NotYet, None));
@@ -135,7 +135,7 @@ impl Place {
     }
 
     /// The server granted a hold to this waiter.
-    pub(in crate::wait) fn granted(&mut self, hold: &Arc<Hold>) {
+    pub(crate) fn granted(&mut self, hold: &Arc<Hold>) {
         if self.ticket.is_none() {
             return self.registry.granted(hold);
         }

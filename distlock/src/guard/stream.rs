@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::run::{Releasing, lost_only};
+use crate::guard::run::{Releasing, lost_only};
 use crate::scope::Section;
 
 enum Stage {

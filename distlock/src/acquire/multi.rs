@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::reentry::{Around, check_open, look_around};
 use crate::error::Error;
 use crate::kind::Nesting;
-use crate::reentry::{Around, check_open, look_around};
-use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
+use crate::local::{Part, Registry};
+use crate::wait::{self, Ask, Wanted, quorum};
 
 type Parts = SmallVec<[Part; 1]>;
 

@@ -1,26 +1,31 @@
 //! The client: where it comes from, what it is set to, and one constructor for each primitive.
 
+pub(crate) mod builder;
+pub(crate) mod inherit;
+pub(crate) mod installed;
+pub(crate) mod source;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::acquire::handle::Handle;
 use crate::backend::Backend;
 use crate::backend::memory::MemoryServer;
-use crate::builder::Builder;
+use crate::client::builder::Builder;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
-use crate::handle::Handle;
 use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
+use crate::local::Registry;
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
-use crate::wait::Registry;
 
 /// A client of one lock server. Cheap to clone; clones are one client.
 ///

@@ -5,8 +5,6 @@
 //! 2. The mutex here is taken before any hold's, is held for a few lines and never while waking or sending.
 //! 3. A hold in a slot is still the entry's holder: whoever leaves last has it released, and the entry goes with it.
 
-mod place;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,11 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
-pub(super) use self::place::{Place, Turn};
-use super::ask::Ask;
-use super::crowd::{Crowd, Waits};
+use super::limits::{Crowd, Waits};
 use super::queue::{Queue, Then};
-use super::turns::Turns;
+use super::slot::Place;
+use super::yielding::Turns;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
@@ -27,27 +24,28 @@ use crate::flaw::Flaw;
 use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
+use crate::wait::Ask;
 
 /// What one client waits for and holds. The last handle to it ends the client's tasks.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) keeper: Arc<Keeper>,
-    entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
+    pub(super) entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
     turns: Mutex<Turns<(Kind, Key)>>,
     crowd: Arc<Crowd>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    queue: Queue<Arc<Hold>, Arc<Notify>>,
-    holder: Option<Holder>,
+pub(super) struct Entry {
+    pub(super) queue: Queue<Arc<Hold>, Arc<Notify>>,
+    pub(super) holder: Option<Holder>,
     /// Other processes heard of the last release: the next head lets them go first.
-    others_turn: bool,
+    pub(super) others_turn: bool,
 }
 
 #[derive(Debug)]
-struct Holder {
-    hold: Arc<Hold>,
+pub(super) struct Holder {
+    pub(super) hold: Arc<Hold>,
     task: Option<task::Id>,
 }
 
@@ -63,7 +61,7 @@ pub(crate) enum End {
 }
 
 impl Entry {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             queue: Queue::new(),
             holder: None,
@@ -77,11 +75,11 @@ impl Entry {
             .is_some_and(|holder| holder.hold.owner == hold.owner)
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.holder.is_none()
     }
 
-    fn set_holder(&mut self, hold: &Arc<Hold>) {
+    pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) {
         self.others_turn = false;
         self.holder = Some(Holder {
             hold: Arc::clone(hold),
@@ -105,7 +103,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`Error::Overloaded`] where as many wait already as it bears.
-    pub(super) fn begin_to_wait(&self, ask: &Ask, at: usize, first: bool) -> Result<Waits, Error> {
+    pub(crate) fn begin_to_wait(&self, ask: &Ask, at: usize, first: bool) -> Result<Waits, Error> {
         let key = &ask.wanted[at].key;
         if first {
             return Ok(self.crowd.join_as_first(key));
@@ -119,7 +117,7 @@ impl Registry {
 
     /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
     /// hold of the watchdog's, nor is one that wants more than that hold.
-    pub(super) fn join(self: &Arc<Self>, ask: &Ask, at: usize, takes_over: bool) -> Place {
+    pub(crate) fn join(self: &Arc<Self>, ask: &Ask, at: usize, takes_over: bool) -> Place {
         let line = ask.wanted[at].kind.line();
         let mut place = Place::new(self, ask, at, takes_over);
         let in_line = place.lines_up && (line == Line::Local || self.has_line(&place.entry));
@@ -139,7 +137,7 @@ impl Registry {
     }
 
     /// Does the running task hold the key already?
-    pub(super) fn is_held_by_this_task(&self, kind: Kind, key: &Key) -> bool {
+    pub(crate) fn is_held_by_this_task(&self, kind: Kind, key: &Key) -> bool {
         let entries = self.entries.lock();
         let holder = entries
             .get(&(kind, key.clone()))
@@ -148,7 +146,7 @@ impl Registry {
     }
 
     /// A hold that was granted to one that did not queue.
-    pub(super) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
+    pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.keeper.watch(hold);
         if hold.kind.line() == Line::Shared {
             return;
@@ -212,7 +210,7 @@ impl Registry {
     }
 
     /// Do holds pass on that may not? Never, but where a client is to do wrong.
-    fn hands_over_whatever(&self) -> bool {
+    pub(super) fn hands_over_whatever(&self) -> bool {
         self.keeper.config.has(Flaw::HandOverOfExpiringHold)
     }
 
@@ -258,7 +256,7 @@ impl Registry {
     }
 
     /// Whoever leaves a queue last takes the entry along, where nobody holds the key.
-    fn forget_if_idle(&self, place: &(Kind, Key)) {
+    pub(super) fn forget_if_idle(&self, place: &(Kind, Key)) {
         let mut entries = self.entries.lock();
         if entries.get(place).is_some_and(Entry::is_idle) {
             entries.remove(place);
@@ -266,7 +264,7 @@ impl Registry {
     }
 
     /// Does what a change in a queue asks for.
-    fn follow(self: &Arc<Self>, then: Then<Arc<Hold>, Arc<Notify>>) {
+    pub(super) fn follow(self: &Arc<Self>, then: Then<Arc<Hold>, Arc<Notify>>) {
         let (release, wake) = match then {
             Then::Nothing => (None, None),
             Then::Wake(wake) | Then::HandedOver(wake) => (None, Some(wake)),
@@ -282,7 +280,7 @@ impl Registry {
     }
 
     /// Releases, in the background, a hold that has no guard.
-    fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
+    pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
         if let End::Release(debt) = self.stop(hold, self.keeper.now()) {
             self.keeper.release_later(debt);
         }

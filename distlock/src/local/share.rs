@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{End, Registry};
+use super::registry::{End, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Member, Nested, Release, Tenure};

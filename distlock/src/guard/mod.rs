@@ -1,5 +1,8 @@
 //! The guard: the value that ends a hold.
 
+pub(crate) mod run;
+pub(crate) mod stream;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -10,9 +13,9 @@ use smallvec::{SmallVec, smallvec};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Release, Stake, confirm_all};
+use crate::local::{Left, Part};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
-use crate::wait::{Left, Part};
 
 /// A hold on a lock, for as long as it lives.
 ///

@@ -1,5 +1,9 @@
 //! How a lock is acquired: the builder, and the path from it to a guard.
 
+pub(crate) mod handle;
+mod multi;
+mod reentry;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,15 +11,15 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
+use self::handle::Handle;
+use self::reentry::{Around, check_open, look_around};
 use crate::config::{check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::flaw::Flaw;
+use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
-use crate::handle::Handle;
-use crate::reentry::{Around, check_open, look_around};
-use crate::run::{Acquiring, Run, TryRun};
-use crate::together;
-use crate::wait::{self, Ask, Part, Registry, Wanted, quorum};
+use crate::local::{Part, Registry};
+use crate::wait::{self, Ask, Wanted, quorum};
 
 /// An acquisition to be awaited; made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -269,7 +273,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
         check_any(handles)?;
         let asks = handles.iter().map(|handle| self.checked(handle));
-        let parts = together::acquire(asks.collect::<Result<_, _>>()?).await?;
+        let parts = multi::acquire(asks.collect::<Result<_, _>>()?).await?;
         let needs = parts.len();
         Ok(Guard::of(parts, needs))
     }
@@ -282,7 +286,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             true => quorum::of(asks.len()) - 1,
             false => quorum::of(asks.len()),
         };
-        let again = together::enter_again(&mut asks).await?;
+        let again = multi::enter_again(&mut asks).await?;
         if again.len() >= needs {
             return Ok(Guard::of(again, needs));
         }

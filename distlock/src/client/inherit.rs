@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use crate::ambient::{Carried, carry};
+use crate::client::installed::{Carried, carry};
 use crate::scope::{Frames, frames, within};
 
 /// Carries the enclosing scopes into another task: inside `future`, acquiring a key that is held around this call

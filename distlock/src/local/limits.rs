@@ -22,7 +22,7 @@ struct Counts {
 
 /// Counts as a waiter of a key for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     crowd: Arc<Crowd>,
     key: Key,
 }
@@ -80,7 +80,7 @@ impl Counts {
 
 impl Waits {
     /// Waits for another key from here on, whoever waits there: it has been let in.
-    pub(super) fn go_to(&mut self, key: &Key) {
+    pub(crate) fn go_to(&mut self, key: &Key) {
         let mut counts = self.crowd.counts.lock();
         counts.leave(&self.key);
         *counts.of.entry(key.clone()).or_default() += 1;

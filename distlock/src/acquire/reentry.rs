@@ -9,8 +9,9 @@ use crate::hold::Nested;
 use crate::hold::lease::Term;
 use crate::key::Key;
 use crate::kind::Nesting;
+use crate::local::{Part, Registry};
 use crate::scope::{Frame, Frames, frames};
-use crate::wait::{Ask, Part, Registry, Wanted};
+use crate::wait::{Ask, Wanted};
 
 /// What the scopes around an acquisition mean for it.
 pub(crate) enum Around {

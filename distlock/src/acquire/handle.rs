@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::hold::Keeper;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::wait::{self, Registry};
+use crate::local::Registry;
+use crate::wait;
 
 /// A kind and a key of one client. A key that is refused says so at the first use.
 #[derive(Clone)]

@@ -1,0 +1,13 @@
+//! What one client knows of its keys: who waits for each, who holds it, and how a hold goes from one to the next.
+
+mod limits;
+mod queue;
+mod registry;
+mod share;
+mod slot;
+mod yielding;
+
+pub(crate) use self::limits::Waits;
+pub(crate) use self::registry::Registry;
+pub(crate) use self::share::{Left, Part};
+pub(crate) use self::slot::{Place, Turn};
