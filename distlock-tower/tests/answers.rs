@@ -7,8 +7,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::test_util::{Fault, Faults, Op};
 use distlock::{Client, MemoryServer};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{Held, IntoLockKeys, KeyFn, LockLayer};
 use http::request::Parts;
 use http::{Request, Response};

@@ -6,8 +6,10 @@ mod support;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, MemoryServer};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{BoxError, HoldUntil, LockLayer, Reason};
 use futures_util::stream;
 use http::{Request, Response};

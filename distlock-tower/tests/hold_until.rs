@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock::test_util::{Fault, Faults, Op};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{BoxError, Held, HoldBody, HoldUntil, LockInfo, LockLayer};
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, Stream, StreamExt as _};

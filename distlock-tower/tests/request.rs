@@ -5,8 +5,10 @@ mod support;
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, MemoryServer, Mode};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{LockError, ServiceLockLayer};
 use support::{SEC, eventually, freed};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};

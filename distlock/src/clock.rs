@@ -11,15 +11,23 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// A point in time on one clock, counted from that clock's own start.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Tick(Duration);
+pub struct Tick(Duration);
 
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 impl Tick {
     /// Later than every deadline.
     pub(crate) const NEVER: Self = Self(Duration::MAX);
 
     /// This much later.
-    pub(crate) fn after(self, by: Duration) -> Self {
+    pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(by))
     }
 
@@ -57,8 +65,12 @@ pub(crate) fn micros_since_1970() -> u64 {
 }
 
 /// Where a client's time comes from.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 #[derive(Clone, Debug)]
-pub(crate) enum Clock {
+pub enum Clock {
     /// The machine's clock, counting on while the machine sleeps where the platform has such a one: for real servers.
     #[cfg_attr(
         not(feature = "redis"),
@@ -70,8 +82,12 @@ pub(crate) enum Clock {
 }
 
 /// Tokio's time, made one clock out of the clocks of all runtimes that a client meets.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 #[derive(Debug, Default)]
-pub(crate) struct TokioClock {
+pub struct TokioClock {
     seen: Mutex<Seen>,
 }
 
@@ -97,12 +113,17 @@ const RUNTIMES: usize = 16;
 /// Tokio's timers stand still while the machine sleeps, so no sleep on the boot clock is longer than this.
 const LONGEST_BOOT_SLEEP: Duration = Duration::from_secs(1);
 
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 impl Clock {
     pub(crate) fn tokio() -> Self {
         Self::Tokio(Arc::default())
     }
 
-    pub(crate) fn now(&self) -> Tick {
+    /// What the clock shows.
+    pub fn now(&self) -> Tick {
         match self {
             Self::Boot => Tick(boot_time()),
             Self::Tokio(clock) => clock.now(),
@@ -110,7 +131,7 @@ impl Clock {
     }
 
     /// Completes at `tick` or a little later; needs a runtime.
-    pub(crate) async fn sleep_until(&self, tick: Tick) {
+    pub async fn sleep_until(&self, tick: Tick) {
         if tick == Tick::NEVER {
             // No timer for the usual case: most acquisitions have no deadline that will be met.
             std::future::pending::<()>().await;

@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::flaw::Flaw;
 
 /// Lease of a hold that the watchdog keeps: Redisson's `lockWatchdogTimeout`.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -148,8 +147,6 @@ pub(crate) struct Config {
     pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
     pub(crate) nodelay: bool,
-    #[cfg(feature = "test-util")]
-    pub(crate) flaw: Option<Flaw>,
 }
 
 impl Default for Config {
@@ -167,8 +164,6 @@ impl Default for Config {
             fencing_token_ttl: None,
             #[cfg(feature = "redis")]
             nodelay: false,
-            #[cfg(feature = "test-util")]
-            flaw: None,
         }
     }
 }
@@ -202,17 +197,6 @@ impl Config {
         let most = most.max(MIN_LEASE).min(self.unavailable_after);
         self.response_timeout = self.response_timeout.min(most);
         Ok(self)
-    }
-
-    /// Does the client make this mistake, on purpose?
-    #[cfg(feature = "test-util")]
-    pub(crate) fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
-    }
-
-    #[cfg(not(feature = "test-util"))]
-    pub(crate) const fn has(&self, _: Flaw) -> bool {
-        false
     }
 
     /// As [`OWNERS_REMEMBERED`], with this client's lease.

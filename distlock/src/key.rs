@@ -7,8 +7,12 @@ use crate::config;
 use crate::error::Error;
 
 /// A validated key together with its client's prefix: cheap to clone, one string behind it.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub struct Key {
     name: Arc<str>,
     prefix: usize,
 }

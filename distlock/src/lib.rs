@@ -7,7 +7,6 @@ mod client;
 mod clock;
 mod config;
 mod error;
-mod flaw;
 mod guard;
 mod hold;
 mod key;

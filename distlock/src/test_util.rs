@@ -8,18 +8,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::backend::memory::MemoryServer;
-use crate::backend::{Attempt, Attempted, Released, Renewal, Target};
 use crate::client::Client;
-use crate::clock::Tick;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::key::Key;
 use crate::owner::Owner;
 use crate::primitives::{ExpirablePermit, Permit};
 
-pub use crate::backend::Change;
-pub use crate::backend::faulty::{Fault, Faults, Op};
-pub use crate::flaw::Flaw;
+pub use crate::backend::{
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
+    Subscription, Target, cause,
+};
+pub use crate::clock::{Clock, Tick};
+pub use crate::key::Key;
 pub use crate::kind::Kind;
 pub use crate::permit_id::PermitId;
 
@@ -38,6 +38,11 @@ pub struct Sizes {
     pub owed: usize,
     /// Channels that are listened to, or still to be left.
     pub channels: usize,
+}
+
+/// An owner of the caller's making.
+pub fn owner(client: Uuid, number: u64) -> Owner {
+    Owner::new(client, number)
 }
 
 /// Looks into a client's maps.

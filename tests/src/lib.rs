@@ -1,6 +1,6 @@
 //! Real servers, real faults and the checks that hold `distlock` to its promises.
 //!
-//! But for [`chaos`] and [`any_lock`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
+//! But for [`chaos`], [`any_lock`], [`faults`] and [`flaws`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
 //! its work panics, for a panic is how a test says so; none of them skips in silence.
 //!
 //! | module | what it gives |
@@ -11,6 +11,7 @@
 //! | [`resource`] | what the lock guards: it sees who is inside |
 //! | [`chaos`] | random operations under random faults, replayed by their seed |
 //! | [`any_lock`] | every exclusive lock behind one face |
+//! | [`faults`], [`flaws`] | backends that delay, lose and double commands, or make a mistake on purpose; [`Disturbed`] builds them in |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
@@ -33,6 +34,8 @@ pub mod process;
 pub mod proxy;
 pub mod resource;
 pub mod server;
+
+pub use distlock_test_backends::{Disturbed, faults, flaws};
 
 pub use any_lock::{AnyLock, Of};
 pub use drop_after::drop_after;

@@ -1,5 +1,6 @@
 use distlock::MemoryServer;
-use distlock::test_util::{Fault, Faults, Op};
+use distlock_test_backends::Disturbed as _;
+use distlock_test_backends::faults::{Fault, Faults, Op};
 
 use super::*;
 

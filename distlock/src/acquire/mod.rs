@@ -15,7 +15,6 @@ use self::handle::Handle;
 use self::reentry::{Around, check_open, look_around};
 use crate::config::{check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
-use crate::flaw::Flaw;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::local::{Part, Registry};
@@ -282,10 +281,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         check_any(handles)?;
         let asks = handles.iter().map(|handle| self.checked(handle));
         let mut asks = asks.collect::<Result<Vec<_>, _>>()?;
-        let needs = match asks[0].0.keeper.config.has(Flaw::MinorityIsEnough) {
-            true => quorum::of(asks.len()) - 1,
-            false => quorum::of(asks.len()),
-        };
+        let needs = quorum::of(asks.len());
         let again = multi::enter_again(&mut asks).await?;
         if again.len() >= needs {
             return Ok(Guard::of(again, needs));

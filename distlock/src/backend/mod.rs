@@ -5,10 +5,12 @@
 //!
 //! A backend never sees a guard, a task-local or a waiter.
 
-#[cfg(feature = "test-util")]
-pub(crate) mod faulty;
-#[cfg(feature = "test-util")]
-pub(crate) mod flawed;
+// `pub` for the decorators of the workspace's tests, which the feature `test-util` opens this module to.
+#![cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -28,22 +30,26 @@ use crate::owner::Owner;
 use crate::permit_id::PermitId;
 
 /// The answer of a backend, on its way.
-pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
 /// Which owner's hold on which key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
-    pub(crate) owner: Owner,
+pub struct Target {
+    /// The primitive.
+    pub kind: Kind,
+    /// The key, with its client's prefix.
+    pub key: Key,
+    /// The owner whose hold it is, or is to be.
+    pub owner: Owner,
     /// How many permits of a semaphore; 1 for all else.
-    pub(crate) permits: u32,
+    pub permits: u32,
     /// How long a release leaves the key taken, though nobody has it any more; of locks alone.
-    pub(crate) rest: Duration,
+    pub rest: Duration,
 }
 
 impl Target {
-    pub(crate) fn of(kind: Kind, key: &Key, owner: Owner) -> Self {
+    /// One permit, or a lock, that a release frees at once.
+    pub fn of(kind: Kind, key: &Key, owner: Owner) -> Self {
         Self {
             kind,
             key: key.clone(),
@@ -62,19 +68,22 @@ impl Target {
 
 /// What an acquisition asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    pub(crate) target: Target,
-    pub(crate) lease: Duration,
+pub struct Attempt {
+    /// What is to be acquired, and for which owner.
+    pub target: Target,
+    /// For how long.
+    pub lease: Duration,
     /// Where the server knows of waiters: refused, the owner is one of them for this long, or until it asks again.
-    pub(crate) place: Option<Duration>,
+    pub place: Option<Duration>,
     /// The owner of the write lock around this read, which lets it in.
-    pub(crate) inside: Option<Owner>,
+    pub inside: Option<Owner>,
     /// The new fencing token has to be above this one.
-    pub(crate) above: u64,
+    pub above: u64,
 }
 
 impl Attempt {
-    pub(crate) fn new(target: Target, lease: Duration) -> Self {
+    /// An attempt that leaves nothing behind where it is refused.
+    pub fn new(target: Target, lease: Duration) -> Self {
         Self {
             target,
             lease,
@@ -87,15 +96,18 @@ impl Attempt {
 
 /// A hold that goes on: its owner keeps this count, for this lease or the longer one that it has.
 #[derive(Clone, Debug)]
-pub(crate) struct Renewal {
-    pub(crate) target: Target,
-    pub(crate) count: u32,
-    pub(crate) lease: Duration,
+pub struct Renewal {
+    /// The hold.
+    pub target: Target,
+    /// How often its owner has entered it.
+    pub count: u32,
+    /// The lease, counted from now.
+    pub lease: Duration,
 }
 
 /// What an attempt came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempted {
+pub enum Attempted {
     /// The owner holds the key, once.
     Granted {
         /// The fencing token of this grant, where the kind has one.
@@ -109,15 +121,16 @@ pub(crate) enum Attempted {
 }
 
 impl Attempted {
+    /// Was it granted?
     #[cfg(feature = "test-util")]
-    pub(crate) fn is_granted(self) -> bool {
+    pub fn is_granted(self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 }
 
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Released {
+pub enum Released {
     /// The key is free.
     Freed {
         /// Did others than this client hear of it?
@@ -128,10 +141,6 @@ pub(crate) enum Released {
 }
 
 /// A change of a semaphore or a latch, or a look at it.
-#[cfg_attr(
-    not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only tests name it")
-)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Sets the number where there is none: 1 if it was set, else 0.
@@ -160,11 +169,11 @@ pub enum Change {
 
 /// Who holds a key, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Inspected {
+pub struct Inspected {
     /// Each holder's name and count.
-    pub(crate) holders: Vec<(Vec<u8>, u64)>,
+    pub holders: Vec<(Vec<u8>, u64)>,
     /// What is left of the lease; `None` where the key is free or has no end set.
-    pub(crate) ttl: Option<Duration>,
+    pub ttl: Option<Duration>,
 }
 
 /// Why a verb failed.
@@ -173,7 +182,7 @@ pub(crate) struct Inspected {
     not(feature = "redis"),
     allow(dead_code, reason = "what only a server can answer")
 )]
-pub(crate) enum Fault {
+pub enum Fault {
     /// It may have been carried out, or not, or may still be.
     Unknown(Cause),
     /// It was not carried out, and may be tried again.
@@ -223,21 +232,22 @@ impl fmt::Display for Fault {
 
 /// What a waiter learns from a key's channel. Messages are hints, and many may show as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signal {
+pub struct Signal {
     /// The subscription stands: messages will come.
-    pub(crate) live: bool,
+    pub live: bool,
     /// Moves with each message, and whenever the subscription begins to stand or falls.
-    pub(crate) news: u64,
+    pub news: u64,
 }
 
 /// A share in the subscription to a key's channel; it ends with its last share.
-pub(crate) struct Subscription {
+pub struct Subscription {
     signal: watch::Receiver<Signal>,
     _share: Box<dyn Send + Sync>,
 }
 
 impl Subscription {
-    pub(crate) fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
+    /// A share that hears `signal`; `share` is dropped with it.
+    pub fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
         Self {
             signal,
             _share: Box::new(share),
@@ -246,7 +256,7 @@ impl Subscription {
 
     /// What the subscription says, for who passes it on.
     #[cfg(feature = "test-util")]
-    pub(crate) fn signal(&self) -> watch::Receiver<Signal> {
+    pub fn signal(&self) -> watch::Receiver<Signal> {
         self.signal.clone()
     }
 
@@ -287,7 +297,7 @@ impl Subscription {
 ///
 /// Nobody above waits for a reply with a timer of its own: each verb answers within some response timeouts, with
 /// [`Fault::Unknown`] where the server did not. Renewals and releases never stand behind attempts.
-pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes the key for the owner, once, where it is free or already this owner's. Dropped unanswered, it may still
     /// be carried out.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
@@ -341,7 +351,7 @@ pub(crate) fn misfit(kind: Kind, verb: &str) -> Fault {
 }
 
 /// A cause that is only a text.
-pub(crate) fn cause(text: impl Into<String>) -> Cause {
+pub fn cause(text: impl Into<String>) -> Cause {
     let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
     Arc::from(boxed)
 }

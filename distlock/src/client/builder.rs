@@ -1,7 +1,15 @@
 //! What a client is set to.
 
+#[cfg(feature = "test-util")]
+use std::fmt;
+#[cfg(feature = "test-util")]
+use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "test-util")]
+use crate::backend::Backend;
+#[cfg(feature = "test-util")]
+use crate::clock::Clock;
 use crate::config::Config;
 
 /// Settings for a [`Client`](crate::Client); each has a default, and all are checked when the client is made.
@@ -23,7 +31,7 @@ use crate::config::Config;
 pub struct Builder {
     pub(crate) config: Config,
     #[cfg(feature = "test-util")]
-    pub(crate) faults: Option<crate::backend::faulty::Faults>,
+    pub(crate) decorators: Decorators,
 }
 
 impl Builder {
@@ -200,19 +208,50 @@ impl Builder {
         self
     }
 
-    /// Makes a mistake in the client, on purpose.
+    /// Puts a decorator between the client and its backend: `nearest` to the server, or in front of all others.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
-    pub fn flaw(mut self, flaw: crate::flaw::Flaw) -> Self {
-        self.config.flaw = Some(flaw);
+    pub fn decorate_backend(
+        mut self,
+        nearest: bool,
+        decorate: impl Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let at = if nearest { 0 } else { self.decorators.0.len() };
+        self.decorators.0.insert(at, Arc::new(decorate));
         self
     }
+}
 
-    /// Puts faults between the client and its backend.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn faults(mut self, faults: &crate::backend::faulty::Faults) -> Self {
-        self.faults = Some(faults.clone());
-        self
+/// What stands between a client and its backend, the nearest to the server first.
+#[cfg(feature = "test-util")]
+#[derive(Clone, Default)]
+pub(crate) struct Decorators(Vec<Decorator>);
+
+/// Given the response timeout too, within which every backend answers.
+#[cfg(feature = "test-util")]
+type Decorator = Arc<dyn Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend> + Send + Sync>;
+
+#[cfg(feature = "test-util")]
+impl Decorators {
+    pub(crate) fn around(
+        &self,
+        backend: Arc<dyn Backend>,
+        clock: &Clock,
+        response_timeout: Duration,
+    ) -> Arc<dyn Backend> {
+        let decorators = self.0.iter();
+        decorators.fold(backend, |inner, decorate| {
+            decorate(inner, clock, response_timeout)
+        })
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl fmt::Debug for Decorators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Decorators").field(&self.0.len()).finish()
     }
 }

@@ -397,35 +397,9 @@ impl Builder {
         let config = self.config.validated()?;
         let backend = backend(&config);
         #[cfg(feature = "test-util")]
-        let backend = disturbed(backend, &clock, &config, self.faults);
+        let backend = self
+            .decorators
+            .around(backend, &clock, config.response_timeout);
         Ok(Client::new(config, clock, backend))
     }
-}
-
-/// The backend with the faults that a test asked for, and the client's flaw: before the faults, or behind them where it
-/// is one of the server's.
-#[cfg(feature = "test-util")]
-fn disturbed(
-    mut backend: Arc<dyn Backend>,
-    clock: &Clock,
-    config: &Config,
-    faults: Option<crate::backend::faulty::Faults>,
-) -> Arc<dyn Backend> {
-    let flawed = |backend, flaw| {
-        Arc::new(crate::backend::flawed::Flawed::new(
-            backend,
-            clock.clone(),
-            flaw,
-        ))
-    };
-    if let Some(flaw) = config.flaw.filter(|flaw| flaw.is_in_a_script()) {
-        backend = flawed(backend, flaw);
-    }
-    if let Some(faults) = faults {
-        backend = faults.around(backend, clock.clone(), config.response_timeout);
-    }
-    if let Some(flaw) = config.flaw.filter(|flaw| !flaw.is_in_a_script()) {
-        backend = flawed(backend, flaw);
-    }
-    backend
 }

@@ -261,15 +261,14 @@ impl Hold {
         closed.store(true, Ordering::Release);
     }
 
-    /// The first guard of a hold that was handed over, if the hold is still good; or `whatever` it is.
+    /// The first guard of a hold that was handed over, if the hold is still good.
     pub(crate) fn succeed(
         self: &Arc<Self>,
         now: Tick,
         max_hold: Option<Duration>,
-        whatever: bool,
     ) -> Option<Arc<Tenure>> {
         let mut state = self.state.lock();
-        if !whatever && !state.lease.may_pass_on(now) {
+        if !state.lease.may_pass_on(now) {
             return None;
         }
         let term = Term::kept(now, max_hold);

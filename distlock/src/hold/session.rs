@@ -3,12 +3,10 @@
 //! A client outlives runtimes (a `static` one under several `#[tokio::test]`s). All state lies here and not in the
 //! tasks: where a task went with its runtime, the next call starts it again in its own, and nothing is forgotten.
 
-use std::hash::BuildHasher;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::FixedState;
 use futures_util::FutureExt;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -22,7 +20,6 @@ use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, RETRY_PAUSE, TOKENS_KEPT};
 use crate::error::Loss;
-use crate::flaw::Flaw;
 use crate::key::Key;
 use crate::owner::Owner;
 use crate::telemetry;
@@ -104,8 +101,7 @@ impl Keeper {
 
     /// Puts a granted hold under the watchdog's eye.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.watchdog
-            .watch(self.filed_as(hold), hold, hold.next_look());
+        self.watchdog.watch(hold, hold.next_look());
         self.start_tasks();
     }
 
@@ -117,28 +113,12 @@ impl Keeper {
 
     /// The watchdog looks at the hold when something is due next.
     pub(super) fn look_again(&self, hold: &Hold) {
-        self.watchdog.ask_at(self.filed_as(hold), hold.next_look());
-    }
-
-    /// What the watchdog knows a hold by.
-    pub(super) fn filed_as(&self, hold: &Hold) -> Owner {
-        if self.config.has(Flaw::WatchdogByKey) {
-            return Owner::new(self.id, FixedState::default().hash_one(&hold.key));
-        }
-        hold.owner
-    }
-
-    /// The time that a lease counts from, for a command that was sent then and is answered now.
-    pub(crate) fn counted_from(&self, sent: Tick) -> Tick {
-        if self.config.has(Flaw::DeadlineFromReply) {
-            return self.now();
-        }
-        sent
+        self.watchdog.ask_at(hold.owner, hold.next_look());
     }
 
     /// The hold needs no renewal any more. Answers whether it was still watched.
     pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
-        self.watchdog.unwatch(self.filed_as(hold))
+        self.watchdog.unwatch(hold.owner)
     }
 
     /// A hold is found lost: tells everyone, once, and ends what the server may still have of it.

@@ -83,10 +83,11 @@ impl Agenda {
 }
 
 impl Watchdog {
-    pub(super) fn watch(&self, owner: Owner, hold: &Arc<Hold>, at: Tick) {
+    pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) {
         let mut agenda = self.agenda.lock();
-        agenda.holds.insert(owner, (Arc::clone(hold), Tick::NEVER));
-        agenda.ask_at(owner, at);
+        let watched = (Arc::clone(hold), Tick::NEVER);
+        agenda.holds.insert(hold.owner, watched);
+        agenda.ask_at(hold.owner, at);
         let wake = agenda.arm(at);
         drop(agenda);
         self.wake_if(wake);
@@ -189,7 +190,7 @@ fn take_up(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
     for hold in keeper.watchdog.take_due(now) {
         let end = hold.end();
         if hold.is_held(now) && now < end {
-            keeper.watchdog.ask_at(keeper.filed_as(&hold), end);
+            keeper.watchdog.ask_at(hold.owner, end);
             waiting.push_back(hold);
         } else {
             attend_to(keeper, &hold, now);
@@ -224,7 +225,7 @@ fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>
 fn attend_to(keeper: &Arc<Keeper>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
     match hold.work(now) {
         Work::Renew { count, lease } => return Some((count, lease)),
-        Work::Later(at) => keeper.watchdog.ask_at(keeper.filed_as(hold), at),
+        Work::Later(at) => keeper.watchdog.ask_at(hold.owner, at),
         Work::Lost(loss) => keeper.lose(hold, loss),
         Work::Over => drop(keeper.unwatch(hold)),
     }
@@ -241,7 +242,7 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
         })
         .collect();
     let answers = ask(&keeper, &batch).await;
-    let (now, sent) = (keeper.now(), keeper.counted_from(sent));
+    let now = keeper.now();
     for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
             Some(loss) => keeper.lose(&hold, loss),

@@ -20,7 +20,6 @@ use super::yielding::Turns;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::flaw::Flaw;
 use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
@@ -174,9 +173,8 @@ impl Registry {
             let ended = tenure.finish(now);
             let then = match (ended, entries.get_mut(&(hold.kind, hold.key.clone()))) {
                 (Ended::Last { may_pass_on }, Some(entry)) => {
-                    let may_pass_on = (may_pass_on || self.hands_over_whatever())
-                        && hold.kind.hands_over()
-                        && entry.is_held_by(hold);
+                    let may_pass_on =
+                        may_pass_on && hold.kind.hands_over() && entry.is_held_by(hold);
                     entry.queue.release(Arc::clone(hold), may_pass_on, now)
                 }
                 (Ended::Last { .. }, None) => Then::Release(Arc::clone(hold)),
@@ -188,9 +186,6 @@ impl Registry {
         match (ended, then) {
             (Ended::Last { .. }, Then::HandedOver(wake)) => {
                 wake.notify_one();
-                if self.keeper.config.has(Flaw::FormerOwnerReleases) {
-                    self.keeper.release_later(Debt::of_hold(hold));
-                }
                 End::Done
             }
             (Ended::Last { .. }, _) => self.stop(hold, now),
@@ -207,11 +202,6 @@ impl Registry {
                 End::Lost(loss)
             }
         }
-    }
-
-    /// Do holds pass on that may not? Never, but where a client is to do wrong.
-    pub(super) fn hands_over_whatever(&self) -> bool {
-        self.keeper.config.has(Flaw::HandOverOfExpiringHold)
     }
 
     /// No renewal follows; what is left is to tell the server.

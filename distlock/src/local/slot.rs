@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use crate::clock::Tick;
-use crate::flaw::Flaw;
 use crate::hold::{Hold, Tenure};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
@@ -118,19 +117,15 @@ impl Place {
     /// Takes over what was handed to it, if that is still good.
     fn take(&mut self, handed: &Arc<Hold>) -> Turn {
         let now = self.registry.keeper.now();
-        let whatever = self.registry.hands_over_whatever();
-        let Some(tenure) = handed.succeed(now, self.max_hold, whatever) else {
+        let Some(tenure) = handed.succeed(now, self.max_hold) else {
             self.registry.give_back(handed);
             return Turn::Ask {
                 others_first: false,
             };
         };
         self.leave_with(handed, None);
-        // The count may have to be told, and another guard has another bound. A renewal at once would make good what a
-        // flaw has handed over.
-        if !whatever {
-            self.registry.keeper.look_at(handed);
-        }
+        // The count may have to be told, and another guard has another bound.
+        self.registry.keeper.look_at(handed);
         Turn::Handed(tenure)
     }
 
@@ -191,18 +186,12 @@ impl Drop for Place {
             let Some(entry) = entries.get_mut(&self.entry) else {
                 return;
             };
-            let whatever = self.registry.hands_over_whatever();
-            let then = entry
-                .queue
-                .leave(ticket, |hold| whatever || hold.may_pass_on(now));
+            let then = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
                 entries.remove(&self.entry);
             }
             then
         };
-        if self.registry.keeper.config.has(Flaw::WakeUpNotPassedOn) {
-            return;
-        }
         self.registry.follow(then);
     }
 }

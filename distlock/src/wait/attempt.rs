@@ -88,7 +88,7 @@ impl Attempts {
         match answer {
             Ok((_, Attempted::Granted { token })) => {
                 self.placed_until = None;
-                self.granted(self.keeper.counted_from(sent), token, latest, before)
+                self.granted(sent, token, latest, before)
             }
             Ok((at, Attempted::Held { ttl })) => {
                 self.doubt = before;

@@ -1,8 +1,8 @@
 //! The checker is checked: a lock with a flaw must be caught within a few seeds.
 
-use distlock::test_util::Flaw;
 use distlock_tests::Of;
 use distlock_tests::chaos::memory;
+use distlock_tests::flaws::Flaw;
 use libtest_mimic::{Failed, Trial};
 
 /// Seeds within which each flaw must be caught.
@@ -19,7 +19,7 @@ const BY_RULE: [(Flaw, Of, &str); 7] = [
     (Flaw::TokenFromMemory, Of::Fenced, "A2"),
     (Flaw::PlaceNotKept, Of::Fair, "A8"),
     (Flaw::PermitsGivenAgain, Of::Semaphore, "A9"),
-    (Flaw::MinorityIsEnough, Of::Red, "A1"),
+    (Flaw::RefusalTakenForGrant, Of::Red, "A1"),
     (Flaw::ChangeCountsAgain, Of::Latch, "A9"),
 ];
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Error, Loss, MultiLock};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage::{Stage, is_done_within, refused};

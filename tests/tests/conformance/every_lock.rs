@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock::Client;
-use distlock::test_util::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{AnyLock, Of};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};

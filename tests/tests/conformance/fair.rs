@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Blocker, Client, Error, Guard};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::Notify;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::Client;
-use distlock::test_util::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 
 use crate::stage::Stage;
 

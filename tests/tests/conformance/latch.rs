@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, Sizes, sizes};
+use distlock::test_util::{Sizes, sizes};
 use distlock::{Blocker, Client, CountDownLatch, Error};
+use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -185,11 +186,11 @@ async fn waiter_that_misses_the_message_looks_again(stage: &Stage) {
         let latch = latch(&other, 1).await;
         let waiting = waits(&client);
         sleep(stage.part(20)).await;
-        stage.faults().deafen();
+        stage.faults().mute();
         latch.count_down().await.unwrap();
         let start = Instant::now();
         if heals {
-            stage.faults().hear();
+            stage.faults().unmute();
         }
         let longest = Duration::from_secs(if heals { 0 } else { 5 });
         timeout(longest + stage.slack(), waiting)
@@ -198,7 +199,7 @@ async fn waiter_that_misses_the_message_looks_again(stage: &Stage) {
             .unwrap()
             .unwrap();
         assert!(start.elapsed() <= longest + stage.slack());
-        stage.faults().hear();
+        stage.faults().unmute();
     }
 }
 

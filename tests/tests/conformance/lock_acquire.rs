@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use distlock::test_util::Op;
 use distlock::{Blocker, Error};
+use distlock_tests::faults::Op;
 use tokio::time::Instant;
 
 use crate::stage::{Stage, refused};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use distlock::Error;
-use distlock::test_util::{Fault, Op, Sizes, sizes};
+use distlock::test_util::{Sizes, sizes};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, end, refused};

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, Guard};
+use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, held_until};
+use distlock::test_util::held_until;
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::Stage;
@@ -34,7 +35,7 @@ async fn released_while_no_subscription_stands_is_found_when_it_stands_again(sta
     stage
         .eventually("asks twice", stage.lease(), asked(2))
         .await;
-    assert_eq!(stage.faults().deafen(), 1);
+    assert_eq!(stage.faults().mute(), 1);
     stage
         .eventually("asks for it fell", stage.lease(), asked(3))
         .await;
@@ -42,7 +43,7 @@ async fn released_while_no_subscription_stands_is_found_when_it_stands_again(sta
     sleep(stage.part(10)).await;
     let found_out = waiter.is_finished();
     let start = Instant::now();
-    stage.faults().hear();
+    stage.faults().unmute();
     let guard = waiter.await.unwrap().unwrap();
     assert!(!found_out, "it heard of the release");
     stage.assert_took(start, Duration::ZERO);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Error, Loss};
+use distlock_tests::faults::{Fault, Op};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, Error, Loss};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, refused};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, Sizes, sizes};
+use distlock::test_util::{Sizes, sizes};
 use distlock::{Error, Loss};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, is_done_within, refused, server_shows};

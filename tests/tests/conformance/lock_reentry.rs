@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Lock, inherit};
+use distlock_tests::faults::{Fault, Op};
 use tokio::sync::oneshot;
 
 use crate::stage::{Stage, refused, server_shows};

@@ -6,8 +6,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use distlock::test_util::{Fault, Faults, Op, Sizes, sizes, stored};
+use distlock::test_util::{Sizes, sizes, stored};
 use distlock::{Client, Guard, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 

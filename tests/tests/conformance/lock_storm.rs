@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Op};
 use distlock::{Acquire, Guard, Lock};
+use distlock_tests::faults::{Fault, Faults, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Blocker, Error};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

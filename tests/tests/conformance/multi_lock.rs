@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, Error, Member, MultiLock};
 use distlock_tests::Of;
+use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

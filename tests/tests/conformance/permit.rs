@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Op, Sizes, sizes};
+use distlock::test_util::{Sizes, sizes};
 use distlock::{Client, Error, ExpirableSemaphore, PermitId};
+use distlock_tests::faults::Op;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage::{Stage, drop_after, is_done_within, refused};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::permit::{KEY, counts, is_idle, remove, set};

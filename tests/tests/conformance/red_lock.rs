@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Op, sizes, stored};
+use distlock::test_util::{sizes, stored};
 use distlock::{Client, Error, MemoryServer, Quorum, RedLock};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::Op;
+use distlock_tests::faults::Op;
 use tokio::time::{Instant, sleep};
 
 use crate::red_lock::{KEY, LEASE, Servers};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Kind, Op, sizes};
+use distlock::test_util::{Kind, sizes};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

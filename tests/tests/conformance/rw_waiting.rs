@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock::Guard;
-use distlock::test_util::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphore::{KEY, conserved, delete, pool};

@@ -118,12 +118,12 @@ async fn waiter_that_misses_the_message_asks_again(stage: &Stage) {
     let waiting = tokio::spawn(client.semaphore(KEY).acquire().into_future());
     stage.waiting(&client, 1).await;
     sleep(stage.part(20)).await;
-    stage.faults().deafen();
+    stage.faults().mute();
     pool.add_permits(1).await.unwrap();
     let start = Instant::now();
     let permit = waiting.await.unwrap().unwrap();
     assert!(start.elapsed() <= Duration::from_secs(5) + stage.slack());
-    stage.faults().hear();
+    stage.faults().unmute();
     permit.release().await.unwrap();
     conserved(stage, &[&client], 1).await;
     delete(&other).await;

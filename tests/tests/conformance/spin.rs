@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::MultiLock;
-use distlock::test_util::{Fault, Op, sizes};
+use distlock::test_util::sizes;
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Stage, refused};

@@ -12,10 +12,12 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Sizes, places, sizes, stored};
+use distlock::test_util::{Sizes, places, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
+use distlock_tests::Disturbed as _;
 use distlock_tests::RedisServer;
 pub(crate) use distlock_tests::drop_after;
+use distlock_tests::faults::{Fault, Faults};
 use tokio::time::{Instant, sleep, timeout};
 
 /// One `#[test]` for each backend and each of these functions.

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, Error, Loss};
+use distlock_tests::faults::{Fault, Op};
 use futures_util::Stream as _;
 use futures_util::stream::{self, FusedStream as _, StreamExt as _};
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, Lock};
 use distlock_tests::drop_after;
+use distlock_tests::faults::{Fault, Op};
 use rand::RngExt;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};

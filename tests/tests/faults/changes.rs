@@ -1,7 +1,7 @@
 //! Row 67 for what only changes a number: dropped at any point, a change is made once or not at all.
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, CountDownLatch, Error, ExpirableSemaphore, Semaphore};
+use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{drop_after, eventually_eq};
 use tokio::time::sleep;
 

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, Error, Guard, MultiLock, Quorum, RedLock};
+use distlock_tests::Disturbed as _;
 use distlock_tests::any_lock::PERMITS;
+use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{AnyLock, Of, eventually_eq};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;

@@ -3,8 +3,10 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use distlock::test_util::{Faults, Sizes, sizes, stored};
+use distlock::test_util::{Sizes, sizes, stored};
 use distlock::{Builder, Client, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::Faults;
 use distlock_tests::{RedisServer, eventually_eq};
 
 use crate::support::SOON;

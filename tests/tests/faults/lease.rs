@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, Error, Loss, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::{Flow, Process, RedisServer, Select, Way};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;

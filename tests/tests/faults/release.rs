@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
 use distlock::{Client, Error, Guard, Loss, Owner};
+use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{Flow, Proxy, RedisServer, Select, Way};
 use futures_util::future::join_all;
 use parking_lot::Mutex;

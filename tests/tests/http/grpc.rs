@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Op, sizes};
+use distlock::test_util::sizes;
 use distlock::{Client, MemoryServer};
+use distlock_tests::Disturbed as _;
 use distlock_tests::eventually;
+use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tower::{Held, HoldUntil, LockLayer};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::net::TcpListener;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Faults, Flaw, Op};
+use crate::Disturbed as _;
+use crate::faults::{Fault, Faults, Op};
+use crate::flaws::Flaw;
 use distlock::{Client, MemoryServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -211,7 +213,7 @@ impl MemoryRun {
                 Fault::FailBefore | Fault::FailAfter | Fault::Double => Duration::ZERO,
                 Fault::Delay(by) | Fault::DelayReply(by) | Fault::Late(by) => by,
                 Fault::Never => RESPONSE_TIMEOUT,
-                Fault::Deaf => return,
+                Fault::Muted => return,
             };
             let outage = outage.lock().unwrap();
             if outage
@@ -292,9 +294,9 @@ impl MemoryRun {
             }
             MemoryFault::Deaf => {
                 let before = self.faults.hits(Op::Subscribe);
-                let _fell = self.faults.deafen();
+                let _fell = self.faults.mute();
                 sleep(step.length).await;
-                self.faults.hear();
+                self.faults.unmute();
                 let hit = self.faults.hits(Op::Subscribe) > before;
                 self.note(
                     "deaf",

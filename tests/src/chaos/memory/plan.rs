@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Fault, Op};
+use crate::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use distlock::Owner;
+use distlock::test_util::{
+    Attempt, Attempted, Backend, Fault, Key, Kind, Released, Renewal, Target,
+};
 use parking_lot::Mutex;
-
-use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target};
-use crate::key::Key;
-use crate::kind::Kind;
-use crate::owner::Owner;
 
 /// Who is inside: by key, the hold that the server knows and the owners that count as entering it again.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! Mistakes with grants: to whom, in which order, and with which token.
 
-use crate::backend::{Attempt, Attempted, Backend, Fault};
-use crate::kind::Kind;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use distlock::test_util::{Attempt, Attempted, Backend, Fault, Kind};
 
 /// Lets readers in whoever holds the lock; the server does not know of one that it refused.
 pub(super) async fn reader_always(
@@ -37,4 +38,23 @@ pub(super) async fn token_from_memory(
         }
         other => other,
     })
+}
+
+/// How many attempts were refused.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(AtomicU64);
+
+impl Refusals {
+    /// Takes every other refusal for a grant.
+    pub(super) async fn attempt(
+        &self,
+        inner: &dyn Backend,
+        attempt: &Attempt,
+    ) -> Result<Attempted, Fault> {
+        let attempted = inner.attempt(attempt).await?;
+        if attempted.is_granted() || self.0.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            return Ok(attempted);
+        }
+        Ok(Attempted::Granted { token: None })
+    }
 }

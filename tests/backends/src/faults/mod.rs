@@ -1,8 +1,8 @@
-//! Tests only: a backend around another that delays, loses and doubles what passes through it.
+//! A backend around another that delays, loses and doubles what passes through it.
 //!
 //! Every fault counts its hits, so that a test can tell a fault that was survived from one that never happened.
 
-mod ears;
+mod subscriptions;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -10,16 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use distlock::test_util::{
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Kind,
+    Released, Renewal, Reply, Subscription, Target, cause,
+};
 use parking_lot::Mutex;
 
-use self::ears::Ears;
-use super::{
-    Attempt, Attempted, Backend, Change, Inspected, Released, Renewal, Reply, Subscription, Target,
-    cause,
-};
-use crate::clock::Clock;
-use crate::key::Key;
-use crate::kind::Kind;
+use self::subscriptions::Subscriptions;
 
 /// A verb of the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +33,7 @@ pub enum Op {
     Inspect,
     /// Changes of a semaphore or a latch.
     Adjust,
-    /// Subscriptions. Nothing is planned for these: see [`Faults::deafen`] and [`Faults::subscribe_after`].
+    /// Subscriptions. Nothing is planned for these: see [`Faults::mute`] and [`Faults::subscribe_after`].
     Subscribe,
 }
 
@@ -59,7 +56,7 @@ pub enum Fault {
     /// It is carried out twice, and the second answer counts.
     Double,
     /// A subscription that fell, or was made in vain, since nothing is heard.
-    Deaf,
+    Muted,
 }
 
 /// The faults between one or more clients and their backends.
@@ -67,7 +64,7 @@ pub enum Fault {
 pub struct Faults {
     rules: Arc<Mutex<HashMap<Op, Rules>>>,
     on_hit: Arc<Mutex<Option<OnHit>>>,
-    ears: Arc<Ears>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
@@ -144,25 +141,25 @@ impl Faults {
         *self.on_hit.lock() = Some(Arc::new(told));
     }
 
-    /// Until [`hear`](Faults::hear) no subscription stands and every message is lost, as when a connection breaks and
+    /// Until [`unmute`](Faults::unmute) no subscription stands and every message is lost, as when a connection breaks and
     /// cannot be made again. Answers how many fell; those and each one made meanwhile are hits of [`Op::Subscribe`].
-    pub fn deafen(&self) -> usize {
-        let fell = self.ears.set_deaf(true);
+    pub fn mute(&self) -> usize {
+        let fell = self.subscriptions.set_muted(true);
         for _ in 0..fell {
-            self.hit(Op::Subscribe, Fault::Deaf);
+            self.hit(Op::Subscribe, Fault::Muted);
         }
         fell
     }
 
     /// All subscriptions stand again, with news, as after a reconnect.
-    pub fn hear(&self) {
-        let _none_fell = self.ears.set_deaf(false);
+    pub fn unmute(&self) {
+        let _none_fell = self.subscriptions.set_muted(false);
     }
 
     /// Each subscription made from now on does not stand and hears nothing for this time, as while its confirmation is
     /// on the way: a hit of [`Op::Subscribe`].
     pub fn subscribe_after(&self, delay: Duration) {
-        self.ears.set_delay(delay);
+        self.subscriptions.set_delay(delay);
     }
 
     pub(crate) fn around(
@@ -225,12 +222,12 @@ impl Faulty {
         &self,
         op: Op,
         call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,
-    ) -> Result<T, super::Fault> {
+    ) -> Result<T, BackendFault> {
         tokio::select! {
             biased;
             reply = self.met(op, call) => reply,
             () = self.sleep(self.response_timeout) => {
-                Err(super::Fault::Unknown(cause("no answer to a command that met a fault")))
+                Err(BackendFault::Unknown(cause("no answer to a command that met a fault")))
             }
         }
     }
@@ -239,9 +236,9 @@ impl Faulty {
         &self,
         op: Op,
         call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,
-    ) -> Result<T, super::Fault> {
+    ) -> Result<T, BackendFault> {
         let inner = || Arc::clone(&self.inner);
-        let unknown = || super::Fault::Unknown(cause("an injected fault"));
+        let unknown = || BackendFault::Unknown(cause("an injected fault"));
         match self.faults.take(op) {
             None => call(inner()).await,
             Some(Fault::FailBefore) => Err(unknown()),
@@ -267,7 +264,7 @@ impl Faulty {
                 });
                 Err(unknown())
             }
-            Some(Fault::Never | Fault::Deaf) => std::future::pending().await,
+            Some(Fault::Never | Fault::Muted) => std::future::pending().await,
             Some(Fault::Double) => {
                 drop(call(inner()).await);
                 call(inner()).await
@@ -356,14 +353,14 @@ impl Backend for Faulty {
     fn subscribe(&self, target: &Target) -> Subscription {
         let faults = &self.faults;
         faults.rules.lock().entry(Op::Subscribe).or_default().calls += 1;
-        let delay = faults.ears.delay();
-        if faults.ears.is_deaf() {
-            faults.hit(Op::Subscribe, Fault::Deaf);
+        let delay = faults.subscriptions.delay();
+        if faults.subscriptions.is_muted() {
+            faults.hit(Op::Subscribe, Fault::Muted);
         } else if !delay.is_zero() {
             faults.hit(Op::Subscribe, Fault::Delay(delay));
         }
         let inner = self.inner.subscribe(target);
-        faults.ears.around(inner, self.clock.clone())
+        faults.subscriptions.around(inner, self.clock.clone())
     }
 
     fn epoch(&self) -> u64 {

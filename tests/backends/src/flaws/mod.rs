@@ -1,29 +1,26 @@
-//! Tests only: a backend around another that makes one mistake.
-//!
-//! Mistakes of the server's scripts stand behind what loses and doubles commands, all others before it: see
-//! [`Flaw::is_in_a_script`].
+//! A backend around another that makes one mistake on purpose: a test that looks for such mistakes must find each.
 
-mod ears;
+mod flaw;
 mod grants;
 mod numbers;
 mod outcome;
 mod reentry;
 mod scripts;
+mod subscriptions;
 
 use std::sync::Arc;
 
-use self::ears::Shares;
+pub use self::flaw::Flaw;
+use self::grants::Refusals;
 use self::numbers::Sent;
 use self::outcome::Owners;
 use self::reentry::Inside;
 use self::scripts::Stated;
-use super::{
-    Attempt, Attempted, Backend, Change, Inspected, Released, Renewal, Reply, Subscription, Target,
+use self::subscriptions::Shares;
+use distlock::test_util::{
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Kind,
+    Released, Renewal, Reply, Subscription, Target,
 };
-use crate::clock::Clock;
-use crate::flaw::Flaw;
-use crate::key::Key;
-use crate::kind::Kind;
 
 /// A backend with a flaw, and what each flaw remembers.
 #[derive(Debug)]
@@ -36,6 +33,7 @@ pub(crate) struct Flawed {
     inside: Inside,
     shares: Arc<Shares>,
     sent: Sent,
+    refusals: Refusals,
 }
 
 impl Flawed {
@@ -49,6 +47,7 @@ impl Flawed {
             inside: Inside::default(),
             shares: Arc::default(),
             sent: Sent::default(),
+            refusals: Refusals::default(),
         }
     }
 }
@@ -58,10 +57,12 @@ impl Backend for Flawed {
         let inner = &*self.inner;
         match self.flaw {
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.attempt(inner, attempt)),
+            Flaw::LeaseCutShort => Box::pin(scripts::attempt_cut_short(inner, attempt)),
             Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
             Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
             Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
             Flaw::ReaderBesideWriter => Box::pin(grants::reader_always(inner, attempt)),
+            Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
             Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
             Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
             _ => inner.attempt(attempt),
@@ -76,6 +77,7 @@ impl Backend for Flawed {
         let inner = &*self.inner;
         match self.flaw {
             Flaw::RenewWithoutOwnerTest => Box::pin(scripts::renew_whosever(inner, batch)),
+            Flaw::LeaseCutShort => Box::pin(scripts::renew_cut_short(inner, batch)),
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.renew(inner, batch)),
             Flaw::RenewalNotRetried => Box::pin(self.owners.renew(inner, batch)),
             Flaw::ReentryByKey => Box::pin(self.inside.renew(inner, batch)),
@@ -129,8 +131,10 @@ impl Backend for Flawed {
     fn subscribe(&self, target: &Target) -> Subscription {
         let subscribe = || self.inner.subscribe(target);
         match self.flaw {
-            Flaw::NoTryAfterSubscribe => ears::standing_at_once(subscribe(), self.clock.clone()),
-            Flaw::NoTryAfterReconnect => ears::untold_of_falls(subscribe()),
+            Flaw::NoTryAfterSubscribe => {
+                subscriptions::standing_at_once(subscribe(), self.clock.clone())
+            }
+            Flaw::NoTryAfterReconnect => subscriptions::untold_of_falls(subscribe()),
             Flaw::UnsubscribeRace => self.shares.join(&target.key, self.clock.clone(), subscribe),
             _ => subscribe(),
         }
@@ -142,8 +146,8 @@ impl Backend for Flawed {
 }
 
 /// Which count the server shows for the owner of `target`, if any.
-async fn count_of(inner: &dyn Backend, target: &Target) -> Result<Option<u64>, super::Fault> {
-    let owner = target.owner.text().into_bytes();
+async fn count_of(inner: &dyn Backend, target: &Target) -> Result<Option<u64>, BackendFault> {
+    let owner = target.owner.to_string().into_bytes();
     let inspected = inner.inspect(target.kind, &target.key).await?;
     let mut holders = inspected.holders.into_iter();
     Ok(holders.find(|(name, _)| *name == owner).map(|(_, n)| n))

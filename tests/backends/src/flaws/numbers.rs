@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use distlock::Owner;
+use distlock::test_util::{Backend, Change, Fault, Released, Target, owner};
 use parking_lot::Mutex;
 use uuid::Uuid;
-
-use crate::backend::{Backend, Change, Fault, Released, Target};
-use crate::owner::Owner;
 
 /// Whose release was sent before, and how many requests got a name of their own.
 #[derive(Debug, Default)]
@@ -26,7 +25,7 @@ impl Sent {
     ) -> Result<i64, Fault> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut anew = target.clone();
-        anew.owner = Owner::new(Uuid::nil(), number);
+        anew.owner = owner(Uuid::nil(), number);
         inner.adjust(&anew, change).await
     }
 

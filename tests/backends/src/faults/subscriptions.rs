@@ -5,34 +5,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use distlock::test_util::{Clock, Signal, Subscription};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::backend::{Signal, Subscription};
-use crate::clock::Clock;
-
 /// All subscriptions that were made through one set of faults.
 #[derive(Default)]
-pub(super) struct Ears {
-    deaf: Arc<AtomicBool>,
+pub(super) struct Subscriptions {
+    muted: Arc<AtomicBool>,
     delay: Mutex<Duration>,
     next: AtomicU64,
-    all: Mutex<HashMap<u64, Arc<Ear>>>,
+    all: Mutex<HashMap<u64, Arc<Heard>>>,
 }
 
 /// One subscription: what the backend says of it, and what the waiter hears.
-struct Ear {
-    deaf: Arc<AtomicBool>,
+struct Heard {
+    muted: Arc<AtomicBool>,
     confirmed: AtomicBool,
     inner: watch::Receiver<Signal>,
     outer: watch::Sender<Signal>,
 }
 
-impl Ear {
-    fn stands(&self) -> bool {
-        let (deaf, confirmed) = (&self.deaf, &self.confirmed);
-        !deaf.load(Ordering::Acquire)
+impl Heard {
+    fn is_active(&self) -> bool {
+        let (muted, confirmed) = (&self.muted, &self.confirmed);
+        !muted.load(Ordering::Acquire)
             && confirmed.load(Ordering::Acquire)
             && self.inner.borrow().live
     }
@@ -41,7 +39,7 @@ impl Ear {
     fn tell(&self, message: bool) -> bool {
         let mut fell = false;
         self.outer.send_if_modified(|signal| {
-            let live = self.stands();
+            let live = self.is_active();
             fell = signal.live && !live;
             let news = live != signal.live || (live && message);
             signal.live = live;
@@ -54,7 +52,7 @@ impl Ear {
 
 /// Ends a subscription with the waiter's share in it.
 struct Share {
-    ears: Arc<Ears>,
+    all: Arc<Subscriptions>,
     number: u64,
     listens: AbortHandle,
     _inner: Subscription,
@@ -63,20 +61,20 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.listens.abort();
-        self.ears.all.lock().remove(&self.number);
+        self.all.all.lock().remove(&self.number);
     }
 }
 
-impl Ears {
+impl Subscriptions {
     /// Whether they hear from now on, and how many subscriptions fell by that.
-    pub(super) fn set_deaf(&self, deaf: bool) -> usize {
-        self.deaf.store(deaf, Ordering::Release);
+    pub(super) fn set_muted(&self, muted: bool) -> usize {
+        self.muted.store(muted, Ordering::Release);
         let all: Vec<_> = self.all.lock().values().cloned().collect();
-        all.iter().filter(|ear| ear.tell(false)).count()
+        all.iter().filter(|heard| heard.tell(false)).count()
     }
 
-    pub(super) fn is_deaf(&self) -> bool {
-        self.deaf.load(Ordering::Acquire)
+    pub(super) fn is_muted(&self) -> bool {
+        self.muted.load(Ordering::Acquire)
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
@@ -87,24 +85,24 @@ impl Ears {
         *self.delay.lock()
     }
 
-    /// Puts an ear between a subscription and its waiter.
+    /// Puts an heard between a subscription and its waiter.
     pub(super) fn around(self: &Arc<Self>, inner: Subscription, clock: Clock) -> Subscription {
         let delay = self.delay();
-        let ear = Arc::new(Ear {
-            deaf: Arc::clone(&self.deaf),
+        let heard = Arc::new(Heard {
+            muted: Arc::clone(&self.muted),
             confirmed: AtomicBool::new(delay.is_zero()),
             inner: inner.signal(),
             outer: watch::Sender::new(Signal::default()),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.all.lock().insert(number, Arc::clone(&ear));
-        let _new = ear.tell(false);
-        let signal = ear.outer.subscribe();
-        let listens = tokio::spawn(listen(ear, inner.signal(), clock, delay)).abort_handle();
+        self.all.lock().insert(number, Arc::clone(&heard));
+        let _new = heard.tell(false);
+        let signal = heard.outer.subscribe();
+        let listens = tokio::spawn(listen(heard, inner.signal(), clock, delay)).abort_handle();
         Subscription::new(
             signal,
             Share {
-                ears: Arc::clone(self),
+                all: Arc::clone(self),
                 number,
                 listens,
                 _inner: inner,
@@ -113,14 +111,19 @@ impl Ears {
     }
 }
 
-async fn listen(ear: Arc<Ear>, mut inner: watch::Receiver<Signal>, clock: Clock, delay: Duration) {
+async fn listen(
+    heard: Arc<Heard>,
+    mut inner: watch::Receiver<Signal>,
+    clock: Clock,
+    delay: Duration,
+) {
     if !delay.is_zero() {
         clock.sleep_until(clock.now().after(delay)).await;
         inner.mark_unchanged();
-        ear.confirmed.store(true, Ordering::Release);
-        ear.tell(false);
+        heard.confirmed.store(true, Ordering::Release);
+        heard.tell(false);
     }
     while inner.changed().await.is_ok() {
-        ear.tell(true);
+        heard.tell(true);
     }
 }

@@ -4,13 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock::test_util::{Clock, Key, Signal, Subscription, Tick};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-
-use crate::backend::{Signal, Subscription};
-use crate::clock::{Clock, Tick};
-use crate::key::Key;
 
 /// How long the confirmation of a subscription is on its way: in memory it would take no time, and nothing could happen
 /// meanwhile.
@@ -19,14 +16,14 @@ const ON_ITS_WAY: Duration = Duration::from_millis(10);
 /// How long it takes to give a channel up after its last share has gone, its lingering included.
 const GIVING_UP: Duration = Duration::from_millis(100);
 
-const STANDS: Signal = Signal {
+const ACTIVE: Signal = Signal {
     live: true,
     news: 0,
 };
 
 /// Says that it stands while that is only on its way, hears nothing meanwhile, and does not tell when it does.
 pub(super) fn standing_at_once(inner: Subscription, clock: Clock) -> Subscription {
-    relay(inner, STANDS, async move |mut heard, tell| {
+    relay(inner, ACTIVE, async move |mut heard, tell| {
         clock.sleep_until(clock.now().after(ON_ITS_WAY)).await;
         let _gone = heard.wait_for(|signal| signal.live).await.is_err();
         heard.mark_unchanged();
@@ -88,7 +85,7 @@ pub(super) struct Shares(Mutex<HashMap<Key, Channel>>);
 struct Channel {
     shares: usize,
     /// Somebody has come while it was being given up: nobody hears anything until all have gone.
-    deaf: bool,
+    muted: bool,
     given_up: Option<Tick>,
 }
 
@@ -99,22 +96,22 @@ impl Shares {
         clock: Clock,
         subscribe: impl FnOnce() -> Subscription,
     ) -> Subscription {
-        let deaf = {
+        let muted = {
             let mut channels = self.0.lock();
             let channel = channels.entry(key.clone()).or_default();
             let gone = channel.given_up.take();
             let in_time = gone.is_some_and(|gone| clock.now() < gone.after(GIVING_UP));
-            channel.deaf |= channel.shares == 0 && in_time;
+            channel.muted |= channel.shares == 0 && in_time;
             channel.shares += 1;
-            channel.deaf
+            channel.muted
         };
         let share = Share {
             shares: Arc::clone(self),
             key: key.clone(),
             clock,
         };
-        if deaf {
-            let (nobody_tells, signal) = watch::channel(STANDS);
+        if muted {
+            let (nobody_tells, signal) = watch::channel(ACTIVE);
             return Subscription::new(signal, (share, nobody_tells));
         }
         let inner = subscribe();
@@ -137,8 +134,8 @@ impl Drop for Share {
         };
         channel.shares -= 1;
         if channel.shares == 0 {
-            channel.given_up = (!channel.deaf).then_some(now);
-            channel.deaf = false;
+            channel.given_up = (!channel.muted).then_some(now);
+            channel.muted = false;
         }
     }
 }

@@ -1,14 +1,18 @@
 //! Mistakes of the scripts: no test of the owner, and counts that are added to.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use distlock::Owner;
+use distlock::test_util::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, owner};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::count_of;
-use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target};
-use crate::config::{MAX_LEASE, MIN_LEASE};
-use crate::owner::Owner;
+
+/// The shortest lease, and one that no test outlives.
+const MIN_LEASE: Duration = Duration::from_millis(1);
+const ENDLESS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) async fn release_whosever(
     inner: &dyn Backend,
@@ -27,8 +31,33 @@ pub(super) async fn attempt_without_end(
     attempt: &Attempt,
 ) -> Result<Attempted, Fault> {
     let mut endless = attempt.clone();
-    endless.lease = MAX_LEASE;
+    endless.lease = ENDLESS;
     inner.attempt(&endless).await
+}
+
+/// Three quarters of a lease, which is what a flawed server keeps of it.
+fn cut_short(lease: Duration) -> Duration {
+    (lease * 3 / 4).max(MIN_LEASE)
+}
+
+pub(super) async fn attempt_cut_short(
+    inner: &dyn Backend,
+    attempt: &Attempt,
+) -> Result<Attempted, Fault> {
+    let mut shorter = attempt.clone();
+    shorter.lease = cut_short(attempt.lease);
+    inner.attempt(&shorter).await
+}
+
+pub(super) async fn renew_cut_short(
+    inner: &dyn Backend,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
+    let mut shorter = batch.to_vec();
+    for renewal in &mut shorter {
+        renewal.lease = cut_short(renewal.lease);
+    }
+    inner.renew(&shorter).await
 }
 
 pub(super) async fn renew_whosever(
@@ -66,12 +95,9 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
     Ok(())
 }
 
-fn parsed(owner: &[u8]) -> Option<Owner> {
-    let (client, number) = std::str::from_utf8(owner).ok()?.split_once(':')?;
-    Some(Owner::new(
-        Uuid::parse_str(client).ok()?,
-        number.parse().ok()?,
-    ))
+fn parsed(name: &[u8]) -> Option<Owner> {
+    let (client, number) = std::str::from_utf8(name).ok()?.split_once(':')?;
+    Some(owner(Uuid::parse_str(client).ok()?, number.parse().ok()?))
 }
 
 fn at_least_one(count: u64) -> u32 {

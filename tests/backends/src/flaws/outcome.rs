@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
+use distlock::Owner;
+use distlock::test_util::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, cause};
 use parking_lot::Mutex;
-
-use crate::backend::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, cause};
-use crate::owner::Owner;
 
 /// The owners of which an attempt, or a renewal, was not answered.
 #[derive(Debug, Default)]
