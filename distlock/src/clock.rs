@@ -272,9 +272,9 @@ mod tests {
     #[tokio::test]
     async fn boot_clock_goes_on_and_sleeps_are_not_short() {
         let clock = Clock::Boot;
-        let wanted = clock.now().after(Duration::from_millis(5));
-        clock.sleep_until(wanted).await;
-        assert!(clock.now() >= wanted);
+        let requested = clock.now().after(Duration::from_millis(5));
+        clock.sleep_until(requested).await;
+        assert!(clock.now() >= requested);
     }
 
     #[test]

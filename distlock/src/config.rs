@@ -57,7 +57,7 @@ pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 
 /// How long the head of a queue lets other processes go first when its own message does not come.
-pub(crate) const OTHERS_TURN: Duration = Duration::from_millis(20);
+pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
 /// Shortest and longest pause between two tries of a command that failed.
 pub(crate) const RETRY_PAUSE: (Duration, Duration) =
@@ -122,7 +122,7 @@ pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 
 /// After a write lock readers who waited for its end go first for this long, before the next writer of our clients.
-pub(crate) const READERS_TURN: Duration = OTHERS_TURN;
+pub(crate) const READERS_TURN: Duration = YIELD_TIME;
 
 /// How long a reader that was refused counts as one that waits, beyond the time for which it was refused.
 pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;

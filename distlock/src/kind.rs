@@ -163,7 +163,7 @@ impl Kind {
     }
 
     /// Can its key stay taken for a while though its hold has ended?
-    pub(crate) fn can_rest(self) -> bool {
+    pub(crate) fn supports_hold_at_least(self) -> bool {
         self.is_plain_lock() || self == Self::Fenced
     }
 

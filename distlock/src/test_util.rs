@@ -31,11 +31,11 @@ pub struct Sizes {
     /// Waiters in all queues.
     pub waiters: usize,
     /// Acquisitions that count as waiters, in a queue or not.
-    pub crowd: usize,
+    pub waiter_slots: usize,
     /// Holds under the watchdog's eye.
     pub holds: usize,
     /// Releases that nobody has confirmed.
-    pub owed: usize,
+    pub pending_releases: usize,
     /// Channels that are listened to, or still to be left.
     pub channels: usize,
 }
@@ -52,10 +52,10 @@ pub fn sizes(client: &Client) -> Sizes {
     Sizes {
         keys,
         waiters,
-        crowd: registry.crowd(),
-        holds: registry.keeper.watched(),
-        owed: registry.keeper.owed(),
-        channels: registry.keeper.backend.channels(),
+        waiter_slots: registry.waiter_slots(),
+        holds: registry.session.watched(),
+        pending_releases: registry.session.pending_releases(),
+        channels: registry.session.backend.channels(),
     }
 }
 
@@ -235,14 +235,14 @@ impl Verbs {
     }
 
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
-        let prefix = &self.client.registry().keeper.config.key_prefix;
+        let prefix = &self.client.registry().session.config.key_prefix;
         let key = Key::new(prefix, &self.name(key))?;
         let mut target = Target::of(self.kind, &key, Owner::new(self.owners, number));
         target.permits = self.permits;
         Ok(target)
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         target: &Target,
         reply: impl Future<Output = Result<T, crate::backend::Fault>>,
@@ -257,8 +257,8 @@ impl Verbs {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.place = self.place;
         attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
-        let backend = &self.client.registry().keeper.backend;
-        let attempted = self.ask(&attempt.target, backend.attempt(&attempt));
+        let backend = &self.client.registry().session.backend;
+        let attempted = self.request(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
             Attempted::Held { ttl } => Answer::Held(ttl),
@@ -282,20 +282,22 @@ impl Verbs {
         let Some(first) = batch.first() else {
             return Ok(Answer::Renewed(Vec::new()));
         };
-        let backend = &self.client.registry().keeper.backend;
+        let backend = &self.client.registry().session.backend;
         Ok(Answer::Renewed(
-            self.ask(&first.target, backend.renew(&batch)).await?,
+            self.request(&first.target, backend.renew(&batch)).await?,
         ))
     }
 
     /// The release of owner `number`.
     pub async fn release(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().keeper.backend;
-        Ok(match self.ask(&target, backend.release(&target)).await? {
-            Released::Freed { .. } => Answer::Freed,
-            Released::NotOurs => Answer::NotOurs,
-        })
+        let backend = &self.client.registry().session.backend;
+        Ok(
+            match self.request(&target, backend.release(&target)).await? {
+                Released::Freed { .. } => Answer::Freed,
+                Released::NotOurs => Answer::NotOurs,
+            },
+        )
     }
 
     /// Takes several keys together, or none: each under the owner of its number, for a lease of its own.
@@ -311,8 +313,8 @@ impl Verbs {
         let Some(first) = attempts.first() else {
             return Ok(Answer::Granted);
         };
-        let backend = &self.client.registry().keeper.backend;
-        let attempted = self.ask(&first.target, backend.attempt_all(&attempts));
+        let backend = &self.client.registry().session.backend;
+        let attempted = self.request(&first.target, backend.attempt_all(&attempts));
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
             (at, Attempted::Held { ttl }) => Answer::HeldAt(at, ttl),
@@ -329,8 +331,8 @@ impl Verbs {
         let Some(first) = targets.first() else {
             return Ok(Answer::FreedEach(Vec::new()));
         };
-        let backend = &self.client.registry().keeper.backend;
-        let released = self.ask(first, backend.release_all(&targets)).await?;
+        let backend = &self.client.registry().session.backend;
+        let released = self.request(first, backend.release_all(&targets)).await?;
         let freed = |released: Released| matches!(released, Released::Freed { .. });
         Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
     }
@@ -348,8 +350,8 @@ impl Verbs {
     ) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.above = above;
-        let backend = &self.client.registry().keeper.backend;
-        let attempted = self.ask(&attempt.target, backend.attempt(&attempt));
+        let backend = &self.client.registry().session.backend;
+        let attempted = self.request(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
             Attempted::Held { ttl } => Answer::Held(ttl),
@@ -362,8 +364,8 @@ impl Verbs {
     /// Whatever the server said.
     pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().keeper.backend;
-        let released = self.ask(&target, backend.withdraw(&target)).await?;
+        let backend = &self.client.registry().session.backend;
+        let released = self.request(&target, backend.withdraw(&target)).await?;
         Ok(match released {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
@@ -381,17 +383,19 @@ impl Verbs {
     /// Whatever the server said.
     pub async fn adjust(&self, key: &str, number: u64, change: Change) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().keeper.backend;
-        let adjusted = self.ask(&target, backend.adjust(&target, change)).await?;
+        let backend = &self.client.registry().session.backend;
+        let adjusted = self
+            .request(&target, backend.adjust(&target, change))
+            .await?;
         Ok(Answer::Number(adjusted))
     }
 
     /// A force-release.
     pub async fn force_release(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let backend = &self.client.registry().keeper.backend;
+        let backend = &self.client.registry().session.backend;
         let forced = self
-            .ask(&target, backend.force_release(target.kind, &target.key))
+            .request(&target, backend.force_release(target.kind, &target.key))
             .await?;
         Ok(Answer::Forced(forced))
     }
@@ -399,9 +403,9 @@ impl Verbs {
     /// Who holds a key.
     pub async fn inspect(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let backend = &self.client.registry().keeper.backend;
+        let backend = &self.client.registry().session.backend;
         let inspected = self
-            .ask(&target, backend.inspect(target.kind, &target.key))
+            .request(&target, backend.inspect(target.kind, &target.key))
             .await?;
         let text =
             |(owner, count): (Vec<u8>, u64)| (String::from_utf8_lossy(&owner).into_owned(), count);

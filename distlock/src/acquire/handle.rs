@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backend::{Change, Inspected};
 use crate::config::{SPIN_PAUSE, check_wait};
 use crate::error::Error;
-use crate::hold::Keeper;
+use crate::hold::Session;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::local::Registry;
@@ -60,8 +60,8 @@ impl Handle {
         self.pause = Some(Box::new((first, longest)));
     }
 
-    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
-        &self.registry.keeper
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.registry.session
     }
 
     pub(crate) fn key(&self) -> Result<&Key, Error> {
@@ -69,10 +69,10 @@ impl Handle {
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspected, Error> {
-        let (keeper, key) = (self.keeper(), self.key()?);
-        let since = keeper.now();
-        let inspected = keeper.backend.inspect(self.kind, key).await;
-        inspected.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
+        let (session, key) = (self.session(), self.key()?);
+        let since = session.now();
+        let inspected = session.backend.inspect(self.kind, key).await;
+        inspected.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
     /// Counts of this client's own holds are exact; the server learns of a changed count a moment later.
@@ -92,10 +92,10 @@ impl Handle {
     }
 
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {
-        let (keeper, key) = (self.keeper(), self.key()?);
-        let since = keeper.now();
-        let freed = keeper.backend.force_release(self.kind, key).await;
-        freed.map_err(|fault| fault.into_error(key, keeper.now().since(since)))
+        let (session, key) = (self.session(), self.key()?);
+        let since = session.now();
+        let freed = session.backend.force_release(self.kind, key).await;
+        freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
     /// Sets the number under the key where there is none; whether it did.
@@ -124,25 +124,25 @@ impl Handle {
     }
 
     pub(crate) async fn adjust(&self, change: Change) -> Result<i64, Error> {
-        wait::adjust(self.keeper(), self.kind, self.key()?, change).await
+        wait::adjust(self.session(), self.kind, self.key()?, change).await
     }
 
     /// Completes when the number under the key is 0, for at most this long, or as long as the client waits by default.
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
-        let wait = wait.or(self.keeper().config.default_wait);
+        let wait = wait.or(self.session().config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
         }
-        wait::until_zero(self.keeper(), self.key()?, wait).await
+        wait::until_zero(self.session(), self.key()?, wait).await
     }
 
     /// The count of a hold of this client, which the server may not have heard of yet.
     fn own_count(&self, owner: &str) -> Option<u32> {
-        let keeper = self.keeper();
-        let number = owner.strip_prefix(keeper.id.as_hyphenated().to_string().as_str())?;
+        let session = self.session();
+        let number = owner.strip_prefix(session.id.as_hyphenated().to_string().as_str())?;
         // A writer's name has its mode behind the number.
         let number = number.strip_prefix(':')?.split(':').next()?;
-        keeper.count_of(number.parse().ok()?)
+        session.count_of(number.parse().ok()?)
     }
 }
 

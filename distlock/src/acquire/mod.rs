@@ -12,13 +12,13 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use self::handle::Handle;
-use self::reentry::{Around, check_open, look_around};
+use self::reentry::{Enclosing, check_open, find_enclosing};
 use crate::config::{check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
-use crate::local::{Part, Registry};
-use crate::wait::{self, Ask, Wanted, quorum};
+use crate::local::{HoldShare, Registry};
+use crate::wait::{self, Request, RequestedKey, quorum};
 
 /// An acquisition to be awaited; made by [`Lock::acquire`](crate::Lock::acquire).
 ///
@@ -55,7 +55,7 @@ use crate::wait::{self, Ask, Wanted, quorum};
 /// ```
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
-    what: What,
+    what: LockSet,
     permits: u32,
     wait: Option<Duration>,
     lease: Option<Duration>,
@@ -74,7 +74,7 @@ struct Bounds {
 
 /// What is to be acquired.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum LockSet {
     One(Handle),
     /// All of these, or none.
     All(Arc<[Handle]>),
@@ -85,7 +85,7 @@ pub(crate) enum What {
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
-    pub(crate) fn new(what: What) -> Self {
+    pub(crate) fn new(what: LockSet) -> Self {
         Self {
             what,
             permits: 1,
@@ -209,13 +209,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     /// Refuses bad input, before anything is sent. Of several keys each has an ask of its own.
-    fn checked(&self, handle: &Handle) -> Result<(Arc<Registry>, Ask), Error> {
+    fn checked(&self, handle: &Handle) -> Result<(Arc<Registry>, Request), Error> {
         let key = handle.key()?.clone();
         check_permits(self.permits)?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }
-        let config = &handle.keeper().config;
+        let config = &handle.session().config;
         let wait = self.wait.or(config.default_wait);
         if let Some(wait) = wait {
             check_wait(wait)?;
@@ -224,31 +224,31 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         bounds.check(handle, key.text(), self.lease)?;
         let (waiters, total_waiters) = config.max_waiters;
-        let wanted = Wanted {
+        let requested = RequestedKey {
             kind: handle.kind,
             key,
             permits: self.permits,
             pause: handle.pause(),
             inside: None,
         };
-        let ask = Ask {
-            wanted: smallvec![wanted],
-            since: handle.keeper().now(),
+        let request = Request {
+            requested: smallvec![requested],
+            since: handle.session().now(),
             wait,
             lease: self.lease,
             max_hold: bounds.max_hold.or(config.max_hold),
             hands_on: bounds.hold_at_least.is_zero(),
             max_waiters: (bounds.max_waiters.unwrap_or(waiters), total_waiters),
         };
-        Ok((Arc::clone(&handle.registry), ask))
+        Ok((Arc::clone(&handle.registry), request))
     }
 
     async fn acquire(self) -> Result<Guard, Error> {
         let guard = match &self.what {
-            What::One(handle) => self.acquire_one(handle).await?,
-            What::All(handles) => Box::pin(self.acquire_all(handles)).await?,
-            What::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
-            What::Refused(error) => return Err((**error).clone()),
+            LockSet::One(handle) => self.acquire_one(handle).await?,
+            LockSet::All(handles) => Box::pin(self.acquire_all(handles)).await?,
+            LockSet::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
+            LockSet::Refused(error) => return Err((**error).clone()),
         };
         // Not before all is granted: what was taken in vain must not stay taken.
         if let Some(bounds) = &self.bounds {
@@ -258,38 +258,42 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let (registry, mut ask) = self.checked(handle)?;
-        let gate = match look_around(&registry, &mut ask, 0).await? {
-            Around::Again(part) => return Ok(Guard::new(part)),
-            Around::Inside(place) => Some(place),
-            Around::Nothing => None,
+        let (registry, mut request) = self.checked(handle)?;
+        let gate = match find_enclosing(&registry, &mut request, 0).await? {
+            Enclosing::Reenter(part) => return Ok(Guard::new(part)),
+            Enclosing::Beside(permit) => Some(permit),
+            Enclosing::None => None,
         };
-        check_open(&registry, &ask.wanted[0].key)?;
-        let mut tenures = wait::acquire(&registry, &ask).await?;
-        Ok(Guard::new(Part::new(registry, tenures.remove(0), gate)))
+        check_open(&registry, &request.requested[0].key)?;
+        let mut hold_refs = wait::acquire(&registry, &request).await?;
+        Ok(Guard::new(HoldShare::new(
+            registry,
+            hold_refs.remove(0),
+            gate,
+        )))
     }
 
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
         check_any(handles)?;
-        let asks = handles.iter().map(|handle| self.checked(handle));
-        let parts = multi::acquire(asks.collect::<Result<_, _>>()?).await?;
+        let requests = handles.iter().map(|handle| self.checked(handle));
+        let parts = multi::acquire(requests.collect::<Result<_, _>>()?).await?;
         let needs = parts.len();
         Ok(Guard::of(parts, needs))
     }
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
         check_any(handles)?;
-        let asks = handles.iter().map(|handle| self.checked(handle));
-        let mut asks = asks.collect::<Result<Vec<_>, _>>()?;
-        let needs = quorum::of(asks.len());
-        let again = multi::enter_again(&mut asks).await?;
+        let requests = handles.iter().map(|handle| self.checked(handle));
+        let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
+        let needs = quorum::of(requests.len());
+        let again = multi::enter_again(&mut requests).await?;
         if again.len() >= needs {
             return Ok(Guard::of(again, needs));
         }
-        for (registry, ask) in &asks {
-            check_open(registry, &ask.wanted[0].key)?;
+        for (registry, request) in &requests {
+            check_open(registry, &request.requested[0].key)?;
         }
-        Ok(Guard::of(quorum::acquire(asks, needs).await?, needs))
+        Ok(Guard::of(quorum::acquire(requests, needs).await?, needs))
     }
 
     /// One try: `None` where another holds the lock.
@@ -315,7 +319,7 @@ impl Bounds {
             return Ok(());
         }
         check_hold("hold_at_least", self.hold_at_least)?;
-        let most = self.max_hold.or(handle.keeper().config.max_hold);
+        let most = self.max_hold.or(handle.session().config.max_hold);
         if [lease, most]
             .into_iter()
             .flatten()
@@ -324,7 +328,7 @@ impl Bounds {
             // They end the hold, and the server's lease with it, whatever else was asked for.
             return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
         }
-        if !handle.kind.can_rest() {
+        if !handle.kind.supports_hold_at_least() {
             return Err(Error::Unsupported {
                 key: key.to_owned(),
                 reason: "`hold_at_least` is for reentrant, non-reentrant, spin and fenced locks",

@@ -12,37 +12,39 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::reentry::{Around, check_open, look_around};
+use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
 use crate::kind::Nesting;
-use crate::local::{Part, Registry};
-use crate::wait::{self, Ask, Wanted, quorum};
+use crate::local::{HoldShare, Registry};
+use crate::wait::{self, Request, RequestedKey, quorum};
 
-type Parts = SmallVec<[Part; 1]>;
+type HoldShares = SmallVec<[HoldShare; 1]>;
 
 /// Keys of one client that are asked for in one command.
 struct Group {
     registry: Arc<Registry>,
-    ask: Ask,
+    request: Request,
     /// Places at the gates of scopes that let a key in.
     gates: SmallVec<[Option<Arc<tokio::sync::OwnedSemaphorePermit>>; 1]>,
 }
 
 /// Acquires all keys; each ask is for one.
-pub(crate) async fn acquire(mut asks: Vec<(Arc<Registry>, Ask)>) -> Result<Parts, Error> {
-    in_order(&mut asks)?;
-    let (mut parts, mut groups) = (Parts::new(), Vec::new());
-    for (registry, mut ask) in asks {
-        let gate = match look_around(&registry, &mut ask, 0).await? {
-            Around::Again(part) => {
+pub(crate) async fn acquire(
+    mut requests: Vec<(Arc<Registry>, Request)>,
+) -> Result<HoldShares, Error> {
+    in_order(&mut requests)?;
+    let (mut parts, mut groups) = (HoldShares::new(), Vec::new());
+    for (registry, mut request) in requests {
+        let gate = match find_enclosing(&registry, &mut request, 0).await? {
+            Enclosing::Reenter(part) => {
                 parts.push(part);
                 continue;
             }
-            Around::Inside(place) => Some(place),
-            Around::Nothing => None,
+            Enclosing::Beside(permit) => Some(permit),
+            Enclosing::None => None,
         };
-        check_open(&registry, &ask.wanted[0].key)?;
-        join(&mut groups, registry, ask, gate);
+        check_open(&registry, &request.requested[0].key)?;
+        join(&mut groups, registry, request, gate);
     }
     parts.extend(acquire_groups(&groups).await?);
     parts.sort_by(|one, other| one.key().cmp(other.key()));
@@ -50,14 +52,14 @@ pub(crate) async fn acquire(mut asks: Vec<(Arc<Registry>, Ask)>) -> Result<Parts
 }
 
 /// Each key once, in the order that all clients share. One key under two kinds that share its data is a mistake.
-fn in_order(asks: &mut Vec<(Arc<Registry>, Ask)>) -> Result<(), Error> {
-    let place = |(registry, ask): &(Arc<Registry>, Ask)| {
-        let Wanted { kind, key, .. } = &ask.wanted[0];
-        (key.clone(), *kind, registry.keeper.id)
+fn in_order(requests: &mut Vec<(Arc<Registry>, Request)>) -> Result<(), Error> {
+    let place = |(registry, request): &(Arc<Registry>, Request)| {
+        let RequestedKey { kind, key, .. } = &request.requested[0];
+        (key.clone(), *kind, registry.session.id)
     };
-    asks.sort_by_key(place);
-    asks.dedup_by_key(|ask| place(ask));
-    for pair in asks.windows(2) {
+    requests.sort_by_key(place);
+    requests.dedup_by_key(|request| place(request));
+    for pair in requests.windows(2) {
         let [(one_key, one, client), (other_key, other, other_client)] =
             [&pair[0], &pair[1]].map(place);
         if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
@@ -73,34 +75,39 @@ fn in_order(asks: &mut Vec<(Arc<Registry>, Ask)>) -> Result<(), Error> {
 fn join(
     groups: &mut Vec<Group>,
     registry: Arc<Registry>,
-    mut ask: Ask,
+    mut request: Request,
     gate: Option<Arc<tokio::sync::OwnedSemaphorePermit>>,
 ) {
-    let plain = |ask: &Ask| ask.wanted.iter().all(|wanted| wanted.kind.is_plain_lock());
+    let plain = |request: &Request| {
+        request
+            .requested
+            .iter()
+            .all(|requested| requested.kind.is_plain_lock())
+    };
     let fits = |group: &&mut Group| {
-        Arc::ptr_eq(&group.registry, &registry) && plain(&group.ask) && plain(&ask)
+        Arc::ptr_eq(&group.registry, &registry) && plain(&group.request) && plain(&request)
     };
     match groups.iter_mut().find(fits) {
         Some(group) => {
-            group.ask.wanted.append(&mut ask.wanted);
+            group.request.requested.append(&mut request.requested);
             group.gates.push(gate);
         }
         None => groups.push(Group {
             registry,
-            ask,
+            request,
             gates: [gate].into_iter().collect(),
         }),
     }
 }
 
 /// Waits for one group and tries the others, until nothing is in the way.
-async fn acquire_groups(groups: &[Group]) -> Result<Parts, Error> {
+async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
     let mut first = 0;
     loop {
         let Some(group) = groups.get(first) else {
-            return Ok(Parts::new());
+            return Ok(HoldShares::new());
         };
-        let mut parts = group.acquire(&group.ask).await?;
+        let mut parts = group.acquire(&group.request).await?;
         let others = groups.iter().enumerate().filter(|(at, _)| *at != first);
         let mut refused = None;
         for (at, other) in others {
@@ -122,42 +129,46 @@ async fn acquire_groups(groups: &[Group]) -> Result<Parts, Error> {
 }
 
 impl Group {
-    async fn acquire(&self, ask: &Ask) -> Result<Parts, Error> {
-        let tenures = wait::acquire(&self.registry, ask).await?;
-        let parts = tenures.into_iter().zip(&self.gates);
+    async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
+        let hold_refs = wait::acquire(&self.registry, request).await?;
+        let parts = hold_refs.into_iter().zip(&self.gates);
         Ok(parts
-            .map(|(tenure, gate)| Part::new(Arc::clone(&self.registry), tenure, gate.clone()))
+            .map(|(hold_ref, gate)| {
+                HoldShare::new(Arc::clone(&self.registry), hold_ref, gate.clone())
+            })
             .collect())
     }
 
     /// The same keys, asked for once.
-    fn once(&self) -> Ask {
-        Ask {
+    fn once(&self) -> Request {
+        Request {
             wait: Some(Duration::ZERO),
-            ..self.ask.clone()
+            ..self.request.clone()
         }
     }
 
     /// Is the wait over?
     fn is_over(&self) -> bool {
-        self.registry.keeper.now() >= self.ask.deadline()
+        self.registry.session.now() >= self.request.deadline()
     }
 }
 
 /// The parts of a quorum that the scopes around have already.
-pub(crate) async fn enter_again(asks: &mut [(Arc<Registry>, Ask)]) -> Result<Parts, Error> {
-    let mut parts = Parts::new();
+pub(crate) async fn enter_again(
+    requests: &mut [(Arc<Registry>, Request)],
+) -> Result<HoldShares, Error> {
+    let mut parts = HoldShares::new();
     // In an order that all have in common: who waits at one gate has passed others.
-    let mut asks: Vec<_> = asks.iter_mut().collect();
-    asks.sort_by_key(|(registry, _)| registry.keeper.id);
-    for (registry, ask) in asks {
-        let margin = quorum::margin(registry, ask);
-        match look_around(registry, ask, 0).await {
-            Ok(Around::Again(part)) => parts.push(part.with_margin(margin)),
-            Ok(Around::Nothing) => {}
-            Ok(Around::Inside(_)) => {
+    let mut requests: Vec<_> = requests.iter_mut().collect();
+    requests.sort_by_key(|(registry, _)| registry.session.id);
+    for (registry, request) in requests {
+        let margin = quorum::margin(registry, request);
+        match find_enclosing(registry, request, 0).await {
+            Ok(Enclosing::Reenter(part)) => parts.push(part.with_margin(margin)),
+            Ok(Enclosing::None) => {}
+            Ok(Enclosing::Beside(_)) => {
                 return Err(Error::Nested {
-                    key: ask.wanted[0].key.text().to_owned(),
+                    key: request.requested[0].key.text().to_owned(),
                     reason: "a Redlock cannot be read inside its own write",
                 });
             }

@@ -5,45 +5,45 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Blocker, Error};
-use crate::hold::Nested;
+use crate::hold::NestError;
 use crate::hold::lease::Term;
 use crate::key::Key;
 use crate::kind::Nesting;
-use crate::local::{Part, Registry};
+use crate::local::{HoldShare, Registry};
 use crate::scope::{Frame, Frames, frames};
-use crate::wait::{Ask, Wanted};
+use crate::wait::{Request, RequestedKey};
 
 /// What the scopes around an acquisition mean for it.
-pub(crate) enum Around {
+pub(crate) enum Enclosing {
     /// Nothing: it is an ordinary one.
-    Nothing,
+    None,
     /// It entered the hold of one of them again.
-    Again(Part),
+    Reenter(HoldShare),
     /// One of them lets it in beside its own hold, through this place at its gate.
-    Inside(Arc<OwnedSemaphorePermit>),
+    Beside(Arc<OwnedSemaphorePermit>),
 }
 
 /// Enters the hold of an enclosing scope, if one has the key. The frames are those of the first poll.
-pub(crate) async fn look_around(
+pub(crate) async fn find_enclosing(
     registry: &Arc<Registry>,
-    ask: &mut Ask,
+    request: &mut Request,
     at: usize,
-) -> Result<Around, Error> {
+) -> Result<Enclosing, Error> {
     match frames() {
-        None => Ok(Around::Nothing),
+        None => Ok(Enclosing::None),
         // Boxed, for most acquisitions have nothing around them.
-        around => Box::pin(look_through(around, registry, ask, at)).await,
+        around => Box::pin(search_frames(around, registry, request, at)).await,
     }
 }
 
-async fn look_through(
+async fn search_frames(
     around: Frames,
     registry: &Arc<Registry>,
-    ask: &mut Ask,
+    request: &mut Request,
     at: usize,
-) -> Result<Around, Error> {
-    let client = registry.keeper.id;
-    let Wanted { kind, key, .. } = ask.wanted[at].clone();
+) -> Result<Enclosing, Error> {
+    let client = registry.session.id;
+    let RequestedKey { kind, key, .. } = request.requested[at].clone();
     while let Some((frame, nesting)) = Frame::find(&around, client, kind, &key) {
         if let Nesting::Never(reason) = nesting {
             return Err(Error::Nested {
@@ -52,75 +52,79 @@ async fn look_through(
             });
         }
         // A frame that closed meanwhile: one further out may hold the key, or an ordinary acquisition is right.
-        let Some(place) = pass_gate(registry, ask, at, &frame).await? else {
+        let Some(permit) = pass_gate(registry, request, at, &frame).await? else {
             continue;
         };
         let entered = match nesting {
-            Nesting::Inside => enter_beside(registry, &mut ask.wanted[at], &frame, place),
-            _ => enter_again(registry, ask, &frame, place),
+            Nesting::Inside => enter_beside(registry, &mut request.requested[at], &frame, permit),
+            _ => enter_again(registry, request, &frame, permit),
         };
         match entered {
             Ok(around) => return Ok(around),
-            Err(Nested::Closed) => {}
-            Err(Nested::Lost(loss)) => return Err(Error::lost(key.text(), loss)),
+            Err(NestError::Closed) => {}
+            Err(NestError::Lost(loss)) => return Err(Error::lost(key.text(), loss)),
         }
     }
-    Ok(Around::Nothing)
+    Ok(Enclosing::None)
 }
 
 /// Waits for its turn among the branches of one scope. `None` where the scope ends before.
 async fn pass_gate(
     registry: &Arc<Registry>,
-    ask: &Ask,
+    request: &Request,
     at: usize,
     frame: &Frame,
 ) -> Result<Option<OwnedSemaphorePermit>, Error> {
-    let keeper = &registry.keeper;
-    let Wanted { kind, key, .. } = &ask.wanted[at];
-    let (gate, places) = frame.tenure().gate(kind.is_shared());
+    let session = &registry.session;
+    let RequestedKey { kind, key, .. } = &request.requested[at];
+    let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
     tokio::select! {
         biased;
-        place = gate.acquire_many_owned(places) => Ok(place.ok()),
+        permit = gate.acquire_many_owned(permits) => Ok(permit.ok()),
         () = frame.closing() => Ok(None),
-        () = keeper.clock.sleep_until(ask.deadline()) => {
-            Err(ask.timed_out(key, keeper.now(), Blocker::Sibling))
+        () = session.clock.sleep_until(request.deadline()) => {
+            Err(request.timed_out(key, session.now(), Blocker::Sibling))
         },
     }
 }
 
 fn enter_again(
     registry: &Arc<Registry>,
-    ask: &Ask,
+    request: &Request,
     frame: &Frame,
-    place: OwnedSemaphorePermit,
-) -> Result<Around, Nested> {
-    let keeper = &registry.keeper;
-    let now = keeper.now();
-    let term = match ask.lease {
-        Some(_) => Term::Until(now.after(ask.first_lease(keeper))),
-        None => Term::kept(now, ask.max_hold),
+    permit: OwnedSemaphorePermit,
+) -> Result<Enclosing, NestError> {
+    let session = &registry.session;
+    let now = session.now();
+    let term = match request.lease {
+        Some(_) => Term::Until(now.after(request.first_lease(session))),
+        None => Term::kept(now, request.max_hold),
     };
-    let nested = frame.tenure().nest(frame.closed(), term, now)?;
-    keeper.look_at(nested.hold());
-    let gate = Some(Arc::new(place));
-    Ok(Around::Again(Part::new(Arc::clone(registry), nested, gate)))
+    let nested = frame.hold_ref().nest(frame.closed(), term, now)?;
+    session.look_at(nested.hold());
+    let gate = Some(Arc::new(permit));
+    Ok(Enclosing::Reenter(HoldShare::new(
+        Arc::clone(registry),
+        nested,
+        gate,
+    )))
 }
 
 fn enter_beside(
     registry: &Arc<Registry>,
-    wanted: &mut Wanted,
+    requested: &mut RequestedKey,
     frame: &Frame,
-    place: OwnedSemaphorePermit,
-) -> Result<Around, Nested> {
-    let tenure = frame.tenure();
-    tenure.let_in(frame.closed(), registry.keeper.now())?;
-    wanted.inside = Some(tenure.hold().owner);
-    Ok(Around::Inside(Arc::new(place)))
+    permit: OwnedSemaphorePermit,
+) -> Result<Enclosing, NestError> {
+    let hold_ref = frame.hold_ref();
+    hold_ref.let_in(frame.closed(), registry.session.now())?;
+    requested.inside = Some(hold_ref.hold().owner);
+    Ok(Enclosing::Beside(Arc::new(permit)))
 }
 
 /// Refuses a closed client what it does not hold already: a scope that runs on may enter its own hold again.
 pub(crate) fn check_open(registry: &Registry, key: &Key) -> Result<(), Error> {
-    if registry.keeper.is_closed() {
+    if registry.session.is_closed() {
         let key = key.text().to_owned();
         return Err(Error::Closed { key });
     }

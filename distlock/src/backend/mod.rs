@@ -44,7 +44,7 @@ pub struct Target {
     /// How many permits of a semaphore; 1 for all else.
     pub permits: u32,
     /// How long a release leaves the key taken, though nobody has it any more; of locks alone.
-    pub rest: Duration,
+    pub taken_for: Duration,
 }
 
 impl Target {
@@ -55,13 +55,13 @@ impl Target {
             key: key.clone(),
             owner,
             permits: 1,
-            rest: Duration::ZERO,
+            taken_for: Duration::ZERO,
         }
     }
 
     /// The same, to be released at `now`, and left taken until then.
-    pub(crate) fn kept_until(mut self, until: Tick, now: Tick) -> Self {
-        self.rest = until.left(now);
+    pub(crate) fn taken_until(mut self, until: Tick, now: Tick) -> Self {
+        self.taken_for = until.left(now);
         self
     }
 }
@@ -234,9 +234,9 @@ impl fmt::Display for Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
     /// The subscription stands: messages will come.
-    pub live: bool,
+    pub active: bool,
     /// Moves with each message, and whenever the subscription begins to stand or falls.
-    pub news: u64,
+    pub version: u64,
 }
 
 /// A share in the subscription to a key's channel; it ends with its last share.
@@ -261,23 +261,23 @@ impl Subscription {
     }
 
     /// Completes when it makes sense to ask again: at news, or where the subscription did not stand, when it does.
-    pub(crate) async fn told(&mut self, was_live: bool) {
-        if was_live {
-            self.news().await;
+    pub(crate) async fn changed(&mut self, was_active: bool) {
+        if was_active {
+            self.next_version().await;
         } else {
-            self.live().await;
+            self.activated().await;
         }
     }
 
     /// Completes when the subscription stands.
-    async fn live(&mut self) {
-        if self.signal.wait_for(|signal| signal.live).await.is_err() {
+    async fn activated(&mut self) {
+        if self.signal.wait_for(|signal| signal.active).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    pub(crate) fn is_live(&self) -> bool {
-        self.signal.borrow().live
+    pub(crate) fn is_active(&self) -> bool {
+        self.signal.borrow().active
     }
 
     /// From here on, only what is new counts as news.
@@ -286,7 +286,7 @@ impl Subscription {
     }
 
     /// Completes at news since the last mark: a message, or a change of the subscription itself.
-    async fn news(&mut self) {
+    async fn next_version(&mut self) {
         if self.signal.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -309,7 +309,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Renews holds of one family: for each, whether it is still its owner's.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
 
-    /// Ends an owner's hold, whatever its count, and tells who waits. A lock with a [`rest`](Target::rest) is left taken
+    /// Ends an owner's hold, whatever its count, and tells who waits. A lock with a [`taken_for`](Target::taken_for) is left taken
     /// for that time.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
 
@@ -346,7 +346,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The answer to a verb that a kind does not have.
-pub(crate) fn misfit(kind: Kind, verb: &str) -> Fault {
+pub(crate) fn unsupported(kind: Kind, verb: &str) -> Fault {
     Fault::Protocol(cause(format!("a {kind:?} cannot {verb}")))
 }
 

@@ -18,7 +18,7 @@ use crate::client::builder::Builder;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
-use crate::hold::Keeper;
+use crate::hold::Session;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::local::Registry;
@@ -99,7 +99,7 @@ impl Client {
 
     fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
         Self {
-            registry: Registry::new(Keeper::new(config, clock, backend)),
+            registry: Registry::new(Session::new(config, clock, backend)),
         }
     }
 
@@ -273,7 +273,7 @@ impl Client {
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
-        let key = Key::new(&self.registry.keeper.config.key_prefix, &key.into());
+        let key = Key::new(&self.registry.session.config.key_prefix, &key.into());
         Handle::new(&self.registry, kind, key)
     }
 
@@ -284,7 +284,7 @@ impl Client {
     /// assert_ne!(one.id(), two.id());
     /// ```
     pub fn id(&self) -> Uuid {
-        self.registry.keeper.id
+        self.registry.session.id
     }
 
     /// Refuses further acquisitions and waits until all background releases are confirmed.
@@ -309,16 +309,16 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
-        let keeper = &self.registry.keeper;
-        keeper.close();
-        let until = keeper.now().after(timeout);
+        let session = &self.registry.session;
+        session.close();
+        let until = session.now().after(timeout);
         tokio::select! {
             biased;
-            () = keeper.releases_done() => Ok(()),
-            () = keeper.clock.sleep_until(until) => Err(Error::Unavailable {
+            () = session.releases_done() => Ok(()),
+            () = session.clock.sleep_until(until) => Err(Error::Unavailable {
                 key: String::from("*"),
                 after: timeout,
-                cause: crate::backend::cause(format!("{} releases are not confirmed", keeper.owed())),
+                cause: crate::backend::cause(format!("{} releases are not confirmed", session.pending_releases())),
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -73,7 +73,7 @@ impl LockSource {
 
     fn acquire_one(&self, mode: Mode, key: String) -> Acquire<Guard> {
         match self {
-            Self::Client(client) => Acquire::new(What::One(client.handle(mode.kind(), key))),
+            Self::Client(client) => Acquire::new(LockSet::One(client.handle(mode.kind(), key))),
             Self::Quorum(red_lock) => match mode.kind() {
                 Kind::Fair | Kind::NonReentrantFair => refused(
                     key,
@@ -103,7 +103,10 @@ impl LockSource {
 
 /// An acquisition that tells, when awaited, why it cannot be.
 fn refused(key: String, reason: &'static str) -> Acquire<Guard> {
-    Acquire::new(What::Refused(Box::new(Error::Unsupported { key, reason })))
+    Acquire::new(LockSet::Refused(Box::new(Error::Unsupported {
+        key,
+        reason,
+    })))
 }
 
 impl AsRef<Self> for LockSource {

@@ -12,8 +12,8 @@ use smallvec::{SmallVec, smallvec};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Release, Stake, confirm_all};
-use crate::local::{Left, Part};
+use crate::hold::{HoldView, Release, confirm_all};
+use crate::local::{HoldShare, Remaining};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
 
@@ -43,7 +43,7 @@ use crate::scope::{Scope, Section};
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard {
-    parts: SmallVec<[Part; 1]>,
+    parts: SmallVec<[HoldShare; 1]>,
     /// How many of the parts have to be held.
     needs: usize,
 }
@@ -55,7 +55,7 @@ pub trait Leased: From<Guard> + 'static {}
 impl Leased for Guard {}
 
 impl Guard {
-    pub(crate) fn new(part: Part) -> Self {
+    pub(crate) fn new(part: HoldShare) -> Self {
         Self {
             parts: smallvec![part],
             needs: 1,
@@ -63,26 +63,26 @@ impl Guard {
     }
 
     /// A guard of several parts, of which `needs` have to be held.
-    pub(crate) fn of(parts: SmallVec<[Part; 1]>, needs: usize) -> Self {
+    pub(crate) fn of(parts: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
         Self { parts, needs }
     }
 
     /// The one part of a guard that needs but one, the first of all others.
-    fn first(&self) -> &Part {
+    fn first(&self) -> &HoldShare {
         &self.parts[0]
     }
 
     /// Its keys stay taken for so long from now on, whenever it ends.
     pub(crate) fn keep_for(&self, at_least: Duration) {
         for part in &self.parts {
-            part.tenure().hold().keep_for(part.now(), at_least);
+            part.hold_ref().hold().keep_for(part.now(), at_least);
         }
     }
 
-    fn stake(&self) -> Stake {
+    fn view(&self) -> HoldView {
         match self.parts.as_slice() {
-            [one] => Stake::one(one.member()),
-            all => Stake::of(all.iter().map(Part::member), self.needs),
+            [one] => HoldView::one(one.member()),
+            all => HoldView::of(all.iter().map(HoldShare::member), self.needs),
         }
     }
 
@@ -109,7 +109,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        let mut keys: SmallVec<[&str; 1]> = self.parts.iter().map(Part::key).collect();
+        let mut keys: SmallVec<[&str; 1]> = self.parts.iter().map(HoldShare::key).collect();
         // A Redlock has one key on several servers.
         keys.dedup();
         keys.into_iter()
@@ -126,7 +126,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn owner(&self) -> Owner {
-        self.first().tenure().hold().owner
+        self.first().hold_ref().hold().owner
     }
 
     /// The fencing token of the grant, where the lock is a fenced one: higher than that of each grant of its key before.
@@ -143,22 +143,24 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn token(&self) -> Option<u64> {
-        self.first().tenure().hold().token
+        self.first().hold_ref().hold().token
     }
 
     /// How many permits of a semaphore it stands for.
     pub(crate) fn permits(&self) -> u32 {
-        self.first().tenure().hold().permits
+        self.first().hold_ref().hold().permits
     }
 
     /// Ends this guard's part, and gives no permits back.
     pub(crate) fn forget(mut self) {
-        self.parts.drain(..).for_each(Part::forget);
+        self.parts.drain(..).for_each(HoldShare::forget);
     }
 
     /// Ends this guard, and leaves in the server what it held: until the lease ends, and renewed by nobody.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.parts.drain(..).try_for_each(Part::leave_to_its_lease)
+        self.parts
+            .drain(..)
+            .try_for_each(HoldShare::leave_to_its_lease)
     }
 
     /// Is the key held, as far as this process can tell?
@@ -199,7 +201,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.stake().over()
+        self.view().over()
     }
 
     /// Enters the lock once more: Redisson's second `lock()` in one thread.
@@ -226,13 +228,15 @@ impl Guard {
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
         let again: Result<SmallVec<_>, _> = match self.needs {
-            needs if needs == self.parts.len() => self.parts.iter().map(Part::reenter).collect(),
+            needs if needs == self.parts.len() => {
+                self.parts.iter().map(HoldShare::reenter).collect()
+            }
             // Of a quorum, those that are still held.
-            _ => Ok(self.parts.iter().flat_map(Part::reenter).collect()),
+            _ => Ok(self.parts.iter().flat_map(HoldShare::reenter).collect()),
         };
         let again = again?;
         if again.len() < self.needs {
-            return Err(self.stake().lost(Loss::Expired));
+            return Err(self.view().lost(Loss::Expired));
         }
         Ok(Self::of(again, self.needs))
     }
@@ -275,7 +279,7 @@ impl Guard {
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
-        Section::new(self.stake())
+        Section::new(self.view())
     }
 
     /// Ends this guard's part, and confirms it.
@@ -305,13 +309,13 @@ impl Guard {
         let needs = self.needs;
         match self.parts.pop() {
             Some(one) if self.parts.is_empty() => match one.end() {
-                Left::Nothing(result) => result,
-                Left::Release(release) => release.confirm().await,
+                Remaining::Nothing(result) => result,
+                Remaining::Release(release) => release.confirm().await,
             },
             last => {
                 self.parts.extend(last);
-                let lost = self.stake().loss();
-                let left = self.parts.drain(..).map(Part::end).collect();
+                let lost = self.view().loss();
+                let left = self.parts.drain(..).map(HoldShare::end).collect();
                 let released = Box::pin(release_several(left, needs)).await;
                 lost.map_or(released, Err)
             }
@@ -321,19 +325,19 @@ impl Guard {
     /// Now, and when the key is no longer this guard's unless it is renewed before, or was not; by one clock.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        (self.first().now(), self.stake().deadline())
+        (self.first().now(), self.view().deadline())
     }
 }
 
 /// Ends several parts at once, those of one client that can travel together in one command. As soon as enough of a
 /// quorum are confirmed, the rest goes to the background.
-async fn release_several(left: Vec<Left>, needs: usize) -> Result<(), Error> {
+async fn release_several(left: Vec<Remaining>, needs: usize) -> Result<(), Error> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(left.len());
     let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (left.len(), Vec::new());
     for left in left {
         match left {
-            Left::Nothing(result) => results.push(result),
-            Left::Release(release) => {
+            Remaining::Nothing(result) => results.push(result),
+            Remaining::Release(release) => {
                 match groups.iter_mut().find(|group| group[0].goes_with(&release)) {
                     Some(group) => group.push(release),
                     None => groups.push(smallvec![release]),

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::lease::Term;
-use super::{Hold, Nested};
+use super::{Hold, NestError};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 
@@ -19,7 +19,7 @@ const GATE_PLACES: u32 = 1 << 20;
 
 /// One guard's part in a [`Hold`].
 #[derive(Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct HoldRef {
     hold: Arc<Hold>,
     term: Term,
     /// Written under the hold's mutex; see [`Hold::nest`].
@@ -30,7 +30,7 @@ pub(crate) struct Tenure {
     gate: OnceLock<Arc<Semaphore>>,
 }
 
-impl Tenure {
+impl HoldRef {
     pub(super) fn new(hold: Arc<Hold>, term: Term) -> Arc<Self> {
         Arc::new(Self {
             hold,
@@ -97,12 +97,12 @@ impl Tenure {
         closed: &AtomicBool,
         term: Term,
         now: Tick,
-    ) -> Result<Arc<Self>, Nested> {
+    ) -> Result<Arc<Self>, NestError> {
         self.hold.nest(self, closed, term, now)
     }
 
     /// Lets another hold of the key in beside this guard's, unless `closed`, this tenure or the hold is over.
-    pub(crate) fn let_in(&self, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+    pub(crate) fn let_in(&self, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
         self.hold.let_in(self, closed, now)
     }
 

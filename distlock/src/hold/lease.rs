@@ -231,7 +231,7 @@ impl Lease {
         if next > now {
             return Due::Nothing(next.min(self.end()));
         }
-        let lease = self.wanted(now);
+        let lease = self.requested(now);
         self.in_flight = true;
         self.latest_end = self.latest_end.max(now.after(lease));
         Due::Renew(lease)
@@ -278,7 +278,7 @@ impl Lease {
     }
 
     /// How much lease to ask for. The server keeps a longer one that it has.
-    fn wanted(&self, now: Tick) -> Duration {
+    fn requested(&self, now: Tick) -> Duration {
         let fixed = self.until.left(now);
         let kept = match self.kept {
             0 => self.watchdog.min(self.kept_until().left(now)),

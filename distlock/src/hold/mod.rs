@@ -22,12 +22,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::hold_ref::Tenure;
+pub(crate) use self::hold_ref::HoldRef;
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::release::{Release, confirm_all};
-pub(crate) use self::releaser::{Debt, Settled};
-pub(crate) use self::session::Keeper;
-pub(crate) use self::view::{Member, Stake};
+pub(crate) use self::releaser::{PendingRelease, Settled};
+pub(crate) use self::session::Session;
+pub(crate) use self::view::{HoldView, Member};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -37,7 +37,7 @@ use crate::owner::Owner;
 
 /// An attempt that may have been carried out, or may still be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct InDoubtAttempt {
     /// The connection over which it went.
     pub(crate) epoch: u64,
     /// Nothing that it leaves in the server lasts beyond this, were it carried out at once.
@@ -54,7 +54,7 @@ pub(crate) struct Hold {
     /// The fencing token of its grant, where the kind has one.
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that nobody answered: it may still be carried out, after the release.
-    doubt: Option<Doubt>,
+    doubt: Option<InDoubtAttempt>,
     /// Cancelled when the hold is lost, or freed and confirmed so.
     over: CancellationToken,
     state: Mutex<State>,
@@ -67,12 +67,12 @@ struct State {
     /// The count that the server was last told, and confirmed.
     stated: u32,
     /// The key is to stay taken until then, though its guards have ended.
-    kept_until: Tick,
+    taken_until: Tick,
 }
 
 /// Why a guard could not be nested into a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nested {
+pub(crate) enum NestError {
     /// The scope has ended: an ordinary acquisition is right.
     Closed,
     /// The hold is lost: so is whatever runs in its scope.
@@ -81,7 +81,7 @@ pub(crate) enum Nested {
 
 /// What the end of a guard left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum GuardEnd {
     /// Other guards go on with the hold.
     Shared,
     /// It was the last guard, and the hold is sure. Can it pass on as it is?
@@ -94,7 +94,7 @@ pub(crate) enum Ended {
 }
 
 /// What the watchdog has to do about a hold.
-pub(crate) enum Work {
+pub(crate) enum WatchdogAction {
     /// Ask again at this time.
     Later(Tick),
     /// Send a renewal that states this count.
@@ -112,19 +112,24 @@ impl State {
     }
 
     /// Why the hold is no longer that guard's.
-    fn loss_of(&self, tenure: &Tenure, now: Tick) -> Loss {
-        let of_guard = || tenure.term().has_ended(now).then(|| tenure.term().loss());
+    fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
+        let of_guard = || {
+            hold_ref
+                .term()
+                .has_ended(now)
+                .then(|| hold_ref.term().loss())
+        };
         let loss = self.lease.loss_at(now).or_else(of_guard);
         loss.unwrap_or(Loss::Expired)
     }
 
     /// May something be nested beside `beside`?
-    fn check(&self, beside: &Tenure, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+    fn check(&self, beside: &HoldRef, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
         if closed.load(Ordering::Acquire) || beside.has_ended() {
-            return Err(Nested::Closed);
+            return Err(NestError::Closed);
         }
         if beside.term().has_ended(now) || !self.lease.is_held(now) {
-            return Err(Nested::Lost(self.loss_of(beside, now)));
+            return Err(NestError::Lost(self.loss_of(beside, now)));
         }
         Ok(())
     }
@@ -137,8 +142,8 @@ impl Hold {
         (sent, lease): (Tick, Duration),
         term: Term,
         watchdog: Duration,
-        doubt: Option<Doubt>,
-    ) -> Arc<Tenure> {
+        doubt: Option<InDoubtAttempt>,
+    ) -> Arc<HoldRef> {
         let hold = Self {
             kind: target.kind,
             key: target.key.clone(),
@@ -151,10 +156,10 @@ impl Hold {
                 lease: Lease::granted(sent, lease, term, watchdog),
                 count: 1,
                 stated: 1,
-                kept_until: Tick::default(),
+                taken_until: Tick::default(),
             }),
         };
-        Tenure::new(Arc::new(hold), term)
+        HoldRef::new(Arc::new(hold), term)
     }
 
     /// What the server knows it by.
@@ -170,8 +175,8 @@ impl Hold {
     }
 
     /// Why the hold is no longer that guard's, where it is not.
-    pub(crate) fn loss_of(&self, tenure: &Tenure, now: Tick) -> Loss {
-        self.state.lock().loss_of(tenure, now)
+    pub(crate) fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
+        self.state.lock().loss_of(hold_ref, now)
     }
 
     pub(crate) fn deadline(&self) -> Tick {
@@ -204,17 +209,17 @@ impl Hold {
             return;
         }
         let mut state = self.state.lock();
-        state.kept_until = state.kept_until.max(since.after(at_least));
+        state.taken_until = state.taken_until.max(since.after(at_least));
         state.lease.keep_to_its_guards();
     }
 
     /// Until when the key is to stay taken, though its guards have ended.
-    pub(crate) fn kept_until(&self) -> Tick {
-        self.state.lock().kept_until
+    pub(crate) fn taken_until(&self) -> Tick {
+        self.state.lock().taken_until
     }
 
     /// It is one of several that were granted together: it passes to nobody but its guards.
-    pub(crate) fn stay(&self) {
+    pub(crate) fn keep_to_its_guards(&self) {
         self.state.lock().lease.keep_to_its_guards();
     }
 
@@ -235,20 +240,20 @@ impl Hold {
     /// Another guard of this hold, beside `beside`, unless `closed` or lost.
     fn nest(
         self: &Arc<Self>,
-        beside: &Tenure,
+        beside: &HoldRef,
         closed: &AtomicBool,
         term: Term,
         now: Tick,
-    ) -> Result<Arc<Tenure>, Nested> {
+    ) -> Result<Arc<HoldRef>, NestError> {
         let mut state = self.state.lock();
         state.check(beside, closed, now)?;
         state.count += 1;
         state.lease.join(term);
-        Ok(Tenure::new(Arc::clone(self), term))
+        Ok(HoldRef::new(Arc::clone(self), term))
     }
 
     /// Another hold is let in by this one, and may outlive it: from here on this one passes to nobody as it is.
-    fn let_in(&self, beside: &Tenure, closed: &AtomicBool, now: Tick) -> Result<(), Nested> {
+    fn let_in(&self, beside: &HoldRef, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
         let mut state = self.state.lock();
         state.check(beside, closed, now)?;
         state.lease.keep_to_its_guards();
@@ -266,7 +271,7 @@ impl Hold {
         self: &Arc<Self>,
         now: Tick,
         max_hold: Option<Duration>,
-    ) -> Option<Arc<Tenure>> {
+    ) -> Option<Arc<HoldRef>> {
         let mut state = self.state.lock();
         if !state.lease.may_pass_on(now) {
             return None;
@@ -274,23 +279,23 @@ impl Hold {
         let term = Term::kept(now, max_hold);
         state.count = 1;
         state.lease.pass_on(term);
-        Some(Tenure::new(Arc::clone(self), term))
+        Some(HoldRef::new(Arc::clone(self), term))
     }
 
-    /// A guard ends. Nothing is sent here, and nobody woken: [`Tenure::announce_end`] follows.
-    fn leave(&self, tenure: &Tenure, now: Tick) -> Ended {
+    /// A guard ends. Nothing is sent here, and nobody woken: [`HoldRef::announce_end`] follows.
+    fn leave(&self, hold_ref: &HoldRef, now: Tick) -> GuardEnd {
         let mut state = self.state.lock();
-        tenure.end();
-        let loss = state.loss_of(tenure, now);
-        state.lease.leave(tenure.term());
+        hold_ref.end();
+        let loss = state.loss_of(hold_ref, now);
+        state.lease.leave(hold_ref.term());
         state.count = state.count.saturating_sub(1);
         let last = state.count == 0;
         match (state.lease.is_held(now), last) {
-            (true, true) => Ended::Last {
+            (true, true) => GuardEnd::Last {
                 may_pass_on: state.lease.may_pass_on(now),
             },
-            (true, false) => Ended::Shared,
-            (false, last) => Ended::Lost { loss, last },
+            (true, false) => GuardEnd::Shared,
+            (false, last) => GuardEnd::Lost { loss, last },
         }
     }
 
@@ -306,17 +311,17 @@ impl Hold {
     }
 
     /// What the watchdog has to do at `now`.
-    fn work(&self, now: Tick) -> Work {
+    fn work(&self, now: Tick) -> WatchdogAction {
         let mut state = self.state.lock();
         let unstated = state.is_unstated();
         match state.lease.due(now, unstated) {
-            Due::Nothing(next) => Work::Later(next),
-            Due::Renew(lease) => Work::Renew {
+            Due::Nothing(next) => WatchdogAction::Later(next),
+            Due::Renew(lease) => WatchdogAction::Renew {
                 count: state.count.max(1),
                 lease,
             },
-            Due::Lost(loss) => Work::Lost(loss),
-            Due::Over => Work::Over,
+            Due::Lost(loss) => WatchdogAction::Lost(loss),
+            Due::Over => WatchdogAction::Over,
         }
     }
 
@@ -340,10 +345,10 @@ impl Hold {
     }
 }
 
-impl Tenure {
+impl HoldRef {
     /// The guard of this tenure ends: takes the count down. Once all mutexes are let go,
     /// [`announce_end`](Tenure::announce_end) follows.
-    pub(crate) fn finish(&self, now: Tick) -> Ended {
+    pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
         self.hold().leave(self, now)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::session::{Keeper, Owed};
-use super::{Debt, Settled};
+use super::session::{ReleaseTicket, Session};
+use super::{PendingRelease, Settled};
 use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_PAUSE;
@@ -14,9 +14,9 @@ use crate::error::{Error, Loss};
 
 /// A release that is to be sent and confirmed. Dropped before, it goes to the background.
 pub(crate) struct Release {
-    keeper: Arc<Keeper>,
+    session: Arc<Session>,
     target: Target,
-    owed: Owed,
+    ticket: ReleaseTicket,
     deadline: Tick,
     /// The guard's own term was over, and what that means.
     late: Option<Loss>,
@@ -24,15 +24,15 @@ pub(crate) struct Release {
 
 impl Release {
     pub(crate) fn new(
-        keeper: &Arc<Keeper>,
-        debt: Debt,
+        session: &Arc<Session>,
+        pending: PendingRelease,
         deadline: Tick,
         late: Option<Loss>,
     ) -> Self {
         Self {
-            keeper: Arc::clone(keeper),
-            target: debt.target().clone(),
-            owed: keeper.owe(debt),
+            session: Arc::clone(session),
+            target: pending.target().clone(),
+            ticket: session.ticket_for(pending),
             deadline,
             late,
         }
@@ -40,9 +40,9 @@ impl Release {
 
     /// Can both travel in one command?
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let now = self.keeper.now();
-        let plain = |one: &Self| one.target.kind.is_plain_lock() && one.owed.kept_until() <= now;
-        Arc::ptr_eq(&self.keeper, &other.keeper) && plain(self) && plain(other)
+        let now = self.session.now();
+        let plain = |one: &Self| one.target.kind.is_plain_lock() && one.ticket.taken_until() <= now;
+        Arc::ptr_eq(&self.session, &other.session) && plain(self) && plain(other)
     }
 
     pub(crate) async fn confirm(self) -> Result<(), Error> {
@@ -53,7 +53,7 @@ impl Release {
     /// What the answer means; 'not ours' is a loss, unless an earlier try of this very release may have done its work
     /// unanswered.
     fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
-        let (key, now) = (self.target.key.text(), self.keeper.now());
+        let (key, now) = (self.target.key.text(), self.session.now());
         let ended = match released {
             Released::NotOurs if !doubtful || now >= self.deadline => {
                 Err(Error::lost(key, Loss::Gone))
@@ -63,8 +63,8 @@ impl Release {
                 None => Ok(()),
             },
         };
-        let epoch = self.keeper.backend.epoch();
-        self.owed.settle(Settled::Answered(released), epoch);
+        let epoch = self.session.backend.epoch();
+        self.ticket.settle(Settled::Answered(released), epoch);
         ended
     }
 }
@@ -76,14 +76,18 @@ pub(crate) async fn confirm_all(
     let Some(first) = releases.first() else {
         return SmallVec::new();
     };
-    let keeper = Arc::clone(&first.keeper);
+    let session = Arc::clone(&first.session);
     let targets = |now| {
-        let target = |one: &Release| one.target.clone().kept_until(one.owed.kept_until(), now);
+        let target = |one: &Release| {
+            one.target
+                .clone()
+                .taken_until(one.ticket.taken_until(), now)
+        };
         releases.iter().map(target).collect()
     };
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
-    match send(&keeper, targets, latest).await {
+    match send(&session, targets, latest).await {
         Ok((released, doubtful)) => releases
             .into_iter()
             .zip(released)
@@ -101,24 +105,24 @@ type Answers = SmallVec<[Released; 1]>;
 
 /// What was answered, and whether an earlier try may have been carried out before it.
 async fn send(
-    keeper: &Arc<Keeper>,
+    session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
     deadline: Tick,
 ) -> Result<(Answers, bool), (Fault, Duration)> {
-    let since = keeper.now();
-    let give_up = since.after(keeper.config.unavailable_after).min(deadline);
+    let since = session.now();
+    let give_up = since.after(session.config.unavailable_after).min(deadline);
     let (mut first_try, mut doubtful, mut last) = (true, false, None);
-    let longest = keeper.config.longest_pause();
+    let longest = session.config.longest_pause();
     let mut pause = RETRY_PAUSE.0.min(longest);
     loop {
         // The first try is bounded by the backend; of later ones the caller has less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };
-        let targets = targets(keeper.now());
+        let targets = targets(session.now());
         let answer = tokio::select! {
             biased;
-            answer = send_once(keeper, &targets) => answer,
+            answer = send_once(session, &targets) => answer,
             // What was answered before says more than that this one was not.
-            () = keeper.clock.sleep_until(latest) => {
+            () = session.clock.sleep_until(latest) => {
                 Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
             }
         };
@@ -126,7 +130,7 @@ async fn send(
             Ok(released) => return Ok((released, doubtful)),
             Err(fault) => fault,
         };
-        let now = keeper.now();
+        let now = session.now();
         if fault.is_final() || now >= give_up {
             return Err((fault, now.since(since)));
         }
@@ -134,14 +138,14 @@ async fn send(
         doubtful |= matches!(fault, Fault::Unknown(_));
         last = Some(fault);
         let until = now.after(pause).min(give_up);
-        keeper.clock.sleep_until(until).await;
+        session.clock.sleep_until(until).await;
         pause = (pause * 2).min(longest);
     }
 }
 
-async fn send_once(keeper: &Keeper, targets: &[Target]) -> Result<Answers, Fault> {
+async fn send_once(session: &Session, targets: &[Target]) -> Result<Answers, Fault> {
     match targets {
-        [one] => Ok(smallvec![keeper.backend.release(one).await?]),
-        all => Ok(keeper.backend.release_all(all).await?.into()),
+        [one] => Ok(smallvec![session.backend.release(one).await?]),
+        all => Ok(session.backend.release_all(all).await?.into()),
     }
 }

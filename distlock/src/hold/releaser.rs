@@ -17,7 +17,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Hold, Keeper};
+use super::{Hold, Session};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::{RELEASES_AT_ONCE, RETRY_PAUSE};
@@ -33,13 +33,13 @@ pub(crate) enum Settled {
 }
 
 /// Called once when a release is answered or given up.
-type Then = Box<dyn FnOnce(Settled) + Send + Sync>;
+type OnSettled = Box<dyn FnOnce(Settled) + Send + Sync>;
 
 /// An owner that has to be ended.
-pub(crate) struct Debt {
+pub(crate) struct PendingRelease {
     target: Target,
     /// The key is to stay taken until then, though nobody has it any more.
-    kept_until: Tick,
+    taken_until: Tick,
     /// No copy of the hold lives in the server beyond this.
     until: Tick,
     /// The connection over which an attempt of unknown outcome went.
@@ -48,16 +48,16 @@ pub(crate) struct Debt {
     withdraws: bool,
     /// It was answered, or given up. It is kept for an attempt that may come late, and nobody waits for it.
     answered: bool,
-    then: Option<Then>,
+    then: Option<OnSettled>,
 }
 
-impl Debt {
+impl PendingRelease {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold) -> Self {
         let doubt = hold.doubt.map(|doubt| doubt.until).unwrap_or_default();
         Self {
             target: hold.target(),
-            kept_until: hold.kept_until(),
+            taken_until: hold.taken_until(),
             // Not the end of what the key is kept for: that comes by itself.
             until: hold.latest_end().max(doubt),
             doubt: hold.doubt.map(|doubt| doubt.epoch),
@@ -71,7 +71,7 @@ impl Debt {
     pub(crate) fn of_attempt(target: Target, until: Tick, epoch: u64) -> Self {
         Self {
             target,
-            kept_until: Tick::default(),
+            taken_until: Tick::default(),
             until,
             doubt: Some(epoch),
             withdraws: true,
@@ -84,7 +84,7 @@ impl Debt {
     pub(crate) fn of_place(target: Target, until: Tick) -> Self {
         Self {
             target,
-            kept_until: Tick::default(),
+            taken_until: Tick::default(),
             until,
             doubt: None,
             withdraws: true,
@@ -100,12 +100,12 @@ impl Debt {
     }
 
     /// Nobody is to end the owner: its lease will.
-    pub(crate) fn forgive(mut self) {
+    pub(crate) fn abandon(mut self) {
         let _nobody_counted_it = self.tell(Settled::GivenUp);
     }
 
     /// The owner ends, and what it has stays taken.
-    pub(crate) fn giving_nothing_back(mut self) -> Self {
+    pub(crate) fn without_permits(mut self) -> Self {
         self.target.permits = 0;
         self
     }
@@ -114,13 +114,13 @@ impl Debt {
         &self.target
     }
 
-    pub(super) fn kept_until(&self) -> Tick {
-        self.kept_until
+    pub(super) fn taken_until(&self) -> Tick {
+        self.taken_until
     }
 
     /// The target of a release that is sent now.
     fn target_at(&self, now: Tick) -> Target {
-        self.target.clone().kept_until(self.kept_until, now)
+        self.target.clone().taken_until(self.taken_until, now)
     }
 
     /// Passes on what became of the release; whether it was the first to.
@@ -140,7 +140,7 @@ impl Debt {
     }
 }
 
-impl fmt::Debug for Debt {
+impl fmt::Debug for PendingRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Debt")
             .field("target", &self.target)
@@ -156,7 +156,7 @@ pub(super) struct Releaser {
     wake: Notify,
     done: Notify,
     /// To send one: a crowd that was dropped at once must not time out for standing in its own way.
-    turns: Semaphore,
+    yielding: Semaphore,
 }
 
 impl Default for Releaser {
@@ -165,29 +165,29 @@ impl Default for Releaser {
             list: Mutex::default(),
             wake: Notify::new(),
             done: Notify::new(),
-            turns: Semaphore::new(RELEASES_AT_ONCE),
+            yielding: Semaphore::new(RELEASES_AT_ONCE),
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct List {
-    waiting: VecDeque<Debt>,
+    waiting: VecDeque<PendingRelease>,
     /// How many were never answered: waiting, or in the task's hands.
     open: usize,
 }
 
 impl Releaser {
-    pub(super) fn push(&self, debt: Debt) {
+    pub(super) fn enqueue(&self, pending: PendingRelease) {
         {
             let mut list = self.list.lock();
-            list.open += usize::from(!debt.answered);
-            list.waiting.push_back(debt);
+            list.open += usize::from(!pending.answered);
+            list.waiting.push_back(pending);
         }
         self.wake();
     }
 
-    pub(super) fn owed(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         self.list.lock().open
     }
 
@@ -200,7 +200,7 @@ impl Releaser {
     pub(super) async fn done(&self) {
         loop {
             let done = self.done.notified();
-            if self.owed() == 0 {
+            if self.open() == 0 {
                 return;
             }
             done.await;
@@ -211,7 +211,7 @@ impl Releaser {
         self.wake.notify_one();
     }
 
-    fn take(&self) -> VecDeque<Debt> {
+    fn take(&self) -> VecDeque<PendingRelease> {
         std::mem::take(&mut self.list.lock().waiting)
     }
 
@@ -222,83 +222,87 @@ impl Releaser {
 }
 
 /// A debt that the task works on.
-struct InHand {
-    keeper: Arc<Keeper>,
-    debt: Option<Debt>,
+struct InFlight {
+    session: Arc<Session>,
+    pending: Option<PendingRelease>,
 }
 
-impl InHand {
+impl InFlight {
     fn answered(&mut self, settled: Settled) {
-        if self.debt.as_mut().is_some_and(|debt| debt.tell(settled)) {
-            self.keeper.releaser.one_answered();
+        if self
+            .pending
+            .as_mut()
+            .is_some_and(|pending| pending.tell(settled))
+        {
+            self.session.releaser.one_answered();
         }
     }
 }
 
-impl Drop for InHand {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if let Some(debt) = self.debt.take() {
-            self.keeper.releaser.list.lock().waiting.push_back(debt);
+        if let Some(pending) = self.pending.take() {
+            self.session.releaser.list.lock().waiting.push_back(pending);
         }
     }
 }
 
 /// The releaser task of one client.
-pub(super) async fn run(keeper: Arc<Keeper>) {
-    let releaser = &keeper.releaser;
+pub(super) async fn run(session: Arc<Session>) {
+    let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
     loop {
-        for debt in releaser.take() {
-            under_way.push(see_through(InHand {
-                keeper: Arc::clone(&keeper),
-                debt: Some(debt),
+        for pending in releaser.take() {
+            under_way.push(retry_until_confirmed(InFlight {
+                session: Arc::clone(&session),
+                pending: Some(pending),
             }));
         }
-        if keeper.is_retired() && releaser.owed() == 0 && under_way.is_empty() {
+        if session.is_retired() && releaser.open() == 0 && under_way.is_empty() {
             return;
         }
-        let last_moment = keeper.last_moment();
+        let last_moment = session.last_moment();
         tokio::select! {
             () = releaser.wake.notified() => {}
-            () = keeper.clock.sleep_until(last_moment) => return,
+            () = session.clock.sleep_until(last_moment) => return,
             Some(()) = under_way.next() => {}
         }
     }
 }
 
-async fn see_through(mut hand: InHand) {
-    let keeper = Arc::clone(&hand.keeper);
-    let longest = keeper.config.longest_pause();
-    let (begun, mut pause) = (keeper.now(), RETRY_PAUSE.0.min(longest));
+async fn retry_until_confirmed(mut hand: InFlight) {
+    let session = Arc::clone(&hand.session);
+    let longest = session.config.longest_pause();
+    let (begun, mut pause) = (session.now(), RETRY_PAUSE.0.min(longest));
     let mut was_denied = false;
     loop {
-        let Some(debt) = &hand.debt else { return };
-        let (until, withdraws) = (debt.until, debt.withdraws);
-        let turn = keeper.releaser.turns.acquire().await;
+        let Some(pending) = &hand.pending else { return };
+        let (until, withdraws) = (pending.until, pending.withdraws);
+        let turn = session.releaser.yielding.acquire().await;
         // It ended while it waited for its turn behind others that nobody answers: that would not end for them either.
-        if begun < until && keeper.now() >= until {
+        if begun < until && session.now() >= until {
             drop(turn);
             hand.answered(Settled::GivenUp);
             break;
         }
-        let Some(debt) = &hand.debt else { return };
-        let target = debt.target_at(keeper.now());
+        let Some(pending) = &hand.pending else { return };
+        let target = pending.target_at(session.now());
         let outcome = if withdraws {
-            keeper.backend.withdraw(&target).await
+            session.backend.withdraw(&target).await
         } else {
-            keeper.backend.release(&target).await
+            session.backend.release(&target).await
         };
         drop(turn);
         // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
-        let epoch = keeper.backend.epoch();
-        let over = keeper.now() >= until;
+        let epoch = session.backend.epoch();
+        let over = session.now() >= until;
         match outcome {
             Ok(released) => {
-                keeper.set_silent(false);
+                session.set_silent(false);
                 let late = hand
-                    .debt
+                    .pending
                     .as_ref()
-                    .is_some_and(|debt| debt.may_come_late(epoch));
+                    .is_some_and(|pending| pending.may_come_late(epoch));
                 hand.answered(Settled::Answered(released));
                 if over || !late {
                     break;
@@ -316,23 +320,23 @@ async fn see_through(mut hand: InHand) {
             }
             Err(_) => {}
         }
-        keeper
+        session
             .clock
-            .sleep_until(keeper.now().after(pause).min(until))
+            .sleep_until(session.now().after(pause).min(until))
             .await;
         // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely,
         // but what no lease frees comes free by nothing else.
-        let in_time = keeper.now() < begun.after(keeper.config.watchdog_timeout);
+        let in_time = session.now() < begun.after(session.config.watchdog_timeout);
         pause = if in_time || !target.kind.has_lease() {
             (pause * 2).min(longest)
         } else {
             pause * 2
         };
     }
-    hand.debt = None;
+    hand.pending = None;
 }
 
-fn give_up(hand: &mut InHand, target: &Target, fault: &Fault) {
+fn give_up(hand: &mut InFlight, target: &Target, fault: &Fault) {
     telemetry::release_given_up(target, fault);
     hand.answered(Settled::GivenUp);
 }

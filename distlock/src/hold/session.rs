@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
-use super::releaser::{Debt, Releaser};
+use super::releaser::{PendingRelease, Releaser};
 use super::watchdog::Watchdog;
 use super::{Hold, Settled, releaser, watchdog};
 use crate::backend::Backend;
@@ -26,7 +26,7 @@ use crate::telemetry;
 
 /// The part of a client that its holds need.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Session {
     pub(crate) id: Uuid,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
@@ -47,7 +47,7 @@ pub(crate) struct Keeper {
     closed: AtomicBool,
 }
 
-impl Keeper {
+impl Session {
     pub(crate) fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Arc<Self> {
         Arc::new(Self {
             id: Uuid::new_v4(),
@@ -129,7 +129,7 @@ impl Keeper {
         telemetry::lost(&hold.key, hold.owner, loss);
         // Gone, too, where an earlier attempt of its owner may still come, or of several permits only one has gone.
         if loss != Loss::Gone || hold.doubt.is_some() || hold.permits > 1 {
-            self.release_later(Debt::of_hold(hold));
+            self.release_later(PendingRelease::of_hold(hold));
         }
         hold.announce_over();
     }
@@ -141,16 +141,16 @@ impl Keeper {
     }
 
     /// A release that somebody has to see through: who gets the debt, or the releaser when it is dropped.
-    pub(crate) fn owe(self: &Arc<Self>, debt: Debt) -> Owed {
-        Owed {
-            keeper: Arc::clone(self),
-            debt: Some(debt),
+    pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
+        ReleaseTicket {
+            session: Arc::clone(self),
+            pending: Some(pending),
         }
     }
 
     /// Ends an owner in the background, until that is confirmed or its lease has ended.
-    pub(crate) fn release_later(self: &Arc<Self>, debt: Debt) {
-        self.releaser.push(debt);
+    pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
+        self.releaser.enqueue(pending);
         self.start_tasks();
     }
 
@@ -160,8 +160,8 @@ impl Keeper {
         self.releaser.done().await;
     }
 
-    pub(crate) fn owed(&self) -> usize {
-        self.releaser.owed()
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.releaser.open()
     }
 
     #[cfg(feature = "test-util")]
@@ -191,10 +191,10 @@ impl Keeper {
 
     fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
         if !self.watchdog_runs.load(Ordering::Acquire) {
-            self.start(runtime, |keeper| &keeper.watchdog_runs, watchdog::run);
+            self.start(runtime, |session| &session.watchdog_runs, watchdog::run);
         }
         if self.releaser.has_work() && !self.releaser_runs.load(Ordering::Acquire) {
-            self.start(runtime, |keeper| &keeper.releaser_runs, releaser::run);
+            self.start(runtime, |session| &session.releaser_runs, releaser::run);
         }
     }
 
@@ -209,8 +209,8 @@ impl Keeper {
         if runs(self).swap(true, Ordering::AcqRel) {
             return;
         }
-        let alive = Alive {
-            keeper: Arc::clone(self),
+        let alive = RunningTask {
+            session: Arc::clone(self),
             runs,
             runtime: runtime.id(),
             done: false,
@@ -219,11 +219,11 @@ impl Keeper {
             // Dropped after the task: what that had in hand lies in the lists again by then.
             let mut alive = alive;
             // It wakes those who wait, and a waker of the user's own may panic: the other holds must not go without.
-            while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.keeper)))
+            while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.session)))
                 .catch_unwind()
                 .await
             {
-                let clock = &alive.keeper.clock;
+                let clock = &alive.session.clock;
                 clock.sleep_until(clock.now().after(RETRY_PAUSE.0)).await;
             }
             alive.done = true;
@@ -261,55 +261,58 @@ impl Keeper {
 
 /// A debt in the hands of whoever sends the release first. Dropped unsettled, it goes to the releaser.
 #[derive(Debug)]
-pub(crate) struct Owed {
-    keeper: Arc<Keeper>,
-    debt: Option<Debt>,
+pub(crate) struct ReleaseTicket {
+    session: Arc<Session>,
+    pending: Option<PendingRelease>,
 }
 
-impl Owed {
+impl ReleaseTicket {
     /// The key is to stay taken until then.
-    pub(super) fn kept_until(&self) -> Tick {
-        self.debt.as_ref().map(Debt::kept_until).unwrap_or_default()
+    pub(super) fn taken_until(&self) -> Tick {
+        self.pending
+            .as_ref()
+            .map(PendingRelease::taken_until)
+            .unwrap_or_default()
     }
 
     /// The release was answered over connection `epoch`. Only what may still come late is left to the releaser.
     pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
-        if let Some(mut debt) = self.debt.take() {
-            let _nobody_counted_it = debt.tell(settled);
-            if debt.may_come_late(epoch) {
-                self.keeper.release_later(debt);
+        if let Some(mut pending) = self.pending.take() {
+            let _nobody_counted_it = pending.tell(settled);
+            if pending.may_come_late(epoch) {
+                self.session.release_later(pending);
             }
         }
     }
 }
 
-impl Drop for Owed {
+impl Drop for ReleaseTicket {
     fn drop(&mut self) {
-        if let Some(debt) = self.debt.take() {
-            self.keeper.release_later(debt);
+        if let Some(pending) = self.pending.take() {
+            self.session.release_later(pending);
         }
     }
 }
 
 /// Held by a running task: says when it does no more, however it ended.
-struct Alive {
-    keeper: Arc<Keeper>,
-    runs: fn(&Keeper) -> &AtomicBool,
+struct RunningTask {
+    session: Arc<Session>,
+    runs: fn(&Session) -> &AtomicBool,
     runtime: Id,
     done: bool,
 }
 
-impl Drop for Alive {
+impl Drop for RunningTask {
     /// A task that went with its runtime is started again in the newest one, if that is another: whoever holds a lock
     /// there may make no call for a long time.
     fn drop(&mut self) {
-        (self.runs)(&self.keeper).store(false, Ordering::Release);
-        if self.done || self.keeper.is_retired() {
+        (self.runs)(&self.session).store(false, Ordering::Release);
+        if self.done || self.session.is_retired() {
             return;
         }
-        let newest = self.keeper.runtime.lock().clone();
+        let newest = self.session.runtime.lock().clone();
         if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
-            self.keeper.start_tasks_in(&newest);
+            self.session.start_tasks_in(&newest);
         }
     }
 }

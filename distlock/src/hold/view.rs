@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::Tenure;
+use super::HoldRef;
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
 
@@ -20,14 +20,14 @@ use crate::error::{Error, Loss};
 pub(crate) struct Member {
     pub(crate) client: Uuid,
     pub(crate) clock: Clock,
-    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) hold_ref: Arc<HoldRef>,
     /// So long before its deadline it no longer counts: the clocks of several servers may drift.
     pub(crate) margin: Duration,
 }
 
 /// The tenures of a guard. A clone costs the same however many they are.
 #[derive(Clone, Debug)]
-pub(crate) struct Stake {
+pub(crate) struct HoldView {
     members: Members,
     needs: usize,
 }
@@ -41,13 +41,13 @@ enum Members {
 
 impl Member {
     fn is_held(&self) -> bool {
-        self.tenure.is_held(self.clock.now().after(self.margin))
+        self.hold_ref.is_held(self.clock.now().after(self.margin))
     }
 
     /// When, as things stand, it no longer counts, by its own clock.
     fn end(&self) -> Tick {
-        let end = self.tenure.term().end();
-        match self.tenure.hold().deadline().min(end) {
+        let end = self.hold_ref.term().end();
+        match self.hold_ref.hold().deadline().min(end) {
             Tick::NEVER => Tick::NEVER,
             end => end.before(self.margin),
         }
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-impl Stake {
+impl HoldView {
     pub(crate) fn one(member: Member) -> Self {
         Self {
             members: Members::One(member),
@@ -92,7 +92,7 @@ impl Stake {
     pub(crate) fn has_ended(&self) -> bool {
         self.members()
             .iter()
-            .any(|member| member.tenure.has_ended())
+            .any(|member| member.hold_ref.has_ended())
     }
 
     /// The first loss because of which too few are held, if that is so.
@@ -102,7 +102,7 @@ impl Stake {
         }
         let lost = |member: &Member| {
             let now = member.clock.now().after(member.margin);
-            member.tenure.lost_error(now)
+            member.hold_ref.lost_error(now)
         };
         let first = self.members().iter().find_map(lost);
         // Held again by the clock between two looks: nothing is lost then.
@@ -114,9 +114,9 @@ impl Stake {
         if let [only] = self.members()
             && only.margin.is_zero()
         {
-            return Arc::clone(&only.tenure).over(only.clock.clone()).await;
+            return Arc::clone(&only.hold_ref).over(only.clock.clone()).await;
         }
-        let over = |member: &Member| Arc::clone(&member.tenure).over(member.clock.clone());
+        let over = |member: &Member| Arc::clone(&member.hold_ref).over(member.clock.clone());
         let mut ends: FuturesUnordered<_> = self.members().iter().map(over).collect();
         let clock = self.members().first().map(|member| member.clock.clone());
         while let Some(clock) = clock.as_ref().filter(|_| self.is_held()) {
@@ -160,7 +160,7 @@ impl Stake {
             let key = self
                 .members()
                 .first()
-                .map(|member| member.tenure.hold().key.text());
+                .map(|member| member.hold_ref.hold().key.text());
             Error::lost(key.unwrap_or_default(), loss)
         })
     }

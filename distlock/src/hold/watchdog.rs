@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::lease::Answer;
-use super::{Hold, Keeper, Work};
+use super::{Hold, Session, WatchdogAction};
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
 use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
@@ -164,42 +164,46 @@ impl Watchdog {
 type Planned = (Arc<Hold>, u32, Duration);
 
 /// The watchdog task of one client.
-pub(super) async fn run(keeper: Arc<Keeper>) {
-    let watchdog = &keeper.watchdog;
-    watchdog.restart(keeper.now());
+pub(super) async fn run(session: Arc<Session>) {
+    let watchdog = &session.watchdog;
+    watchdog.restart(session.now());
     let (mut waiting, mut renewals) = (VecDeque::new(), FuturesUnordered::new());
-    while !keeper.is_retired() {
-        let now = keeper.now();
-        take_up(&keeper, now, &mut waiting);
+    while !session.is_retired() {
+        let now = session.now();
+        take_up(&session, now, &mut waiting);
         while renewals.len() < RENEWALS_AT_ONCE && !waiting.is_empty() {
-            let batch = next_batch(&keeper, now, &mut waiting);
+            let batch = next_batch(&session, now, &mut waiting);
             if !batch.is_empty() {
-                renewals.push(renew(Arc::clone(&keeper), now, batch));
+                renewals.push(renew(Arc::clone(&session), now, batch));
             }
         }
         tokio::select! {
             () = watchdog.wake.notified() => {}
-            () = keeper.clock.sleep_until(watchdog.next_alarm(now)) => {}
+            () = session.clock.sleep_until(watchdog.next_alarm(now)) => {}
             Some(()) = renewals.next() => {}
         }
     }
 }
 
 /// Tells at once of what is lost; what is to be renewed waits for its turn, and is looked at again when it would be lost.
-fn take_up(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
-    for hold in keeper.watchdog.take_due(now) {
+fn take_up(session: &Arc<Session>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
+    for hold in session.watchdog.take_due(now) {
         let end = hold.end();
         if hold.is_held(now) && now < end {
-            keeper.watchdog.ask_at(hold.owner, end);
+            session.watchdog.ask_at(hold.owner, end);
             waiting.push_back(hold);
         } else {
-            attend_to(keeper, &hold, now);
+            attend_to(session, &hold, now);
         }
     }
 }
 
 /// The first that wait, as long as they are of one family: each has a script of its own.
-fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) -> Vec<Planned> {
+fn next_batch(
+    session: &Arc<Session>,
+    now: Tick,
+    waiting: &mut VecDeque<Arc<Hold>>,
+) -> Vec<Planned> {
     let mut batch = Vec::new();
     let Some(family) = waiting.front().map(|hold| hold.kind.family()) else {
         return batch;
@@ -214,7 +218,7 @@ fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>
         let Some(hold) = waiting.pop_front() else {
             break;
         };
-        if let Some((count, lease)) = attend_to(keeper, &hold, now) {
+        if let Some((count, lease)) = attend_to(session, &hold, now) {
             batch.push((hold, count, lease));
         }
     }
@@ -222,17 +226,17 @@ fn next_batch(keeper: &Arc<Keeper>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>
 }
 
 /// Does what is due for a hold, and answers the count and lease of its renewal if that is it.
-fn attend_to(keeper: &Arc<Keeper>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
+fn attend_to(session: &Arc<Session>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
     match hold.work(now) {
-        Work::Renew { count, lease } => return Some((count, lease)),
-        Work::Later(at) => keeper.watchdog.ask_at(hold.owner, at),
-        Work::Lost(loss) => keeper.lose(hold, loss),
-        Work::Over => drop(keeper.unwatch(hold)),
+        WatchdogAction::Renew { count, lease } => return Some((count, lease)),
+        WatchdogAction::Later(at) => session.watchdog.ask_at(hold.owner, at),
+        WatchdogAction::Lost(loss) => session.lose(hold, loss),
+        WatchdogAction::Over => drop(session.unwatch(hold)),
     }
     None
 }
 
-async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
+async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     let batch: Vec<Renewal> = planned
         .iter()
         .map(|(hold, count, lease)| Renewal {
@@ -241,19 +245,19 @@ async fn renew(keeper: Arc<Keeper>, sent: Tick, planned: Vec<Planned>) {
             lease: *lease,
         })
         .collect();
-    let answers = ask(&keeper, &batch).await;
-    let now = keeper.now();
+    let answers = ask(&session, &batch).await;
+    let now = session.now();
     for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
-            Some(loss) => keeper.lose(&hold, loss),
-            None => keeper.look_again(&hold),
+            Some(loss) => session.lose(&hold, loss),
+            None => session.look_again(&hold),
         }
     }
 }
 
 /// Renews a batch. Where the server refused it as a whole, it may have been for one hold alone (a key that the user may
 /// not touch any more): then each is renewed by itself, and no hold is lost for another's sake.
-async fn ask(keeper: &Keeper, batch: &[Renewal]) -> Vec<Answer> {
+async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let told = |ours: bool| {
         if ours {
             Answer::Renewed
@@ -261,11 +265,11 @@ async fn ask(keeper: &Keeper, batch: &[Renewal]) -> Vec<Answer> {
             Answer::NotOurs
         }
     };
-    match keeper.backend.renew(batch).await {
+    match session.backend.renew(batch).await {
         Ok(ours) => ours.into_iter().map(told).collect(),
         Err(fault) if batch.len() > 1 && !matches!(fault, Fault::Unknown(_)) => {
             let alone = |renewal: Renewal| async move {
-                match keeper.backend.renew(&[renewal]).await {
+                match session.backend.renew(&[renewal]).await {
                     Ok(ours) => ours.first().copied().map_or(Answer::Unknown, told),
                     Err(fault) => failed(1, &fault),
                 }

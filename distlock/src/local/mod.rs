@@ -7,7 +7,7 @@ mod share;
 mod slot;
 mod yielding;
 
-pub(crate) use self::limits::Waits;
+pub(crate) use self::limits::WaiterSlot;
 pub(crate) use self::registry::Registry;
-pub(crate) use self::share::{Left, Part};
-pub(crate) use self::slot::{Place, Turn};
+pub(crate) use self::share::{HoldShare, Remaining};
+pub(crate) use self::slot::{NextStep, QueueSlot};

@@ -30,7 +30,7 @@ impl Ticket {
 /// What the caller has to do after a change.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Then<H, W> {
+pub(crate) enum QueueEffect<H, W> {
     /// Nothing.
     Nothing,
     /// Wake the new head: it may talk to the backend now.
@@ -131,15 +131,15 @@ impl<H, W: Clone> Queue<H, W> {
     }
 
     /// The head has its hold and leaves the queue; the next in line waits for this hold's end.
-    pub(crate) fn granted(&mut self, ticket: Ticket) -> Then<H, W> {
+    pub(crate) fn granted(&mut self, ticket: Ticket) -> QueueEffect<H, W> {
         debug_assert!(
             self.is_head(ticket) && self.slot.is_none(),
             "the head has taken what was in its slot"
         );
         self.waiters.pop_front();
-        self.waiters
-            .front()
-            .map_or(Then::Nothing, |head| Then::Wake(head.wake.clone()))
+        self.waiters.front().map_or(QueueEffect::Nothing, |head| {
+            QueueEffect::Wake(head.wake.clone())
+        })
     }
 
     /// Lets the whole line go: what was granted to its head keeps none of them out, so each may ask for itself. Their
@@ -150,18 +150,18 @@ impl<H, W: Clone> Queue<H, W> {
     }
 
     /// A guard's hold ends. `may_pass_on`: it is free of guards, sure, and of a kind that hands over.
-    pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> Then<H, W> {
+    pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> QueueEffect<H, W> {
         let turn_left =
             self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME;
         let Some(head) = self.waiters.front() else {
-            return Then::Release(hold);
+            return QueueEffect::Release(hold);
         };
         if may_pass_on && head.takes_over && turn_left && self.slot.is_none() {
             self.run.grants += 1;
             self.slot = Some(hold);
-            return Then::HandedOver(head.wake.clone());
+            return QueueEffect::HandedOver(head.wake.clone());
         }
-        Then::Release(hold)
+        QueueEffect::Release(hold)
     }
 
     /// A waiter gives up. `may_pass_on` is asked of a hold in its slot.
@@ -169,11 +169,11 @@ impl<H, W: Clone> Queue<H, W> {
         &mut self,
         ticket: Ticket,
         may_pass_on: impl FnOnce(&H) -> bool,
-    ) -> Then<H, W> {
+    ) -> QueueEffect<H, W> {
         let was_head = self.is_head(ticket);
         self.waiters.retain(|waiter| waiter.ticket != ticket);
         if !was_head {
-            return Then::Nothing;
+            return QueueEffect::Nothing;
         }
         let next = self.waiters.front();
         let takes_over = next.is_some_and(|head| head.takes_over);
@@ -181,12 +181,12 @@ impl<H, W: Clone> Queue<H, W> {
         match (self.slot.take(), next) {
             (Some(hold), Some(next)) if takes_over && may_pass_on(&hold) => {
                 self.slot = Some(hold);
-                Then::HandedOver(next)
+                QueueEffect::HandedOver(next)
             }
-            (Some(hold), Some(next)) => Then::ReleaseAndWake(hold, next),
-            (Some(hold), None) => Then::Release(hold),
-            (None, Some(next)) => Then::Wake(next),
-            (None, None) => Then::Nothing,
+            (Some(hold), Some(next)) => QueueEffect::ReleaseAndWake(hold, next),
+            (Some(hold), None) => QueueEffect::Release(hold),
+            (None, Some(next)) => QueueEffect::Wake(next),
+            (None, None) => QueueEffect::Nothing,
         }
     }
 }
@@ -209,57 +209,69 @@ mod tests {
     fn first_come_is_head_and_the_next_is_woken_when_it_leaves() {
         let (mut queue, tickets) = queue(3);
         assert!(queue.is_head(tickets[0]));
-        assert_eq!(queue.leave(tickets[1], |_| true), Then::Nothing);
-        assert_eq!(queue.leave(tickets[0], |_| true), Then::Wake(2));
-        assert_eq!(queue.leave(tickets[2], |_| true), Then::Nothing);
+        assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Nothing);
+        assert_eq!(queue.leave(tickets[0], |_| true), QueueEffect::Wake(2));
+        assert_eq!(queue.leave(tickets[2], |_| true), QueueEffect::Nothing);
         assert!(queue.is_empty());
     }
 
     #[test]
     fn line_that_was_let_go_is_empty_and_its_tickets_void() {
         let (mut queue, tickets) = queue(3);
-        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+        assert_eq!(queue.granted(tickets[0]), QueueEffect::Wake(1));
         assert!(!queue.has(tickets[0]) && queue.has(tickets[2]));
         assert_eq!(queue.let_go(), [1, 2]);
         assert!(queue.is_empty() && !queue.has(tickets[2]));
         let newcomer = queue.join(3, false);
-        assert_eq!(queue.leave(tickets[1], |_| true), Then::Nothing);
+        assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Nothing);
         assert!(queue.is_head(newcomer) && queue.has(newcomer));
     }
 
     #[test]
     fn hold_passes_to_the_head_who_takes_it_once() {
         let (mut queue, tickets) = queue(2);
-        assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+        assert_eq!(
+            queue.release(7, true, Tick::default()),
+            QueueEffect::HandedOver(0)
+        );
         assert_eq!(queue.take(tickets[1]), None);
         assert_eq!(queue.take(tickets[0]), Some(7));
         assert_eq!(queue.take(tickets[0]), None);
-        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+        assert_eq!(queue.granted(tickets[0]), QueueEffect::Wake(1));
     }
 
     #[test]
     fn head_that_leaves_with_a_hold_in_its_slot_passes_it_on_or_has_it_released() {
         let (mut queue, tickets) = queue(3);
         let _ = queue.release(7, true, Tick::default());
-        assert_eq!(queue.leave(tickets[0], |_| true), Then::HandedOver(1));
+        assert_eq!(
+            queue.leave(tickets[0], |_| true),
+            QueueEffect::HandedOver(1)
+        );
         assert_eq!(
             queue.leave(tickets[1], |_| false),
-            Then::ReleaseAndWake(7, 2)
+            QueueEffect::ReleaseAndWake(7, 2)
         );
         let _ = queue.release(8, true, Tick::default());
-        assert_eq!(queue.leave(tickets[2], |_| true), Then::Release(8));
+        assert_eq!(queue.leave(tickets[2], |_| true), QueueEffect::Release(8));
     }
 
     #[test]
     fn waiter_with_a_lease_of_its_own_is_handed_nothing() {
         let (mut queue, tickets) = queue(1);
         let own_lease = queue.join(1, false);
-        assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+        assert_eq!(
+            queue.release(7, true, Tick::default()),
+            QueueEffect::HandedOver(0)
+        );
         assert_eq!(
             queue.leave(tickets[0], |_| true),
-            Then::ReleaseAndWake(7, 1)
+            QueueEffect::ReleaseAndWake(7, 1)
         );
-        assert_eq!(queue.release(8, true, Tick::default()), Then::Release(8));
+        assert_eq!(
+            queue.release(8, true, Tick::default()),
+            QueueEffect::Release(8)
+        );
         assert!(queue.is_head(own_lease));
     }
 
@@ -268,30 +280,39 @@ mod tests {
         let (mut queue, tickets) = queue(2);
         let _ = queue.release(7, true, Tick::default());
         assert_eq!(queue.began(Tick::default()), Some(7));
-        assert_eq!(queue.granted(tickets[0]), Then::Wake(1));
+        assert_eq!(queue.granted(tickets[0]), QueueEffect::Wake(1));
     }
 
     #[test]
     fn run_ends_by_count_and_by_time_and_begins_anew_with_a_grant() {
         let (mut queue, _) = queue(1);
         for _ in 0..HAND_OVER_GRANTS {
-            assert_eq!(queue.release(7, true, Tick::default()), Then::HandedOver(0));
+            assert_eq!(
+                queue.release(7, true, Tick::default()),
+                QueueEffect::HandedOver(0)
+            );
             queue.slot = None;
         }
-        assert_eq!(queue.release(7, true, Tick::default()), Then::Release(7));
+        assert_eq!(
+            queue.release(7, true, Tick::default()),
+            QueueEffect::Release(7)
+        );
         assert_eq!(queue.began(Tick::from_millis(5)), None);
         let late = Tick::from_millis(5).after(HAND_OVER_TIME);
-        assert_eq!(queue.release(7, true, late), Then::Release(7));
+        assert_eq!(queue.release(7, true, late), QueueEffect::Release(7));
         assert_eq!(
             queue.release(7, true, Tick::from_millis(6)),
-            Then::HandedOver(0)
+            QueueEffect::HandedOver(0)
         );
     }
 
     #[test]
     fn hold_that_may_not_pass_on_is_released() {
         let (mut queue, _) = queue(1);
-        assert_eq!(queue.release(7, false, Tick::default()), Then::Release(7));
+        assert_eq!(
+            queue.release(7, false, Tick::default()),
+            QueueEffect::Release(7)
+        );
     }
 
     #[derive(Clone, Debug)]
@@ -331,7 +352,7 @@ mod tests {
                         joined += 1;
                         line.push(queue.join(joined, takes_over));
                         head_told = head_told.or(Some(joined));
-                        Then::Nothing
+                        QueueEffect::Nothing
                     }
                     Step::Leave(who, live) if !line.is_empty() => {
                         let gone = line.remove(who % line.len());
@@ -343,7 +364,7 @@ mod tests {
                             line.retain(|ticket| *ticket != head);
                             queue.granted(head)
                         }
-                        None => Then::Nothing,
+                        None => QueueEffect::Nothing,
                     },
                     Step::Grant => match head {
                         Some(head) => {
@@ -353,21 +374,21 @@ mod tests {
                             line.retain(|ticket| *ticket != head);
                             queue.granted(head)
                         }
-                        None => Then::Nothing,
+                        None => QueueEffect::Nothing,
                     },
                     Step::Release(live) => match guards.pop() {
                         Some(hold) => queue.release(hold, live, Tick::default()),
-                        None => Then::Nothing,
+                        None => QueueEffect::Nothing,
                     },
-                    Step::Leave(..) => Then::Nothing,
+                    Step::Leave(..) => QueueEffect::Nothing,
                 };
-                if let Then::HandedOver(_) = then {
+                if let QueueEffect::HandedOver(_) = then {
                     prop_assert!(queue.slot.is_some() && !line.is_empty());
                 }
-                if let Then::Wake(who) | Then::HandedOver(who) | Then::ReleaseAndWake(_, who) = then {
+                if let QueueEffect::Wake(who) | QueueEffect::HandedOver(who) | QueueEffect::ReleaseAndWake(_, who) = then {
                     head_told = Some(who);
                 }
-                if let Then::Release(hold) | Then::ReleaseAndWake(hold, _) = then {
+                if let QueueEffect::Release(hold) | QueueEffect::ReleaseAndWake(hold, _) = then {
                     sent.push(hold);
                 }
                 if line.is_empty() {

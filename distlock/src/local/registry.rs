@@ -13,48 +13,48 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task;
 
-use super::limits::{Crowd, Waits};
-use super::queue::{Queue, Then};
-use super::slot::Place;
-use super::yielding::Turns;
+use super::limits::{WaiterLimits, WaiterSlot};
+use super::queue::{Queue, QueueEffect};
+use super::slot::QueueSlot;
+use super::yielding::YieldList;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Debt, Ended, Hold, Keeper, Settled, Tenure};
+use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
-use crate::wait::Ask;
+use crate::wait::Request;
 
 /// What one client waits for and holds. The last handle to it ends the client's tasks.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) session: Arc<Session>,
     pub(super) entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
-    turns: Mutex<Turns<(Kind, Key)>>,
-    crowd: Arc<Crowd>,
+    yielding: Mutex<YieldList<(Kind, Key)>>,
+    limits: Arc<WaiterLimits>,
 }
 
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) queue: Queue<Arc<Hold>, Arc<Notify>>,
-    pub(super) holder: Option<Holder>,
+    pub(super) holder: Option<LocalHolder>,
     /// Other processes heard of the last release: the next head lets them go first.
-    pub(super) others_turn: bool,
+    pub(super) yield_first: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(super) struct LocalHolder {
     pub(super) hold: Arc<Hold>,
     task: Option<task::Id>,
 }
 
 /// How a guard's part ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum EndOutcome {
     /// Nothing has to be sent.
     Done,
     /// The hold is to be released in the server.
-    Release(Debt),
+    Release(PendingRelease),
     /// It was gone before.
     Lost(Loss),
 }
@@ -64,7 +64,7 @@ impl Entry {
         Self {
             queue: Queue::new(),
             holder: None,
-            others_turn: false,
+            yield_first: false,
         }
     }
 
@@ -79,8 +79,8 @@ impl Entry {
     }
 
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) {
-        self.others_turn = false;
-        self.holder = Some(Holder {
+        self.yield_first = false;
+        self.holder = Some(LocalHolder {
             hold: Arc::clone(hold),
             task: task::try_id(),
         });
@@ -88,12 +88,12 @@ impl Entry {
 }
 
 impl Registry {
-    pub(crate) fn new(keeper: Arc<Keeper>) -> Arc<Self> {
+    pub(crate) fn new(session: Arc<Session>) -> Arc<Self> {
         Arc::new(Self {
-            keeper,
+            session,
             entries: Mutex::default(),
-            turns: Mutex::default(),
-            crowd: Arc::default(),
+            yielding: Mutex::default(),
+            limits: Arc::default(),
         })
     }
 
@@ -102,12 +102,17 @@ impl Registry {
     ///
     /// # Errors
     /// [`Error::Overloaded`] where as many wait already as it bears.
-    pub(crate) fn begin_to_wait(&self, ask: &Ask, at: usize, first: bool) -> Result<Waits, Error> {
-        let key = &ask.wanted[at].key;
+    pub(crate) fn count_as_waiter(
+        &self,
+        request: &Request,
+        at: usize,
+        first: bool,
+    ) -> Result<WaiterSlot, Error> {
+        let key = &request.requested[at].key;
         if first {
-            return Ok(self.crowd.join_as_first(key));
+            return Ok(self.limits.join_as_first(key));
         }
-        let joined = self.crowd.join(key, ask.max_waiters);
+        let joined = self.limits.join(key, request.max_waiters);
         joined.map_err(|waiters| Error::Overloaded {
             key: key.text().to_owned(),
             waiters,
@@ -116,15 +121,20 @@ impl Registry {
 
     /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
     /// hold of the watchdog's, nor is one that wants more than that hold.
-    pub(crate) fn join(self: &Arc<Self>, ask: &Ask, at: usize, takes_over: bool) -> Place {
-        let line = ask.wanted[at].kind.line();
-        let mut place = Place::new(self, ask, at, takes_over);
-        let in_line = place.lines_up && (line == Line::Local || self.has_line(&place.entry));
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        request: &Request,
+        at: usize,
+        takes_over: bool,
+    ) -> QueueSlot {
+        let line = request.requested[at].kind.line();
+        let mut slot = QueueSlot::new(self, request, at, takes_over);
+        let in_line = slot.lines_up && (line == Line::Local || self.has_line(&slot.entry));
         if in_line {
-            let others_turn = self.turns.lock().take(&place.entry, ask.since);
-            place.join_queue(others_turn);
+            let yield_first = self.yielding.lock().take(&slot.entry, request.since);
+            slot.join_queue(yield_first);
         }
-        place
+        slot
     }
 
     /// Does anyone stand in line for a key?
@@ -146,11 +156,11 @@ impl Registry {
 
     /// A hold that was granted to one that did not queue.
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.keeper.watch(hold);
+        self.session.watch(hold);
         if hold.kind.line() == Line::Shared {
             return;
         }
-        let now = self.keeper.now();
+        let now = self.session.now();
         let left_over = {
             let mut entries = self.entries.lock();
             let entry = entries
@@ -165,55 +175,55 @@ impl Registry {
     }
 
     /// A guard ends: its hold goes on with other guards or the next local waiter, or is to be released.
-    pub(crate) fn end(self: &Arc<Self>, tenure: &Tenure) -> End {
-        let now = self.keeper.now();
-        let hold = tenure.hold();
+    pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef) -> EndOutcome {
+        let now = self.session.now();
+        let hold = hold_ref.hold();
         let (ended, then) = {
             let mut entries = self.entries.lock();
-            let ended = tenure.finish(now);
+            let ended = hold_ref.finish(now);
             let then = match (ended, entries.get_mut(&(hold.kind, hold.key.clone()))) {
-                (Ended::Last { may_pass_on }, Some(entry)) => {
+                (GuardEnd::Last { may_pass_on }, Some(entry)) => {
                     let may_pass_on =
                         may_pass_on && hold.kind.hands_over() && entry.is_held_by(hold);
                     entry.queue.release(Arc::clone(hold), may_pass_on, now)
                 }
-                (Ended::Last { .. }, None) => Then::Release(Arc::clone(hold)),
-                (Ended::Shared | Ended::Lost { .. }, _) => Then::Nothing,
+                (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
+                (GuardEnd::Shared | GuardEnd::Lost { .. }, _) => QueueEffect::Nothing,
             };
             (ended, then)
         };
-        tenure.announce_end();
+        hold_ref.announce_end();
         match (ended, then) {
-            (Ended::Last { .. }, Then::HandedOver(wake)) => {
+            (GuardEnd::Last { .. }, QueueEffect::HandedOver(wake)) => {
                 wake.notify_one();
-                End::Done
+                EndOutcome::Done
             }
-            (Ended::Last { .. }, _) => self.stop(hold, now),
-            (Ended::Shared, _) => {
-                self.keeper.look_at(hold);
-                End::Done
+            (GuardEnd::Last { .. }, _) => self.stop(hold, now),
+            (GuardEnd::Shared, _) => {
+                self.session.look_at(hold);
+                EndOutcome::Done
             }
-            (Ended::Lost { loss, last }, _) => {
+            (GuardEnd::Lost { loss, last }, _) => {
                 if last {
                     let _known = hold.stop_renewals(now);
-                    self.keeper.lose(hold, loss);
+                    self.session.lose(hold, loss);
                     self.freed(hold, false);
                 }
-                End::Lost(loss)
+                EndOutcome::Lost(loss)
             }
         }
     }
 
     /// No renewal follows; what is left is to tell the server.
-    fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> End {
+    fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
         if let Err(loss) = hold.stop_renewals(now) {
-            self.keeper.lose(hold, loss);
+            self.session.lose(hold, loss);
             self.freed(hold, false);
-            return End::Lost(loss);
+            return EndOutcome::Lost(loss);
         }
-        self.keeper.unwatch(hold);
+        self.session.unwatch(hold);
         let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
-        End::Release(Debt::of_hold(hold).then(move |settled| {
+        EndOutcome::Release(PendingRelease::of_hold(hold).then(move |settled| {
             let others_wait = settled == Settled::Answered(Released::Freed { others_wait: true });
             match registry.upgrade() {
                 Some(registry) => registry.freed(&freed, others_wait),
@@ -224,42 +234,42 @@ impl Registry {
 
     /// A hold of this client is no more: whoever is first in line may ask the server.
     fn freed(&self, hold: &Hold, others_wait: bool) {
-        let place = (hold.kind, hold.key.clone());
+        let resource = (hold.kind, hold.key.clone());
         let mut nobody_waits = false;
         {
             let mut entries = self.entries.lock();
-            if let Some(entry) = entries.get_mut(&place)
+            if let Some(entry) = entries.get_mut(&resource)
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
-                entry.others_turn = others_wait;
+                entry.yield_first = others_wait;
                 if entry.is_idle() {
-                    entries.remove(&place);
+                    entries.remove(&resource);
                     nobody_waits = true;
                 }
             }
         }
         if others_wait && nobody_waits {
-            self.turns.lock().give(place, self.keeper.now());
+            self.yielding.lock().give(resource, self.session.now());
         }
         hold.announce_over();
     }
 
     /// Whoever leaves a queue last takes the entry along, where nobody holds the key.
-    pub(super) fn forget_if_idle(&self, place: &(Kind, Key)) {
+    pub(super) fn forget_if_idle(&self, resource: &(Kind, Key)) {
         let mut entries = self.entries.lock();
-        if entries.get(place).is_some_and(Entry::is_idle) {
-            entries.remove(place);
+        if entries.get(resource).is_some_and(Entry::is_idle) {
+            entries.remove(resource);
         }
     }
 
     /// Does what a change in a queue asks for.
-    pub(super) fn follow(self: &Arc<Self>, then: Then<Arc<Hold>, Arc<Notify>>) {
+    pub(super) fn follow(self: &Arc<Self>, then: QueueEffect<Arc<Hold>, Arc<Notify>>) {
         let (release, wake) = match then {
-            Then::Nothing => (None, None),
-            Then::Wake(wake) | Then::HandedOver(wake) => (None, Some(wake)),
-            Then::Release(hold) => (Some(hold), None),
-            Then::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
+            QueueEffect::Nothing => (None, None),
+            QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),
+            QueueEffect::Release(hold) => (Some(hold), None),
+            QueueEffect::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
         };
         if let Some(hold) = release {
             self.give_back(&hold);
@@ -271,15 +281,15 @@ impl Registry {
 
     /// Releases, in the background, a hold that has no guard.
     pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
-        if let End::Release(debt) = self.stop(hold, self.keeper.now()) {
-            self.keeper.release_later(debt);
+        if let EndOutcome::Release(pending) = self.stop(hold, self.session.now()) {
+            self.session.release_later(pending);
         }
     }
 
     /// How many acquisitions wait.
     #[cfg(feature = "test-util")]
-    pub(crate) fn crowd(&self) -> usize {
-        self.crowd.size()
+    pub(crate) fn waiter_slots(&self) -> usize {
+        self.limits.size()
     }
 
     /// Keys with an entry, and the waiters in all queues.
@@ -295,6 +305,6 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        self.keeper.retire();
+        self.session.retire();
     }
 }

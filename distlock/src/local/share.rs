@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::registry::{End, Registry};
+use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Member, Nested, Release, Tenure};
+use crate::hold::{HoldRef, Member, NestError, Release};
 use crate::kind::Nesting;
 
 /// A part in a hold. Dropped, it ends in the background.
-pub(crate) struct Part {
+pub(crate) struct HoldShare {
     registry: Arc<Registry>,
-    tenure: Arc<Tenure>,
+    hold_ref: Arc<HoldRef>,
     ended: bool,
     /// The place at the gate of the guard around this one, shared by those that entered again by hand.
     gate: Option<Arc<OwnedSemaphorePermit>>,
@@ -24,21 +24,21 @@ pub(crate) struct Part {
 }
 
 /// What is left to do of a part that ended.
-pub(crate) enum Left {
+pub(crate) enum Remaining {
     Nothing(Result<(), Error>),
     /// The server has to be told.
     Release(Release),
 }
 
-impl Part {
+impl HoldShare {
     pub(crate) fn new(
         registry: Arc<Registry>,
-        tenure: Arc<Tenure>,
+        hold_ref: Arc<HoldRef>,
         gate: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Self {
         Self {
             registry,
-            tenure,
+            hold_ref,
             ended: false,
             gate,
             margin: Duration::ZERO,
@@ -51,68 +51,73 @@ impl Part {
         self
     }
 
-    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.tenure
+    pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
+        &self.hold_ref
     }
 
     pub(crate) fn now(&self) -> Tick {
-        self.registry.keeper.now()
+        self.registry.session.now()
     }
 
     pub(crate) fn key(&self) -> &str {
-        self.tenure.hold().key.text()
+        self.hold_ref.hold().key.text()
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.tenure.is_held(self.now().after(self.margin))
+        self.hold_ref.is_held(self.now().after(self.margin))
     }
 
     pub(crate) fn member(&self) -> Member {
-        let keeper = &self.registry.keeper;
+        let session = &self.registry.session;
         Member {
-            client: keeper.id,
-            clock: keeper.clock.clone(),
-            tenure: Arc::clone(&self.tenure),
+            client: session.id,
+            clock: session.clock.clone(),
+            hold_ref: Arc::clone(&self.hold_ref),
             margin: self.margin,
         }
     }
 
     /// Another part in the same hold, with the same lease.
     pub(crate) fn reenter(&self) -> Result<Self, Error> {
-        let kind = self.tenure.hold().kind;
+        let kind = self.hold_ref.hold().kind;
         if let Nesting::Never(reason) = kind.within(kind) {
             let key = self.key().to_owned();
             return Err(Error::Nested { key, reason });
         }
         let open = AtomicBool::new(false);
-        let term = self.tenure.term();
-        match self.tenure.nest(&open, term, self.now()) {
-            Ok(tenure) => {
-                self.registry.keeper.look_at(tenure.hold());
+        let term = self.hold_ref.term();
+        match self.hold_ref.nest(&open, term, self.now()) {
+            Ok(hold_ref) => {
+                self.registry.session.look_at(hold_ref.hold());
                 let gate = self.gate.clone();
-                let again = Self::new(Arc::clone(&self.registry), tenure, gate);
+                let again = Self::new(Arc::clone(&self.registry), hold_ref, gate);
                 Ok(again.with_margin(self.margin))
             }
-            Err(Nested::Lost(loss)) => Err(Error::lost(self.key(), loss)),
-            Err(Nested::Closed) => Err(Error::lost(self.key(), Loss::Expired)),
+            Err(NestError::Lost(loss)) => Err(Error::lost(self.key(), loss)),
+            Err(NestError::Closed) => Err(Error::lost(self.key(), Loss::Expired)),
         }
     }
 
     /// Takes the count down, and answers what is left to do.
-    pub(crate) fn end(mut self) -> Left {
-        let late = self.tenure.term().has_ended(self.now());
+    pub(crate) fn end(mut self) -> Remaining {
+        let late = self.hold_ref.term().has_ended(self.now());
         self.ended = true;
-        match self.registry.end(&self.tenure) {
-            End::Done if late => {
-                let loss = self.tenure.term().loss();
-                Left::Nothing(Err(Error::lost(self.key(), loss)))
+        match self.registry.end(&self.hold_ref) {
+            EndOutcome::Done if late => {
+                let loss = self.hold_ref.term().loss();
+                Remaining::Nothing(Err(Error::lost(self.key(), loss)))
             }
-            End::Done => Left::Nothing(Ok(())),
-            End::Lost(loss) => Left::Nothing(Err(Error::lost(self.key(), loss))),
-            End::Release(debt) => {
-                let deadline = self.tenure.hold().deadline();
-                let late = late.then(|| self.tenure.term().loss());
-                Left::Release(Release::new(&self.registry.keeper, debt, deadline, late))
+            EndOutcome::Done => Remaining::Nothing(Ok(())),
+            EndOutcome::Lost(loss) => Remaining::Nothing(Err(Error::lost(self.key(), loss))),
+            EndOutcome::Release(pending) => {
+                let deadline = self.hold_ref.hold().deadline();
+                let late = late.then(|| self.hold_ref.term().loss());
+                Remaining::Release(Release::new(
+                    &self.registry.session,
+                    pending,
+                    deadline,
+                    late,
+                ))
             }
         }
     }
@@ -120,33 +125,33 @@ impl Part {
     /// Ends, and gives no permits back.
     pub(crate) fn forget(mut self) {
         self.ended = true;
-        if let End::Release(debt) = self.registry.end(&self.tenure) {
-            let keeper = &self.registry.keeper;
-            keeper.release_later(debt.giving_nothing_back());
+        if let EndOutcome::Release(pending) = self.registry.end(&self.hold_ref) {
+            let session = &self.registry.session;
+            session.release_later(pending.without_permits());
         }
     }
 
     /// Ends, and leaves the hold in the server to its lease, renewed by nobody.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
         self.ended = true;
-        match self.registry.end(&self.tenure) {
-            End::Done => Ok(()),
-            End::Lost(loss) => Err(Error::lost(self.key(), loss)),
-            End::Release(debt) => {
-                debt.forgive();
+        match self.registry.end(&self.hold_ref) {
+            EndOutcome::Done => Ok(()),
+            EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
+            EndOutcome::Release(pending) => {
+                pending.abandon();
                 Ok(())
             }
         }
     }
 }
 
-impl Drop for Part {
+impl Drop for HoldShare {
     /// Takes the count down at once and leaves what has to be sent to the background.
     fn drop(&mut self) {
         if !self.ended
-            && let End::Release(debt) = self.registry.end(&self.tenure)
+            && let EndOutcome::Release(pending) = self.registry.end(&self.hold_ref)
         {
-            self.registry.keeper.release_later(debt);
+            self.registry.session.release_later(pending);
         }
     }
 }

@@ -8,14 +8,14 @@ use tokio::sync::Notify;
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use crate::clock::Tick;
-use crate::hold::{Hold, Tenure};
+use crate::hold::{Hold, HoldRef};
 use crate::key::Key;
 use crate::kind::{Kind, Line};
-use crate::wait::{Ask, Wanted};
+use crate::wait::{Request, RequestedKey};
 
 /// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueueSlot {
     registry: Arc<Registry>,
     pub(super) entry: (Kind, Key),
     /// Where it stands in the queue, if it does.
@@ -30,30 +30,35 @@ pub(crate) struct Place {
 
 /// What a waiter is to do next.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum NextStep {
     /// Others stand before it.
-    NotYet,
+    WaitInLine,
     /// It has the hold that was handed over.
-    Handed(Arc<Tenure>),
+    HandedOver(Arc<HoldRef>),
     /// It is first in line, behind this hold of its own client.
     Behind(Arc<Hold>),
     /// It is first in line, and may ask the server; after other processes, where they heard of the last release.
-    Ask { others_first: bool },
+    Attempt { yield_first: bool },
 }
 
-impl Place {
+impl QueueSlot {
     /// A place that stands in no line yet.
-    pub(super) fn new(registry: &Arc<Registry>, ask: &Ask, at: usize, takes_over: bool) -> Self {
-        let Wanted {
+    pub(super) fn new(
+        registry: &Arc<Registry>,
+        request: &Request,
+        at: usize,
+        takes_over: bool,
+    ) -> Self {
+        let RequestedKey {
             kind, key, inside, ..
-        } = &ask.wanted[at];
+        } = &request.requested[at];
         Self {
             registry: Arc::clone(registry),
             entry: (*kind, key.clone()),
             ticket: None,
             wake: Arc::new(Notify::new()),
-            takes_over: takes_over && ask.lease.is_none() && ask.hands_on,
-            max_hold: ask.max_hold,
+            takes_over: takes_over && request.lease.is_none() && request.hands_on,
+            max_hold: request.max_hold,
             // What the scope around lets in must not wait behind those whom it keeps out.
             lines_up: kind.line() != Line::Server && inside.is_none(),
         }
@@ -65,10 +70,10 @@ impl Place {
     }
 
     /// Takes the last place in the queue.
-    pub(super) fn join_queue(&mut self, others_turn: bool) {
+    pub(super) fn join_queue(&mut self, yield_first: bool) {
         let mut entries = self.registry.entries.lock();
         let entry = entries.entry(self.entry.clone()).or_insert_with(Entry::new);
-        entry.others_turn |= others_turn;
+        entry.yield_first |= yield_first;
         self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
     }
 
@@ -87,46 +92,47 @@ impl Place {
             == Some(true)
     }
 
-    pub(crate) fn turn(&mut self) -> Turn {
-        let turn = self.look(|entry, ticket| {
+    pub(crate) fn next_step(&mut self) -> NextStep {
+        let step = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
-                return entry.queue.has(ticket).then_some((Turn::NotYet, None));
+                return entry
+                    .queue
+                    .has(ticket)
+                    .then_some((NextStep::WaitInLine, None));
             }
             let handed = entry.queue.take(ticket);
-            let turn = match &entry.holder {
-                Some(holder) if !holder.hold.is_over() => Turn::Behind(Arc::clone(&holder.hold)),
-                _ => Turn::Ask {
-                    others_first: std::mem::take(&mut entry.others_turn),
+            let step = match &entry.holder {
+                Some(holder) if !holder.hold.is_over() => {
+                    NextStep::Behind(Arc::clone(&holder.hold))
+                }
+                _ => NextStep::Attempt {
+                    yield_first: std::mem::take(&mut entry.yield_first),
                 },
             };
-            Some((turn, handed))
+            Some((step, handed))
         });
-        match turn.flatten() {
+        match step.flatten() {
             Some((_, Some(handed))) => self.take(&handed),
-            Some((turn, None)) => turn,
+            Some((step, None)) => step,
             None => {
                 // It stands in no line, or no more: the whole line was let go.
                 self.ticket = None;
-                Turn::Ask {
-                    others_first: false,
-                }
+                NextStep::Attempt { yield_first: false }
             }
         }
     }
 
     /// Takes over what was handed to it, if that is still good.
-    fn take(&mut self, handed: &Arc<Hold>) -> Turn {
-        let now = self.registry.keeper.now();
-        let Some(tenure) = handed.succeed(now, self.max_hold) else {
+    fn take(&mut self, handed: &Arc<Hold>) -> NextStep {
+        let now = self.registry.session.now();
+        let Some(hold_ref) = handed.succeed(now, self.max_hold) else {
             self.registry.give_back(handed);
-            return Turn::Ask {
-                others_first: false,
-            };
+            return NextStep::Attempt { yield_first: false };
         };
         self.leave_with(handed, None);
         // The count may have to be told, and another guard has another bound.
-        self.registry.keeper.look_at(handed);
-        Turn::Handed(tenure)
+        self.registry.session.look_at(handed);
+        NextStep::HandedOver(hold_ref)
     }
 
     /// The server granted a hold to this waiter.
@@ -134,8 +140,8 @@ impl Place {
         if self.ticket.is_none() {
             return self.registry.granted(hold);
         }
-        self.registry.keeper.watch(hold);
-        self.leave_with(hold, Some(self.registry.keeper.now()));
+        self.registry.session.watch(hold);
+        self.leave_with(hold, Some(self.registry.session.now()));
     }
 
     /// Leaves the queue as the holder; `began` where the server granted the hold then.
@@ -175,12 +181,12 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else {
             return;
         };
-        let now = self.registry.keeper.now();
+        let now = self.registry.session.now();
         let then = {
             let mut entries = self.registry.entries.lock();
             let Some(entry) = entries.get_mut(&self.entry) else {

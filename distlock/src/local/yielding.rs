@@ -6,16 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::clock::Tick;
-use crate::config::OTHERS_TURN;
+use crate::config::YIELD_TIME;
 
 /// Whose turn it is, by key. Plain data; what is out of date goes with the next call.
 #[derive(Debug)]
-pub(super) struct Turns<K> {
+pub(super) struct YieldList<K> {
     until: HashMap<K, Tick>,
     order: VecDeque<(Tick, K)>,
 }
 
-impl<K> Default for Turns<K> {
+impl<K> Default for YieldList<K> {
     fn default() -> Self {
         Self {
             until: HashMap::new(),
@@ -24,11 +24,11 @@ impl<K> Default for Turns<K> {
     }
 }
 
-impl<K: Clone + Eq + std::hash::Hash> Turns<K> {
+impl<K: Clone + Eq + std::hash::Hash> YieldList<K> {
     /// It is the turn of others for a while.
     pub(super) fn give(&mut self, key: K, now: Tick) {
         self.forget(now);
-        let until = now.after(OTHERS_TURN);
+        let until = now.after(YIELD_TIME);
         self.until.insert(key.clone(), until);
         self.order.push_back((until, key));
     }
@@ -56,22 +56,22 @@ mod tests {
 
     #[test]
     fn turn_is_told_once_and_only_for_a_while() {
-        let mut turns = Turns::default();
-        let (start, end) = (Tick::default(), Tick::default().after(OTHERS_TURN));
-        turns.give("a", start);
-        assert!(!turns.take(&"b", start));
-        assert!(turns.take(&"a", start) && !turns.take(&"a", start));
-        turns.give("a", start);
-        assert!(!turns.take(&"a", end));
-        assert!(turns.until.is_empty() && turns.order.is_empty());
+        let mut yielding = YieldList::default();
+        let (start, end) = (Tick::default(), Tick::default().after(YIELD_TIME));
+        yielding.give("a", start);
+        assert!(!yielding.take(&"b", start));
+        assert!(yielding.take(&"a", start) && !yielding.take(&"a", start));
+        yielding.give("a", start);
+        assert!(!yielding.take(&"a", end));
+        assert!(yielding.until.is_empty() && yielding.order.is_empty());
     }
 
     #[test]
     fn turn_given_again_counts_from_then() {
-        let mut turns = Turns::default();
-        let later = Tick::default().after(OTHERS_TURN / 2);
-        turns.give("a", Tick::default());
-        turns.give("a", later);
-        assert!(turns.take(&"a", Tick::default().after(OTHERS_TURN)));
+        let mut yielding = YieldList::default();
+        let later = Tick::default().after(YIELD_TIME / 2);
+        yielding.give("a", Tick::default());
+        yielding.give("a", later);
+        assert!(yielding.take(&"a", Tick::default().after(YIELD_TIME)));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::backend::Change;
 use crate::config::check_lease;
 use crate::error::{Error, Loss};
@@ -88,7 +88,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub fn acquire_many(&self, permits: u32) -> Acquire<ExpirablePermit> {
-        Acquire::new(What::One(self.handle.clone())).permits(permits)
+        Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }
 
     /// Acquires one permit if one is free: one round trip, no waiting. `None` where none is.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use futures_core::Stream;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
@@ -69,7 +69,7 @@ impl FencedLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire<FencedGuard> {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -1,7 +1,7 @@
 //! The reentrant lock: Redisson's `RLock`.
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::inspect::inspection;
@@ -53,7 +53,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use crate::acquire::handle::{Handle, Holder};
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 
@@ -88,7 +88,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::All(Arc::clone(&self.handles)))
+        Acquire::new(LockSet::All(Arc::clone(&self.handles)))
     }
 
     /// Acquires all if all are free, without waiting. `None` where another holds one of them.

@@ -1,7 +1,7 @@
 //! The non-reentrant lock: Redisson's `RLock` of `getNonReentrantLock`.
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::inspect::inspection;
@@ -45,7 +45,7 @@ impl NonReentrantLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -1,7 +1,7 @@
 //! The non-reentrant fair lock: Redisson's `RLock` of `getNonReentrantFairLock`.
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::inspect::inspection;
@@ -43,7 +43,7 @@ impl NonReentrantFairLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free and nobody waits for it: one round trip, no waiting, no place in the queue. `None`

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::acquire::handle::{Handle, Holder};
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -64,7 +64,7 @@ impl Quorum {
 
     /// A key of this kind, on a majority of the servers.
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
-        Acquire::new(What::Quorum(self.handles(kind, key)))
+        Acquire::new(LockSet::Quorum(self.handles(kind, key)))
     }
 
     fn handles(&self, kind: Kind, key: &str) -> Arc<[Handle]> {
@@ -110,7 +110,7 @@ impl RedLock {
     /// # Examples
     /// See [`RedLock`].
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::Quorum(Arc::clone(&self.handles)))
+        Acquire::new(LockSet::Quorum(Arc::clone(&self.handles)))
     }
 
     /// Acquires the lock if it is free: one round, no waiting. `None` where others hold it.
@@ -146,7 +146,7 @@ impl RedLock {
     /// # Examples
     /// See [`RedLock`].
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        let answers = self.ask(Handle::inspect).await?;
+        let answers = self.request(Handle::inspect).await?;
         let held = answers.iter().filter(|one| !one.holders.is_empty());
         Ok(held.count() >= quorum::of(self.handles.len()))
     }
@@ -170,7 +170,7 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        let answers = self.ask(Handle::holders).await?;
+        let answers = self.request(Handle::holders).await?;
         Ok(answers.into_iter().flatten().collect())
     }
 
@@ -192,7 +192,7 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        let answers = self.ask(Handle::inspect).await?;
+        let answers = self.request(Handle::inspect).await?;
         let mut leases: Vec<Duration> = answers.into_iter().filter_map(|one| one.ttl).collect();
         leases.sort_unstable();
         let last_needed = leases.len().checked_sub(quorum::of(self.handles.len()));
@@ -217,12 +217,15 @@ impl RedLock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
-        let answers = self.ask(Handle::force_release).await?;
+        let answers = self.request(Handle::force_release).await?;
         Ok(answers.contains(&true))
     }
 
     /// The answers of all servers, if those are a majority.
-    async fn ask<'a, T, F>(&'a self, question: impl Fn(&'a Handle) -> F) -> Result<Vec<T>, Error>
+    async fn request<'a, T, F>(
+        &'a self,
+        question: impl Fn(&'a Handle) -> F,
+    ) -> Result<Vec<T>, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {

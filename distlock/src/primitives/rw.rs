@@ -1,7 +1,7 @@
 //! The read/write lock: Redisson's `RReadWriteLock`.
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
@@ -166,7 +166,7 @@ impl ReadLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if nobody writes, and no writer waits: one round trip, no waiting. `None` where it cannot be
@@ -233,7 +233,7 @@ impl WriteLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if nobody reads or writes: one round trip, no waiting. `None` where another holds it.

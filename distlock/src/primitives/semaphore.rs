@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::config::{MAX_NUMBER, check_permits};
 use crate::error::Error;
 use crate::guard::Guard;
@@ -234,7 +234,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub fn acquire_many(&self, permits: u32) -> Acquire<Permit> {
-        Acquire::new(What::One(self.handle.clone())).permits(permits)
+        Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }
 
     /// Acquires one permit if one is available: one round trip, no waiting.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, What};
+use crate::acquire::{Acquire, LockSet};
 use crate::config::SPIN_PAUSE;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -68,7 +68,7 @@ impl SpinLock {
     /// # Ok(()) }
     /// ```
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(What::One(self.handle.clone()))
+        Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::hold::{Hold, Stake};
+use crate::hold::{Hold, HoldView};
 use crate::owner::Owner;
-use crate::scope::stake_on;
+use crate::scope::view_of;
 
 /// Does the code that runs now hold `key`, inside a scope around it? Where several scopes have the key, in any of them.
 ///
@@ -27,7 +27,7 @@ use crate::scope::stake_on;
 /// # Ok(()) }
 /// ```
 pub fn is_held(key: &str) -> bool {
-    stake_on(key).is_some_and(|(stake, _)| stake.is_held())
+    view_of(key).is_some_and(|(view, _)| view.is_held())
 }
 
 /// The hold on `key` that the code which runs now is inside of, if it is inside of one: of the innermost scope that
@@ -48,8 +48,8 @@ pub fn is_held(key: &str) -> bool {
 /// # Ok(()) }
 /// ```
 pub fn current(key: &str) -> Option<Current> {
-    let (stake, at) = stake_on(key)?;
-    Some(Current { stake, at })
+    let (view, at) = view_of(key)?;
+    Some(Current { view, at })
 }
 
 /// A view of the hold that code runs inside of; see [`current`].
@@ -68,14 +68,14 @@ pub fn current(key: &str) -> Option<Current> {
 /// ```
 #[derive(Clone)]
 pub struct Current {
-    stake: Stake,
+    view: HoldView,
     /// Which member of the stake has the key.
     at: usize,
 }
 
 impl Current {
     fn hold(&self) -> &Hold {
-        self.stake.members()[self.at].tenure.hold()
+        self.view.members()[self.at].hold_ref.hold()
     }
 
     /// The key, as it was asked for.
@@ -86,7 +86,7 @@ impl Current {
     /// Is the lock held, as far as this process can tell? As [`Guard::is_held`](crate::Guard::is_held): of a multi-lock
     /// all of its keys. `false` once its guard has ended.
     pub fn is_held(&self) -> bool {
-        self.stake.is_held()
+        self.view.is_held()
     }
 
     /// The fencing token of the key's grant, where its lock is a fenced one.
@@ -104,7 +104,7 @@ impl Current {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.stake.clone().over()
+        self.view.clone().over()
     }
 }
 

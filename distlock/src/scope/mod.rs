@@ -25,16 +25,16 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::hold::{Member, Stake, Tenure};
+use crate::hold::{HoldRef, HoldView, Member};
 use crate::key::Key;
 use crate::kind::{Kind, Nesting};
 
 /// One scope around running code: the frames of all keys of its guard. One for all, for a guard may have thousands.
 #[derive(Debug)]
-pub(crate) struct Enclosing {
+pub(crate) struct EnclosingScope {
     /// Closed ones are let go, or tasks that start each other, each from inside the last one, would make an endless chain.
     parent: Mutex<Frames>,
-    stake: Stake,
+    view: HoldView,
     /// Written under the mutex of each hold.
     closed: AtomicBool,
     /// Wakes who waits at a gate when the frames close.
@@ -44,13 +44,13 @@ pub(crate) struct Enclosing {
 /// The frame of one key.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    scope: Arc<Enclosing>,
+    scope: Arc<EnclosingScope>,
     /// Which member of the scope's stake it is of.
     at: usize,
 }
 
 /// The scopes around a piece of code, innermost first.
-pub(crate) type Frames = Option<Arc<Enclosing>>;
+pub(crate) type Frames = Option<Arc<EnclosingScope>>;
 
 thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
@@ -58,10 +58,10 @@ thread_local! {
 
 /// The stake on a key that the code which runs now is inside of, and which of its members has the key: the innermost
 /// that is held, or else the innermost.
-pub(crate) fn stake_on(key: &str) -> Option<(Stake, usize)> {
+pub(crate) fn view_of(key: &str) -> Option<(HoldView, usize)> {
     let frames = frames();
     let on_key = || outwards(&frames).filter_map(|scope| scope.on_key(key));
-    let held = on_key().find(|(stake, _)| stake.is_held());
+    let held = on_key().find(|(view, _)| view.is_held());
     held.or_else(|| on_key().next())
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-fn outwards(frames: &Frames) -> impl Iterator<Item = Arc<Enclosing>> + use<> {
+fn outwards(frames: &Frames) -> impl Iterator<Item = Arc<EnclosingScope>> + use<> {
     let mut innermost = frames.clone();
     pass_closed(&mut innermost);
     iter::successors(innermost, |scope| scope.parent())
@@ -110,7 +110,7 @@ fn pass_closed(frames: &mut Frames) {
 }
 
 fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
-    let hold = member.tenure.hold();
+    let hold = member.hold_ref.hold();
     if member.client == client && hold.key == *key {
         kind.within(hold.kind)
     } else {
@@ -118,8 +118,8 @@ fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
     }
 }
 
-impl Enclosing {
-    fn new(mut parent: Frames, stake: Stake) -> Self {
+impl EnclosingScope {
+    fn new(mut parent: Frames, view: HoldView) -> Self {
         pass_closed(&mut parent);
         // One link further, too: what lies behind was let go when that one began, or will be when it ends.
         if let Some(around) = &parent {
@@ -127,14 +127,14 @@ impl Enclosing {
         }
         Self {
             parent: Mutex::new(parent),
-            stake,
+            view,
             closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
         }
     }
 
     fn find(self: &Arc<Self>, client: Uuid, kind: Kind, key: &Key) -> Option<(Frame, Nesting)> {
-        let mut members = self.stake.members().iter().enumerate();
+        let mut members = self.view.members().iter().enumerate();
         members.find_map(|(at, member)| {
             let nesting = nesting(member, client, kind, key);
             if nesting == Nesting::Apart || !self.is_open_for(member) {
@@ -146,11 +146,11 @@ impl Enclosing {
     }
 
     /// The stake, and which member of it holds this key, as the user wrote it, for whatever client; of several the first.
-    fn on_key(&self, key: &str) -> Option<(Stake, usize)> {
-        let is_on = |member: &Member| member.tenure.hold().key.text() == key;
-        let mut members = self.stake.members().iter();
+    fn on_key(&self, key: &str) -> Option<(HoldView, usize)> {
+        let is_on = |member: &Member| member.hold_ref.hold().key.text() == key;
+        let mut members = self.view.members().iter();
         let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
-        Some((self.stake.clone(), at))
+        Some((self.view.clone(), at))
     }
 
     /// The scope around this one that is open.
@@ -165,12 +165,12 @@ impl Enclosing {
     }
 
     fn is_open_for(&self, member: &Member) -> bool {
-        !self.is_closed() && !member.tenure.has_ended()
+        !self.is_closed() && !member.hold_ref.has_ended()
     }
 
     fn close(&self) {
-        for member in self.stake.members() {
-            member.tenure.hold().close(&self.closed);
+        for member in self.view.members() {
+            member.hold_ref.hold().close(&self.closed);
         }
         self.closing.cancel();
     }
@@ -188,8 +188,8 @@ impl Frame {
         outwards(frames).find_map(|scope| scope.find(client, kind, key))
     }
 
-    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
-        &self.scope.stake.members()[self.at].tenure
+    pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
+        &self.scope.view.members()[self.at].hold_ref
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {
@@ -227,16 +227,16 @@ impl Frame {
 /// # Ok(()) }
 /// ```
 pub struct Section {
-    stake: Stake,
+    view: HoldView,
     /// This section, inside the frames that stand when it is first entered; made then.
     frames: Frames,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl Section {
-    pub(crate) fn new(stake: Stake) -> Self {
+    pub(crate) fn new(view: HoldView) -> Self {
         Self {
-            stake,
+            view,
             frames: None,
             over: None,
         }
@@ -244,7 +244,7 @@ impl Section {
 
     fn frames(&mut self) -> &Frames {
         if self.frames.is_none() {
-            let own = Enclosing::new(frames(), self.stake.clone());
+            let own = EnclosingScope::new(frames(), self.view.clone());
             self.frames = Some(Arc::new(own));
         }
         &self.frames
@@ -252,7 +252,7 @@ impl Section {
 
     /// Is the key held by the section's guard? As [`Guard::is_held`](crate::Guard::is_held), wherever the guard is by now.
     pub fn is_held(&self) -> bool {
-        self.stake.is_held()
+        self.view.is_held()
     }
 
     /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`](crate::Guard::lost), wherever the guard is by now.
@@ -260,7 +260,7 @@ impl Section {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.stake.clone().over()
+        self.view.clone().over()
     }
 
     /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
@@ -286,13 +286,13 @@ impl Section {
         if let Poll::Ready(output) = within(self.frames(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
-        if self.stake.has_ended() {
+        if self.view.has_ended() {
             return Poll::Pending;
         }
-        let stake = &self.stake;
+        let view = &self.view;
         let over = self
             .over
-            .get_or_insert_with(|| Box::pin(stake.clone().over()));
+            .get_or_insert_with(|| Box::pin(view.clone().over()));
         ready!(over.as_mut().poll(cx));
         self.over = None;
         match self.loss() {
@@ -302,10 +302,10 @@ impl Section {
     }
 
     fn loss(&self) -> Option<Error> {
-        if self.stake.has_ended() {
+        if self.view.has_ended() {
             None
         } else {
-            self.stake.loss()
+            self.view.loss()
         }
     }
 }
@@ -321,7 +321,7 @@ impl Drop for Section {
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Section")
-            .field("stake", &self.stake)
+            .field("stake", &self.view)
             .finish_non_exhaustive()
     }
 }
@@ -400,14 +400,14 @@ mod tests {
         let (mut outer, mut inner) = (guard.section(), guard.section());
         let around = outer.enter(|| inner.enter(frames));
         assert_eq!(outwards(&around).count(), 2);
-        let innermost = around.as_ref().unwrap().stake.members();
+        let innermost = around.as_ref().unwrap().view.members();
         assert_eq!(innermost.len(), keys.len());
-        assert!(std::ptr::eq(innermost, inner.stake.members()));
+        assert!(std::ptr::eq(innermost, inner.view.members()));
     }
 
     /// How many scopes are kept for a piece of code, open or closed.
     fn kept(frames: &Frames) -> usize {
-        let parent = |scope: &Arc<Enclosing>| scope.parent.lock().clone();
+        let parent = |scope: &Arc<EnclosingScope>| scope.parent.lock().clone();
         iter::successors(frames.clone(), parent).count()
     }
 

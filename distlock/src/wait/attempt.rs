@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::Tenures;
+use super::HoldRefs;
 use crate::backend::{Attempt, Attempted, Fault, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
-use crate::hold::{Debt, Doubt, Hold, Keeper, Tenure};
+use crate::hold::{Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
 use crate::kind::Kind;
 use crate::telemetry;
 
@@ -18,18 +18,18 @@ use crate::telemetry;
 /// one of them is in doubt, or while the server knows an owner as a waiter, it hands the owners to the releaser.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    keeper: Arc<Keeper>,
+    session: Arc<Session>,
     attempts: SmallVec<[Attempt; 1]>,
     /// How long the guards of what is granted keep it.
-    stay: Stay,
-    doubt: Option<Doubt>,
+    terms: HoldTerms,
+    doubt: Option<InDoubtAttempt>,
     /// The server keeps a place for the owner, for this long at most.
     placed_until: Option<Tick>,
 }
 
 /// How long guards keep what they are given.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
+pub(super) struct HoldTerms {
     /// For the lease that was asked for, and not as long as the watchdog renews it.
     pub(super) fixed: bool,
     /// Where the watchdog does, for so long at most.
@@ -39,7 +39,7 @@ pub(super) struct Stay {
 /// What one attempt came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Granted(Tenures),
+    Granted(HoldRefs),
     /// The key at this place is another's, for so long.
     Held {
         at: usize,
@@ -51,11 +51,15 @@ pub(super) enum Outcome {
 }
 
 impl Attempts {
-    pub(super) fn new(keeper: &Arc<Keeper>, attempts: SmallVec<[Attempt; 1]>, stay: Stay) -> Self {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        attempts: SmallVec<[Attempt; 1]>,
+        terms: HoldTerms,
+    ) -> Self {
         Self {
-            keeper: Arc::clone(keeper),
+            session: Arc::clone(session),
             attempts,
-            stay,
+            terms,
             doubt: None,
             placed_until: None,
         }
@@ -67,23 +71,23 @@ impl Attempts {
 
     /// Asks once. `latest`: a grant after this time is given back.
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
-        let sent = self.keeper.now();
+        let sent = self.session.now();
         let before = self.doubt;
         // A hold lasts for its lease, and who comes too late for that stands in the way as a waiter.
         let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
         let longest = self.attempts.iter().map(lasts).max();
-        self.doubt = Some(Doubt {
-            epoch: before.map_or_else(|| self.keeper.backend.epoch(), |doubt| doubt.epoch),
+        self.doubt = Some(InDoubtAttempt {
+            epoch: before.map_or_else(|| self.session.backend.epoch(), |doubt| doubt.epoch),
             until: sent.after(longest.unwrap_or_default()),
         });
         for attempt in &mut self.attempts {
             if attempt.target.kind == Kind::Fenced {
-                attempt.above = self.keeper.highest_token(&attempt.target.key);
+                attempt.above = self.session.highest_token(&attempt.target.key);
             }
         }
         let answer = match self.attempts.as_slice() {
-            [one] => self.keeper.backend.attempt(one).await.map(|one| (0, one)),
-            all => self.keeper.backend.attempt_all(all).await,
+            [one] => self.session.backend.attempt(one).await.map(|one| (0, one)),
+            all => self.session.backend.attempt_all(all).await,
         };
         match answer {
             Ok((_, Attempted::Granted { token })) => {
@@ -93,7 +97,7 @@ impl Attempts {
             Ok((at, Attempted::Held { ttl })) => {
                 self.doubt = before;
                 self.placed_until = self.attempts[at].place.map(|place| {
-                    let longest = self.keeper.now().after(ttl.unwrap_or_default());
+                    let longest = self.session.now().after(ttl.unwrap_or_default());
                     longest.after(place)
                 });
                 Outcome::Held { at, ttl }
@@ -113,9 +117,9 @@ impl Attempts {
         sent: Tick,
         token: Option<u64>,
         latest: Tick,
-        before: Option<Doubt>,
+        before: Option<InDoubtAttempt>,
     ) -> Outcome {
-        let now = self.keeper.now();
+        let now = self.session.now();
         let of_use = |attempt: &Attempt| {
             let left = sent.after(attempt.lease).left(now);
             now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
@@ -134,23 +138,23 @@ impl Attempts {
         attempt: &Attempt,
         sent: Tick,
         token: Option<u64>,
-        doubt: Option<Doubt>,
-    ) -> Arc<Tenure> {
+        doubt: Option<InDoubtAttempt>,
+    ) -> Arc<HoldRef> {
         let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {
-            self.keeper.saw_token(&target.key, token);
+            self.session.saw_token(&target.key, token);
         }
-        let term = if self.stay.fixed || !target.kind.has_lease() {
+        let term = if self.terms.fixed || !target.kind.has_lease() {
             Term::Until(sent.after(*lease))
         } else {
-            Term::kept(sent, self.stay.max_hold)
+            Term::kept(sent, self.terms.max_hold)
         };
-        let watchdog = self.keeper.config.watchdog_timeout;
-        let tenure = Hold::granted((target, token), (sent, *lease), term, watchdog, doubt);
+        let watchdog = self.session.config.watchdog_timeout;
+        let hold_ref = Hold::granted((target, token), (sent, *lease), term, watchdog, doubt);
         if self.attempts.len() > 1 {
-            tenure.hold().stay();
+            hold_ref.hold().keep_to_its_guards();
         }
-        tenure
+        hold_ref
     }
 }
 
@@ -158,12 +162,14 @@ impl Drop for Attempts {
     fn drop(&mut self) {
         let (doubt, placed_until) = (self.doubt.take(), self.placed_until);
         for attempt in self.attempts.drain(..) {
-            let debt = match (doubt, placed_until) {
-                (Some(doubt), _) => Debt::of_attempt(attempt.target, doubt.until, doubt.epoch),
-                (None, Some(until)) => Debt::of_place(attempt.target, until),
+            let pending = match (doubt, placed_until) {
+                (Some(doubt), _) => {
+                    PendingRelease::of_attempt(attempt.target, doubt.until, doubt.epoch)
+                }
+                (None, Some(until)) => PendingRelease::of_place(attempt.target, until),
                 (None, None) => return,
             };
-            self.keeper.release_later(debt);
+            self.session.release_later(pending);
         }
     }
 }

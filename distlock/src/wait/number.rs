@@ -8,30 +8,32 @@ use crate::backend::{Change, Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_PAUSE};
 use crate::error::{Blocker, Error};
-use crate::hold::Keeper;
+use crate::hold::Session;
 use crate::key::Key;
 use crate::kind::Kind;
 
 /// Changes a number, or reads it. Sent again, under one request, where nobody answered.
 pub(crate) async fn adjust(
-    keeper: &Arc<Keeper>,
+    session: &Arc<Session>,
     kind: Kind,
     key: &Key,
     change: Change,
 ) -> Result<i64, Error> {
-    Request::new(keeper, kind, key, change).answer().await
+    NumberRequest::new(session, kind, key, change)
+        .answer()
+        .await
 }
 
 /// Waits until a latch is at 0, or there is none.
 pub(crate) async fn until_zero(
-    keeper: &Arc<Keeper>,
+    session: &Arc<Session>,
     key: &Key,
     wait: Option<Duration>,
 ) -> Result<(), Error> {
-    let since = keeper.now();
+    let since = session.now();
     let deadline = wait.map_or(Tick::NEVER, |wait| since.after(wait));
     let mut watch = Watch {
-        request: Request::new(keeper, Kind::Latch, key, Change::Count),
+        request: NumberRequest::new(session, Kind::Latch, key, Change::Count),
         since,
         deadline,
         // Without any time to wait it is one full look.
@@ -50,19 +52,19 @@ pub(crate) async fn until_zero(
 }
 
 /// One request, which counts once.
-struct Request<'a> {
-    keeper: &'a Arc<Keeper>,
+struct NumberRequest<'a> {
+    session: &'a Arc<Session>,
     target: Target,
     change: Change,
     /// Why it was not answered when it was sent last.
     failed: Option<Fault>,
 }
 
-impl<'a> Request<'a> {
-    fn new(keeper: &'a Arc<Keeper>, kind: Kind, key: &Key, change: Change) -> Self {
+impl<'a> NumberRequest<'a> {
+    fn new(session: &'a Arc<Session>, kind: Kind, key: &Key, change: Change) -> Self {
         Self {
-            keeper,
-            target: Target::of(kind, key, keeper.new_owner()),
+            session,
+            target: Target::of(kind, key, session.new_owner()),
             change,
             failed: None,
         }
@@ -70,9 +72,9 @@ impl<'a> Request<'a> {
 
     /// Sends it until it is answered, for as long as a caller can be made to wait for that.
     async fn answer(&mut self) -> Result<i64, Error> {
-        let (keeper, since) = (self.keeper, self.keeper.now());
-        let give_up = since.after(keeper.config.unavailable_after);
-        let longest = keeper.config.longest_pause();
+        let (session, since) = (self.session, self.session.now());
+        let give_up = since.after(session.config.unavailable_after);
+        let longest = session.config.longest_pause();
         let mut pause = RETRY_PAUSE.0.min(longest);
         self.failed = None;
         loop {
@@ -80,20 +82,20 @@ impl<'a> Request<'a> {
             let latest = self.failed.as_ref().map_or(Tick::NEVER, |_| give_up);
             let answer = tokio::select! {
                 biased;
-                answer = keeper.backend.adjust(&self.target, self.change) => answer,
-                () = keeper.clock.sleep_until(latest) => Err(self.no_answer()),
+                answer = session.backend.adjust(&self.target, self.change) => answer,
+                () = session.clock.sleep_until(latest) => Err(self.no_answer()),
             };
             let fault = match answer {
                 Ok(number) => return Ok(number),
                 Err(fault) => fault,
             };
-            let now = keeper.now();
+            let now = session.now();
             if fault.is_final() || now >= give_up {
                 return Err(fault.into_error(&self.target.key, now.since(since)));
             }
             self.failed = Some(fault);
             let until = now.after(pause).min(give_up);
-            keeper.clock.sleep_until(until).await;
+            session.clock.sleep_until(until).await;
             pause = (pause * 2).min(longest);
         }
     }
@@ -107,7 +109,7 @@ impl<'a> Request<'a> {
 
 /// One that waits for a latch. Dropped, it leaves nothing but its share in the subscription, which goes with it.
 struct Watch<'a> {
-    request: Request<'a>,
+    request: NumberRequest<'a>,
     since: Tick,
     deadline: Tick,
     /// No look takes longer than to here.
@@ -122,31 +124,31 @@ impl Watch<'_> {
         if let Some(subscription) = &mut self.subscription {
             subscription.mark_seen();
         }
-        let keeper = self.request.keeper;
+        let session = self.request.session;
         tokio::select! {
             biased;
             count = self.request.answer() => Ok(*self.seen.insert(count?)),
-            () = keeper.clock.sleep_until(self.latest) => Err(self.over()),
+            () = session.clock.sleep_until(self.latest) => Err(self.over()),
         }
     }
 
     /// Sleeps until it makes sense to look again; before the first sleep, only until the subscription stands.
     async fn sleep(&mut self) -> Result<(), Error> {
-        let (keeper, target) = (self.request.keeper, &self.request.target);
-        let was_live = self
+        let (session, target) = (self.request.session, &self.request.target);
+        let was_active = self
             .subscription
             .as_ref()
-            .is_some_and(Subscription::is_live);
+            .is_some_and(Subscription::is_active);
         let subscription = self
             .subscription
-            .get_or_insert_with(|| keeper.backend.subscribe(target));
-        let until = keeper.now().after(MAX_SLEEP_UNTOLD).min(self.deadline);
+            .get_or_insert_with(|| session.backend.subscribe(target));
+        let until = session.now().after(MAX_SLEEP_UNTOLD).min(self.deadline);
         tokio::select! {
             biased;
-            () = subscription.told(was_live) => {}
-            () = keeper.clock.sleep_until(until) => {}
+            () = subscription.changed(was_active) => {}
+            () = session.clock.sleep_until(until) => {}
         }
-        if keeper.now() < self.deadline {
+        if session.now() < self.deadline {
             Ok(())
         } else {
             Err(self.over())
@@ -155,7 +157,7 @@ impl Watch<'_> {
 
     /// The wait is over. Where the server has not been answering, that is what is wrong, and not the count.
     fn over(&self) -> Error {
-        let (key, now) = (&self.request.target.key, self.request.keeper.now());
+        let (key, now) = (&self.request.target.key, self.request.session.now());
         let waited = now.since(self.since);
         match (self.seen, &self.request.failed) {
             (Some(count), None) => Error::Timeout {

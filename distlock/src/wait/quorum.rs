@@ -19,18 +19,18 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Ask, Tenures, Tried, try_once};
+use super::{HoldRefs, Request, TryOutcome, try_once};
 use crate::backend::{Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{
     MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, QUORUM_GRACE, QUORUM_JITTER, RENEWALS_PER_LEASE,
 };
 use crate::error::{Blocker, Error};
-use crate::hold::Stake;
-use crate::local::{Part, Place, Registry, Turn, Waits};
+use crate::hold::HoldView;
+use crate::local::{HoldShare, NextStep, QueueSlot, Registry, WaiterSlot};
 use crate::owner::Owner;
 
-type Parts = SmallVec<[Part; 1]>;
+type HoldShares = SmallVec<[HoldShare; 1]>;
 
 /// How many of so many servers are a majority.
 pub(crate) fn of(servers: usize) -> usize {
@@ -39,38 +39,38 @@ pub(crate) fn of(servers: usize) -> usize {
 
 /// Acquires a `quorum`; each ask is for the one key, on a server of its own.
 pub(crate) async fn acquire(
-    asks: Vec<(Arc<Registry>, Ask)>,
+    requests: Vec<(Arc<Registry>, Request)>,
     quorum: usize,
-) -> Result<Parts, Error> {
-    Rounds::new(asks, quorum).win().await
+) -> Result<HoldShares, Error> {
+    Rounds::new(requests, quorum).win().await
 }
 
 /// The part of a lease by which clocks may drift apart while it lasts: a hundredth of it, and what they are read by.
-pub(crate) fn margin(registry: &Registry, ask: &Ask) -> Duration {
-    lease(registry, ask) / 100 + Duration::from_millis(2)
+pub(crate) fn margin(registry: &Registry, request: &Request) -> Duration {
+    lease(registry, request) / 100 + Duration::from_millis(2)
 }
 
-fn lease(registry: &Registry, ask: &Ask) -> Duration {
-    ask.first_lease(&registry.keeper)
+fn lease(registry: &Registry, request: &Request) -> Duration {
+    request.first_lease(&registry.session)
 }
 
 /// An acquisition by rounds of asking everybody.
 struct Rounds {
-    asks: Vec<(Arc<Registry>, Ask)>,
+    requests: Vec<(Arc<Registry>, Request)>,
     quorum: usize,
     /// To each server that refused, and whether it stood when that was last asked.
     subscriptions: Vec<Option<(Subscription, bool)>>,
     /// Since when too many servers did not answer.
     failing_since: Option<Tick>,
     /// Counts it as a waiter, once it had to wait.
-    waits: Option<Waits>,
+    waiter_slot: Option<WaiterSlot>,
     /// Was anybody in the way so far?
     blocked: bool,
 }
 
 /// What a round came to.
 struct Round {
-    parts: Parts,
+    parts: HoldShares,
     /// Who refused, and what is left of the lease in its way.
     refused: Vec<(usize, Option<Duration>)>,
     /// Of how many of those there has to be news before there can be a quorum.
@@ -80,53 +80,53 @@ struct Round {
 }
 
 impl Rounds {
-    fn new(asks: Vec<(Arc<Registry>, Ask)>, quorum: usize) -> Self {
+    fn new(requests: Vec<(Arc<Registry>, Request)>, quorum: usize) -> Self {
         Self {
             quorum,
-            subscriptions: asks.iter().map(|_| None).collect(),
-            asks,
+            subscriptions: requests.iter().map(|_| None).collect(),
+            requests,
             failing_since: None,
-            waits: None,
+            waiter_slot: None,
             blocked: false,
         }
     }
 
     /// It has to wait: from here on it counts as a waiter, unless those are too many.
-    fn begin_to_wait(&mut self) -> Result<(), Error> {
-        let (registry, ask) = &self.asks[0];
-        if self.waits.is_none() {
-            self.waits = Some(registry.begin_to_wait(ask, 0, false)?);
+    fn count_as_waiter(&mut self) -> Result<(), Error> {
+        let (registry, request) = &self.requests[0];
+        if self.waiter_slot.is_none() {
+            self.waiter_slot = Some(registry.count_as_waiter(request, 0, false)?);
         }
         Ok(())
     }
 
     /// The ask that stands for all: they differ only in their servers.
-    fn ask(&self) -> &Ask {
-        &self.asks[0].1
+    fn request(&self) -> &Request {
+        &self.requests[0].1
     }
 
     fn now(&self) -> Tick {
-        self.asks[0].0.keeper.now()
+        self.requests[0].0.session.now()
     }
 
     async fn sleep_until(&self, until: Tick) {
-        self.asks[0].0.keeper.clock.sleep_until(until).await;
+        self.requests[0].0.session.clock.sleep_until(until).await;
     }
 
-    async fn win(mut self) -> Result<Parts, Error> {
-        let deadline = self.ask().deadline();
-        let single = self.ask().wait.is_some_and(|wait| wait.is_zero());
+    async fn win(mut self) -> Result<HoldShares, Error> {
+        let deadline = self.request().deadline();
+        let single = self.request().wait.is_some_and(|wait| wait.is_zero());
         // Of one program one at a time, or they would take the servers from each other.
-        let (registry, ask) = &self.asks[0];
-        let mut place = (!single).then(|| registry.join(ask, 0, false));
+        let (registry, request) = &self.requests[0];
+        let mut slot = (!single).then(|| registry.join(request, 0, false));
         loop {
-            if let Some(place) = &mut place {
-                self.wait_in_line(place, deadline).await?;
+            if let Some(slot) = &mut slot {
+                self.wait_in_line(slot, deadline).await?;
             }
             let began = self.now();
-            for (subscription, was_live) in self.subscriptions.iter_mut().flatten() {
+            for (subscription, was_active) in self.subscriptions.iter_mut().flatten() {
                 subscription.mark_seen();
-                *was_live = subscription.is_live();
+                *was_active = subscription.is_active();
             }
             let round = self.play(deadline).await;
             if round.parts.len() >= self.quorum && self.is_valid(&round.parts) {
@@ -155,7 +155,7 @@ impl Rounds {
                 }
                 Some(error) => {
                     let since = *self.failing_since.get_or_insert(began);
-                    let limit = self.asks[0].0.keeper.config.unavailable_after;
+                    let limit = self.requests[0].0.session.config.unavailable_after;
                     if now >= since.after(limit).min(deadline) {
                         return Err(error);
                     }
@@ -163,7 +163,7 @@ impl Rounds {
                 }
             };
             if failed.is_none() {
-                self.begin_to_wait()?;
+                self.count_as_waiter()?;
             }
             self.pause(&refused, wanting, deadline).await;
             if self.now() >= deadline {
@@ -173,17 +173,17 @@ impl Rounds {
     }
 
     /// Waits until it is first in line, and the one before it has ended or was trusted long enough.
-    async fn wait_in_line(&mut self, place: &mut Place, deadline: Tick) -> Result<(), Error> {
+    async fn wait_in_line(&mut self, slot: &mut QueueSlot, deadline: Tick) -> Result<(), Error> {
         let mut trust_until = None;
         loop {
             let now = self.now();
             if now >= deadline {
                 return Err(self.timed_out(&[]));
             }
-            let (before, until) = match place.turn() {
-                Turn::Handed(_) | Turn::Ask { .. } => return Ok(()),
-                Turn::NotYet => (None, deadline),
-                Turn::Behind(hold) => {
+            let (before, until) = match slot.next_step() {
+                NextStep::HandedOver(_) | NextStep::Attempt { .. } => return Ok(()),
+                NextStep::WaitInLine => (None, deadline),
+                NextStep::Behind(hold) => {
                     let trusted = *trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
                     if now >= trusted {
                         return Ok(());
@@ -191,7 +191,7 @@ impl Rounds {
                     (Some(hold), trusted.min(deadline))
                 }
             };
-            self.begin_to_wait()?;
+            self.count_as_waiter()?;
             // A hold without guards is only being released: nobody is in the way.
             self.blocked |= before.as_ref().is_none_or(|hold| hold.count() > 0);
             let ended = async {
@@ -201,7 +201,7 @@ impl Rounds {
                 }
             };
             tokio::select! {
-                () = place.woken() => {}
+                () = slot.woken() => {}
                 () = ended => {}
                 () = self.sleep_until(until) => {}
             }
@@ -211,15 +211,19 @@ impl Rounds {
     /// Asks everybody, until a quorum has answered and a grace for the others is over, or none can answer.
     async fn play(&self, deadline: Tick) -> Round {
         let began = self.now();
-        let (mut parts, mut refused, mut failed) = (Parts::new(), Vec::new(), None);
+        let (mut parts, mut refused, mut failed) = (HoldShares::new(), Vec::new(), None);
         let (mut granted, mut failures) = (0, 0);
-        let ask = |(at, (registry, ask))| async move { (at, try_once(registry, ask).await) };
-        let asked = self.asks.iter().map(|(registry, ask)| (registry, ask));
-        let mut tries: FuturesUnordered<_> = asked.enumerate().map(ask).collect();
+        let request =
+            |(at, (registry, request))| async move { (at, try_once(registry, request).await) };
+        let asked = self
+            .requests
+            .iter()
+            .map(|(registry, request)| (registry, request));
+        let mut tries: FuturesUnordered<_> = asked.enumerate().map(request).collect();
         // A single try is bounded by the backend.
-        let single = self.ask().wait.is_some_and(|wait| wait.is_zero());
+        let single = self.request().wait.is_some_and(|wait| wait.is_zero());
         let mut until = if single { Tick::NEVER } else { deadline };
-        let mut owing: SmallVec<[bool; 8]> = smallvec![true; self.asks.len()];
+        let mut owing: SmallVec<[bool; 8]> = smallvec![true; self.requests.len()];
         loop {
             let spoken = parts.len() + refused.len() >= self.quorum;
             let answer = if spoken && !self.any_may_answer(&owing) {
@@ -236,19 +240,19 @@ impl Rounds {
                 break;
             };
             owing[at] = false;
-            self.asks[at].0.keeper.set_silent(tried.is_err());
+            self.requests[at].0.session.set_silent(tried.is_err());
             match tried {
-                Ok(Tried::Granted(tenures)) => {
+                Ok(TryOutcome::Granted(hold_refs)) => {
                     granted += 1;
-                    parts.extend(self.parts_of(at, tenures));
+                    parts.extend(self.parts_of(at, hold_refs));
                 }
-                Ok(Tried::Held { ttl, .. }) => refused.push((at, ttl)),
+                Ok(TryOutcome::Held { ttl, .. }) => refused.push((at, ttl)),
                 Err(error) => {
                     failures += 1;
                     failed = failed.or(Some(error));
                 }
             }
-            let (answered, spare) = (granted + refused.len(), self.asks.len() - self.quorum);
+            let (answered, spare) = (granted + refused.len(), self.requests.len() - self.quorum);
             let in_vain = refused.len() + failures > spare;
             if in_vain {
                 // It keeps others out, while it is still open whether this is busy or unavailable.
@@ -268,7 +272,7 @@ impl Rounds {
         Round {
             unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
             wanting: (self.quorum + refused.len() + failures)
-                .saturating_sub(self.asks.len())
+                .saturating_sub(self.requests.len())
                 .max(1),
             parts,
             refused,
@@ -278,32 +282,32 @@ impl Rounds {
     /// Is there one among those who owe an answer that is known to give any? Who hangs costs the grace once, and not each
     /// round.
     fn any_may_answer(&self, owing: &[bool]) -> bool {
-        let mut owing = self.asks.iter().zip(owing).filter(|(_, owes)| **owes);
-        owing.any(|((registry, _), _)| !registry.keeper.is_silent())
+        let mut owing = self.requests.iter().zip(owing).filter(|(_, owes)| **owes);
+        owing.any(|((registry, _), _)| !registry.session.is_silent())
     }
 
     /// Waits no longer for those who owe an answer. What they may have granted is released in the background, and once
     /// that is answered they are waited for again.
     fn let_go(&self, owing: &[bool]) {
-        for ((registry, _), _) in self.asks.iter().zip(owing).filter(|(_, owes)| **owes) {
-            registry.keeper.set_silent(true);
+        for ((registry, _), _) in self.requests.iter().zip(owing).filter(|(_, owes)| **owes) {
+            registry.session.set_silent(true);
         }
     }
 
-    fn parts_of(&self, at: usize, tenures: Tenures) -> impl Iterator<Item = Part> {
-        let (registry, ask) = &self.asks[at];
-        let margin = margin(registry, ask);
-        tenures.into_iter().map(move |tenure| {
-            tenure.hold().stay();
-            Part::new(Arc::clone(registry), tenure, None).with_margin(margin)
+    fn parts_of(&self, at: usize, hold_refs: HoldRefs) -> impl Iterator<Item = HoldShare> {
+        let (registry, request) = &self.requests[at];
+        let margin = margin(registry, request);
+        hold_refs.into_iter().map(move |hold_ref| {
+            hold_ref.hold().keep_to_its_guards();
+            HoldShare::new(Arc::clone(registry), hold_ref, None).with_margin(margin)
         })
     }
 
     /// Is a quorum left for at least the part of the lease in which it would be renewed?
-    fn is_valid(&self, parts: &Parts) -> bool {
-        let (registry, ask) = &self.asks[0];
-        let stake = Stake::of(parts.iter().map(Part::member), self.quorum);
-        stake.left() >= lease(registry, ask) / (RENEWALS_PER_LEASE + 1)
+    fn is_valid(&self, parts: &HoldShares) -> bool {
+        let (registry, request) = &self.requests[0];
+        let view = HoldView::of(parts.iter().map(HoldShare::member), self.quorum);
+        view.left() >= lease(registry, request) / (RENEWALS_PER_LEASE + 1)
     }
 
     /// Until there may be a quorum: when of `wanting` who refused there was news, or the lease in the way is over; or by
@@ -315,9 +319,9 @@ impl Rounds {
         deadline: Tick,
     ) {
         let now = self.now();
-        let listens = self.ask().wanted[0].kind.listens();
+        let listens = self.request().requested[0].kind.listens();
         let pause = if !listens {
-            self.ask().wanted[0].pause.1
+            self.request().requested[0].pause.1
         } else if refused.len() < wanting {
             // Too many did not answer: of their return there is no news.
             QUORUM_JITTER
@@ -325,22 +329,22 @@ impl Rounds {
             MAX_SLEEP_UNTOLD
         };
         for (at, _) in refused.iter().filter(|_| listens) {
-            let (registry, ask) = &self.asks[*at];
-            let wanted = &ask.wanted[0];
-            let nobody = Owner::new(registry.keeper.id, 0);
-            let target = Target::of(wanted.kind, &wanted.key, nobody);
+            let (registry, request) = &self.requests[*at];
+            let requested = &request.requested[0];
+            let nobody = Owner::new(registry.session.id, 0);
+            let target = Target::of(requested.kind, &requested.key, nobody);
             self.subscriptions[*at]
-                .get_or_insert_with(|| (registry.keeper.backend.subscribe(&target), false));
+                .get_or_insert_with(|| (registry.session.backend.subscribe(&target), false));
         }
-        let clock = self.asks[0].0.keeper.clock.clone();
+        let clock = self.requests[0].0.session.clock.clone();
         let subscriptions = self.subscriptions.iter_mut().enumerate();
         let news = subscriptions.filter_map(|(at, subscription)| {
             let (_, ttl) = refused.iter().find(|(refused, _)| *refused == at)?;
             let over = ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
-            let ((subscription, was_live), clock) = (subscription.as_mut()?, &clock);
+            let ((subscription, was_active), clock) = (subscription.as_mut()?, &clock);
             Some(async move {
                 tokio::select! {
-                    () = subscription.told(*was_live) => {}
+                    () = subscription.changed(*was_active) => {}
                     () = clock.sleep_until(over) => {}
                 }
             })
@@ -364,18 +368,18 @@ impl Rounds {
     }
 
     fn timed_out(&self, refused: &[(usize, Option<Duration>)]) -> Error {
-        let key = &self.ask().wanted[0].key;
+        let key = &self.request().requested[0].key;
         let ttl = refused.iter().filter_map(|(_, ttl)| *ttl).min();
         let blocker = match refused {
             [] => Blocker::Queue,
             _ => Blocker::Owner(ttl),
         };
-        self.ask().timed_out(key, self.now(), blocker)
+        self.request().timed_out(key, self.now(), blocker)
     }
 
     fn no_answer(&self, since: Tick) -> Error {
         Error::Unavailable {
-            key: self.ask().wanted[0].key.text().to_owned(),
+            key: self.request().requested[0].key.text().to_owned(),
             after: self.now().since(since),
             cause: cause("too few of the servers answered"),
         }

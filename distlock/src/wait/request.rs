@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::attempt::{Attempts, Stay};
+use super::attempt::{Attempts, HoldTerms};
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::config::MAX_LEASE;
 use crate::error::{Blocker, Error};
-use crate::hold::{Keeper, Tenure};
+use crate::hold::{HoldRef, Session};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::Owner;
 
 /// One key that is asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedKey {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     /// How many permits of a semaphore; 1 of all else.
@@ -30,8 +30,8 @@ pub(crate) struct Wanted {
 
 /// What is asked for: one key, or several of one client that are granted together or not at all.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) wanted: SmallVec<[Wanted; 1]>,
+pub(crate) struct Request {
+    pub(crate) requested: SmallVec<[RequestedKey; 1]>,
     /// When the caller began to wait.
     pub(crate) since: Tick,
     /// How long it waits; without limit where there is none.
@@ -47,9 +47,9 @@ pub(crate) struct Ask {
 }
 
 /// What was granted, in the order in which it was asked for.
-pub(crate) type Tenures = SmallVec<[Arc<Tenure>; 1]>;
+pub(crate) type HoldRefs = SmallVec<[Arc<HoldRef>; 1]>;
 
-impl Ask {
+impl Request {
     pub(crate) fn deadline(&self) -> Tick {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
     }
@@ -64,32 +64,32 @@ impl Ask {
     }
 
     /// Attempts under new owners, of one that `waits` or one that asks once.
-    pub(super) fn attempts(&self, keeper: &Arc<Keeper>, waits: bool) -> Attempts {
-        let attempt = |wanted: &Wanted| {
-            let mut target = Target::of(wanted.kind, &wanted.key, keeper.new_owner());
-            target.permits = wanted.permits;
-            let lease = match wanted.kind.has_lease() {
-                true => self.first_lease(keeper),
+    pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
+        let attempt = |requested: &RequestedKey| {
+            let mut target = Target::of(requested.kind, &requested.key, session.new_owner());
+            target.permits = requested.permits;
+            let lease = match requested.kind.has_lease() {
+                true => self.first_lease(session),
                 false => MAX_LEASE,
             };
             let mut attempt = Attempt::new(target, lease);
-            attempt.inside = wanted.inside;
-            if waits && wanted.kind.has_places() {
-                attempt.place = Some(keeper.config.waiter_timeout);
+            attempt.inside = requested.inside;
+            if waits && requested.kind.has_places() {
+                attempt.place = Some(session.config.waiter_timeout);
             }
             attempt
         };
-        let attempts = self.wanted.iter().map(attempt).collect();
-        let stay = Stay {
+        let attempts = self.requested.iter().map(attempt).collect();
+        let terms = HoldTerms {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
         };
-        Attempts::new(keeper, attempts, stay)
+        Attempts::new(session, attempts, terms)
     }
 
     /// The lease that is asked for: fixed, or the first of those that the watchdog renews.
-    pub(crate) fn first_lease(&self, keeper: &Keeper) -> Duration {
-        let lease = self.lease.unwrap_or(keeper.config.watchdog_timeout);
+    pub(crate) fn first_lease(&self, session: &Session) -> Duration {
+        let lease = self.lease.unwrap_or(session.config.watchdog_timeout);
         self.max_hold.map_or(lease, |most| lease.min(most))
     }
 }

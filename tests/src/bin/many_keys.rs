@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
     lock_each(&client, keys / 10..keys).await?;
     client.close(Duration::from_secs(10)).await?;
     let (kept, stored) = (sizes(&client), stored(&server));
-    let kept = kept.keys + kept.waiters + kept.holds + kept.owed + stored.0 + stored.1;
+    let kept = kept.keys + kept.waiters + kept.holds + kept.pending_releases + stored.0 + stored.1;
     println!("grown {} kept {kept}", resident().saturating_sub(before));
     Ok(())
 }

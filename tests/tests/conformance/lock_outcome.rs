@@ -255,7 +255,7 @@ async fn release_that_fails_is_unavailable_after_a_time_and_the_background_goes_
         assert_unavailable(&error);
         stage.assert_took(start, stage.unavailable_after());
         stage.is_taken(KEY).await;
-        assert_eq!(sizes(&client).owed, 1);
+        assert_eq!(sizes(&client).pending_releases, 1);
         stage.faults().clear(Op::Release);
         // Before the lease is over.
         stage.is_quiet_within(stage.part(2)).await;

@@ -60,7 +60,7 @@ fn guards_dropped_after_their_runtime_are_released_by_the_next() {
         let guards = acquired(&first, &client, 1_000);
         drop(first);
         drop(guards);
-        assert_eq!(sizes(&client).owed, 1_000);
+        assert_eq!(sizes(&client).pending_releases, 1_000);
         let second = make();
         second.block_on(async {
             // Any call starts again what has to run.
@@ -283,5 +283,5 @@ fn guard_that_is_leaked_with_its_runtime_panics_nowhere() {
         .unwrap();
     drop(guards);
     drop(lost);
-    assert_eq!(sizes(&client).owed, 2);
+    assert_eq!(sizes(&client).pending_releases, 2);
 }

@@ -232,7 +232,9 @@ async fn crowd_of_programs_never_overlaps() {
     servers.are_empty().await;
     let owed = || {
         let clients = programs.iter().flat_map(|program| &program.clients);
-        clients.map(|client| sizes(client).owed).sum::<usize>()
+        clients
+            .map(|client| sizes(client).pending_releases)
+            .sum::<usize>()
     };
     // What hung is tried again about once a second.
     let start = Instant::now();

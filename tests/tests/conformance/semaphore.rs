@@ -30,7 +30,7 @@ pub(crate) async fn conserved(stage: &Stage, clients: &[&Client], permits: i64) 
                 Sizes {
                     waiters: 0,
                     holds: 0,
-                    owed: 0,
+                    pending_releases: 0,
                     ..
                 }
             )

@@ -57,7 +57,7 @@ async fn f71_guards_dropped_after_their_runtime_are_released_by_the_next(row: &R
             });
             drop(first);
             drop(guards);
-            let owed = sizes(&client).owed;
+            let owed = sizes(&client).pending_releases;
             (client, owed)
         })
         .await;

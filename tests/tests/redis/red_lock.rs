@@ -134,7 +134,10 @@ async fn programs_exclude_each_other_while_a_minority_comes_and_goes() {
     free.unwrap().release().await.unwrap();
     eventually(SOON, "nothing is owed", || async {
         let clients = programs.iter().flatten();
-        clients.map(|client| sizes(client).owed).sum::<usize>() == 0
+        clients
+            .map(|client| sizes(client).pending_releases)
+            .sum::<usize>()
+            == 0
     })
     .await;
     for server in servers.lock().await.iter() {

@@ -1,7 +1,7 @@
 //! The count-down latch, in memory: Redisson's `RCountDownLatch`.
 
 use super::{State, number};
-use crate::backend::{Change, Fault, Target, misfit};
+use crate::backend::{Change, Fault, Target, unsupported};
 use crate::clock::Tick;
 use crate::key::Key;
 use crate::kind::Family;
@@ -26,7 +26,7 @@ pub(super) fn adjust(
                 count_down(state, key, count, client);
                 Ok((count - 1).max(0))
             }
-            _ => Err(misfit(target.kind, "change so")),
+            _ => Err(unsupported(target.kind, "change so")),
         }
     })
 }

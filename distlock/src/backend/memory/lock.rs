@@ -155,11 +155,11 @@ pub(super) fn release(
     if !is_held_by(state, target)? {
         return Ok(Released::NotOurs);
     }
-    if target.rest.is_zero() {
+    if target.taken_for.is_zero() {
         state.remove(target.key.name());
     } else {
         let rest = Value::Lock(BTreeMap::from([(Holder::Rest(target.owner), 1)]));
-        state.insert(target.key.name(), rest, now.after(target.rest));
+        state.insert(target.key.name(), rest, now.after(target.taken_for));
     }
     let others_wait = state.publish(client, Family::Lock, &target.key);
     Ok(Released::Freed { others_wait })

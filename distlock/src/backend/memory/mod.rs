@@ -25,7 +25,7 @@ use tokio::sync::watch;
 
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
-    Subscription, Target, misfit,
+    Subscription, Target, unsupported,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
@@ -296,7 +296,7 @@ impl MemoryBackend {
             (answer, std::mem::take(&mut state.news))
         };
         for listeners in news {
-            listeners.send_modify(|signal| signal.news += 1);
+            listeners.send_modify(|signal| signal.version += 1);
         }
         Box::pin(ready(answer))
     }
@@ -310,7 +310,7 @@ impl Backend for MemoryBackend {
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
             Family::ReadWrite => rw::attempt(state, attempt, (self.client, now)),
             Family::Semaphore => semaphore::attempt(state, attempt, now),
-            Family::Latch => Err(misfit(attempt.target.kind, "be held")),
+            Family::Latch => Err(unsupported(attempt.target.kind, "be held")),
         })
     }
 
@@ -324,7 +324,7 @@ impl Backend for MemoryBackend {
                 Family::Lock => Ok(lock::renew(state, renewal, now)),
                 Family::Permit => Ok(permit::renew(state, renewal, now)),
                 Family::ReadWrite => Ok(rw::renew(state, renewal, now)),
-                Family::Semaphore | Family::Latch => Err(misfit(renewal.target.kind, "renew")),
+                Family::Semaphore | Family::Latch => Err(unsupported(renewal.target.kind, "renew")),
             };
             batch.iter().map(one).collect()
         })
@@ -339,7 +339,7 @@ impl Backend for MemoryBackend {
             Family::Semaphore => {
                 semaphore::release(state, target, self.client, now.after(self.remembered))
             }
-            Family::Latch => Err(misfit(target.kind, "be released")),
+            Family::Latch => Err(unsupported(target.kind, "be released")),
         })
     }
 
@@ -383,7 +383,7 @@ impl Backend for MemoryBackend {
                 Family::Permit => permit::adjust(state, target, change, (now, self.client)),
                 Family::Semaphore => semaphore::adjust(state, target, change, self.client, until),
                 Family::Latch => latch::adjust(state, target, change, self.client, until),
-                Family::Lock | Family::ReadWrite => Err(misfit(target.kind, "count")),
+                Family::Lock | Family::ReadWrite => Err(unsupported(target.kind, "count")),
             }
         })
     }
@@ -397,8 +397,8 @@ impl Backend for MemoryBackend {
             .entry(topic.clone())
             .or_insert_with(|| Channel {
                 signal: watch::Sender::new(Signal {
-                    live: true,
-                    news: 0,
+                    active: true,
+                    version: 0,
                 }),
                 shares: HashMap::new(),
             });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Name, State, Value};
 use crate::backend::{
-    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
+    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, unsupported,
 };
 use crate::clock::Tick;
 use crate::config::{OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
@@ -310,7 +310,7 @@ fn make(
             Change::TrySet(number) | Change::SetPermits(number) => i64::from(number),
             Change::Add(number) => i64::from(number),
             Change::ReleasePermit(_) | Change::UpdateLease(..) => return Ok((0, false)),
-            _ => return Err(misfit(target.kind, "change so")),
+            _ => return Err(unsupported(target.kind, "change so")),
         };
         let new = Permits {
             free,
@@ -325,7 +325,7 @@ fn make(
         return Ok((answer, free > 0));
     }
     let Some(permits) = permits(state, key)? else {
-        return Err(misfit(target.kind, "change so"));
+        return Err(unsupported(target.kind, "change so"));
     };
     if matches!(change, Change::TrySet(_)) {
         return Ok((0, false));
@@ -351,7 +351,7 @@ fn make(
             }
             None => 0,
         },
-        _ => return Err(misfit(target.kind, "change so")),
+        _ => return Err(unsupported(target.kind, "change so")),
     };
     let grown = swept || permits.free > before;
     // Who sleeps until the next permit ends may sleep too long now.

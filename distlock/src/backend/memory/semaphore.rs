@@ -2,7 +2,7 @@
 
 use super::State;
 use super::number::{self, Mark};
-use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, misfit};
+use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, unsupported};
 use crate::clock::Tick;
 use crate::kind::Family;
 
@@ -67,7 +67,7 @@ pub(super) fn adjust(
                 number::set(state, key, 0);
                 (free, 0)
             }
-            _ => return Err(misfit(target.kind, "change so")),
+            _ => return Err(unsupported(target.kind, "change so")),
         };
         if grown > 0 {
             state.publish(client, Family::Semaphore, key);

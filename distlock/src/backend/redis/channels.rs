@@ -49,8 +49,8 @@ impl News {
     pub(super) fn tell(self) {
         for (signal, live) in self.0 {
             signal.send_modify(|signal| {
-                signal.live = live.unwrap_or(signal.live);
-                signal.news += 1;
+                signal.active = live.unwrap_or(signal.active);
+                signal.version += 1;
             });
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
         let (mut channels, channel) = (Channels::new(LINGER), name("c"));
         let signal = live(&mut channels, &channel);
-        assert!(signal.borrow().live);
+        assert!(signal.borrow().active);
         assert!(!channels.join(&channel).1);
         channels.leave(&channel, Tick::default());
         channels.leave(&channel, Tick::default());
@@ -299,11 +299,11 @@ mod tests {
         let send = channels.take_lingered(Tick::from_millis(10), 9);
         let (signal, _) = channels.join(&channel);
         channels.unsubscribed(&send).tell();
-        assert!(!signal.borrow().live);
+        assert!(!signal.borrow().active);
         let again = channels.take_wanted(9);
         assert_eq!(again, [channel]);
         channels.subscribed(&again, Tick::default()).tell();
-        assert!(signal.borrow().live);
+        assert!(signal.borrow().active);
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         let mut signal = live(&mut channels, &channel);
         signal.mark_unchanged();
         channels.disconnected().tell();
-        assert!(signal.has_changed().unwrap() && !signal.borrow().live);
+        assert!(signal.has_changed().unwrap() && !signal.borrow().active);
         assert_eq!(channels.take_wanted(9), [channel]);
     }
 
@@ -402,12 +402,12 @@ mod tests {
                 prop_assert_eq!(&in_state, &channels.wanted);
                 for (which, shares) in shares.iter().enumerate() {
                     for share in shares {
-                        prop_assert!(!share.borrow().live || server.contains(&names[which]));
+                        prop_assert!(!share.borrow().active || server.contains(&names[which]));
                     }
                 }
             }
             for (which, shares) in shares.iter().enumerate() {
-                prop_assert!(shares.iter().all(|share| share.borrow().live));
+                prop_assert!(shares.iter().all(|share| share.borrow().active));
                 prop_assert_eq!(server.contains(&names[which]), !shares.is_empty());
             }
             prop_assert_eq!(channels.len(), server.len());

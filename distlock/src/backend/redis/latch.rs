@@ -1,7 +1,7 @@
 //! The count-down latch over Redis: Redisson's `RCountDownLatch`.
 
 use super::{RedisBackend, names, script};
-use crate::backend::{Change, Fault, Target, misfit};
+use crate::backend::{Change, Fault, Target, unsupported};
 use crate::key::Key;
 
 impl RedisBackend {
@@ -10,7 +10,7 @@ impl RedisBackend {
             Change::TrySet(count) => ("set", i64::from(count)),
             Change::CountDown => ("down", 1),
             Change::Count => return self.count(&target.key).await,
-            _ => return Err(misfit(target.kind, "change so")),
+            _ => return Err(unsupported(target.kind, "change so")),
         };
         let channel = names::latch_channel(target.key.name());
         self.adjust_number(&script::LATCH_ADJUST, target, change, &channel)

@@ -81,10 +81,10 @@ impl RedisBackend {
     pub(super) async fn unlock(&self, target: &Target) -> Result<Released, Fault> {
         let (owner, channel) = (target.owner.text(), names::lock_channel(target.key.name()));
         let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
-        let value = if target.rest.is_zero() {
+        let value = if target.taken_for.is_zero() {
             self.run(&script::LOCK_RELEASE, with).await?
         } else {
-            let rest = reply::millis(target.rest);
+            let rest = reply::millis(target.taken_for);
             self.run(&script::LOCK_KEEP, |call| with(call).arg(rest))
                 .await?
         };

@@ -31,7 +31,7 @@ use self::script::{Call, Script};
 use self::subscriber::Subscriber;
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
-    Target, cause, misfit,
+    Target, cause, unsupported,
 };
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
@@ -154,7 +154,7 @@ impl Backend for RedisBackend {
                 Kind::Read => self.lock_read(attempt).await,
                 Kind::Write => self.lock_write(attempt).await,
                 Kind::Semaphore => self.take_from_semaphore(attempt).await,
-                Kind::Latch => Err(misfit(attempt.target.kind, "be held")),
+                Kind::Latch => Err(unsupported(attempt.target.kind, "be held")),
             }
         })
     }
@@ -175,7 +175,7 @@ impl Backend for RedisBackend {
                 Some(Family::Permit) => self.renew_permits(batch).await,
                 Some(Family::ReadWrite) => self.renew_rw(batch).await,
                 Some(Family::Semaphore | Family::Latch) => {
-                    Err(misfit(batch[0].target.kind, "renew"))
+                    Err(unsupported(batch[0].target.kind, "renew"))
                 }
             }
         })
@@ -189,7 +189,7 @@ impl Backend for RedisBackend {
                 Family::Permit => self.give_permits_back(target).await,
                 Family::ReadWrite => self.unlock_rw(target).await,
                 Family::Semaphore => self.give_to_semaphore(target).await,
-                Family::Latch => Err(misfit(target.kind, "be released")),
+                Family::Latch => Err(unsupported(target.kind, "be released")),
             }
         })
     }
@@ -237,7 +237,7 @@ impl Backend for RedisBackend {
                 Family::Permit => self.adjust_permits(target, change).await,
                 Family::Semaphore => self.adjust_semaphore(target, change).await,
                 Family::Latch => self.adjust_latch(target, change).await,
-                Family::Lock | Family::ReadWrite => Err(misfit(target.kind, "count")),
+                Family::Lock | Family::ReadWrite => Err(unsupported(target.kind, "count")),
             }
         })
     }

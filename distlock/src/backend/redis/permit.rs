@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, misfit,
+    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, unsupported,
 };
 use crate::key::Key;
 use crate::permit_id::PermitId;
@@ -118,7 +118,7 @@ impl RedisBackend {
                     _ => free + out,
                 })
             }
-            Change::Drain | Change::CountDown => Err(misfit(target.kind, "change so")),
+            Change::Drain | Change::CountDown => Err(unsupported(target.kind, "change so")),
         }
     }
 

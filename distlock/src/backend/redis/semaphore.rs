@@ -2,7 +2,7 @@
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, misfit};
+use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, unsupported};
 
 impl RedisBackend {
     pub(super) async fn take_from_semaphore(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
@@ -43,7 +43,7 @@ impl RedisBackend {
             Change::Add(permits) => ("add", i64::from(permits)),
             Change::Drain => ("drain", 0),
             Change::Count => return self.count(&target.key).await,
-            _ => return Err(misfit(target.kind, "change so")),
+            _ => return Err(unsupported(target.kind, "change so")),
         };
         let channel = names::semaphore_channel(target.key.name());
         self.adjust_number(&script::SEMAPHORE_ADJUST, target, change, &channel)

@@ -105,8 +105,8 @@ fn limit_is_that_of_the_guards_that_live() {
     let mut now = at(0);
     let lost = loop {
         match lease.due(now, false) {
-            Due::Renew(wanted) => {
-                lease.answered(now, wanted, Answer::Renewed, now);
+            Due::Renew(requested) => {
+                lease.answered(now, requested, Answer::Renewed, now);
             }
             Due::Nothing(next) => now = next,
             Due::Lost(loss) => break loss,
@@ -219,16 +219,16 @@ proptest! {
             match step {
                 Step::Pass(by) => now += by,
                 Step::Due { unstated } => match lease.due(at(now), unstated) {
-                    Due::Renew(wanted) => {
+                    Due::Renew(requested) => {
                         prop_assert!(sent.is_none() && !over);
-                        sent = Some((at(now), wanted));
+                        sent = Some((at(now), requested));
                     }
                     Due::Lost(_) => (told, over) = (told + 1, true),
                     Due::Over => prop_assert!(over),
                     Due::Nothing(next) => prop_assert!(next > at(now) && !over),
                 },
-                Step::Answer(answer) => if let Some((then, wanted)) = sent.take() {
-                    let loss = lease.answered(then, wanted, answer, at(now));
+                Step::Answer(answer) => if let Some((then, requested)) = sent.take() {
+                    let loss = lease.answered(then, requested, answer, at(now));
                     told += usize::from(loss.is_some());
                     over |= loss.is_some();
                 },

@@ -32,7 +32,7 @@ impl Heard {
         let (muted, confirmed) = (&self.muted, &self.confirmed);
         !muted.load(Ordering::Acquire)
             && confirmed.load(Ordering::Acquire)
-            && self.inner.borrow().live
+            && self.inner.borrow().active
     }
 
     /// Tells the waiter what has changed; `message`: one has come. Answers whether the subscription fell.
@@ -40,10 +40,10 @@ impl Heard {
         let mut fell = false;
         self.outer.send_if_modified(|signal| {
             let live = self.is_active();
-            fell = signal.live && !live;
-            let news = live != signal.live || (live && message);
-            signal.live = live;
-            signal.news += u64::from(news);
+            fell = signal.active && !live;
+            let news = live != signal.active || (live && message);
+            signal.active = live;
+            signal.version += u64::from(news);
             news
         });
         fell

@@ -17,21 +17,21 @@ const ON_ITS_WAY: Duration = Duration::from_millis(10);
 const GIVING_UP: Duration = Duration::from_millis(100);
 
 const ACTIVE: Signal = Signal {
-    live: true,
-    news: 0,
+    active: true,
+    version: 0,
 };
 
 /// Says that it stands while that is only on its way, hears nothing meanwhile, and does not tell when it does.
 pub(super) fn standing_at_once(inner: Subscription, clock: Clock) -> Subscription {
     relay(inner, ACTIVE, async move |mut heard, tell| {
         clock.sleep_until(clock.now().after(ON_ITS_WAY)).await;
-        let _gone = heard.wait_for(|signal| signal.live).await.is_err();
+        let _gone = heard.wait_for(|signal| signal.active).await.is_err();
         heard.mark_unchanged();
         while heard.changed().await.is_ok() {
-            let live = heard.borrow().live;
+            let live = heard.borrow().active;
             tell.send_modify(|signal| {
-                signal.live = live;
-                signal.news += 1;
+                signal.active = live;
+                signal.version += 1;
             });
         }
     })
@@ -43,11 +43,11 @@ pub(super) fn untold_of_falls(inner: Subscription) -> Subscription {
     relay(inner, first, async move |mut heard, tell| {
         let mut was_live = first.live;
         while heard.changed().await.is_ok() {
-            let live = heard.borrow().live;
+            let live = heard.borrow().active;
             tell.send_if_modified(|signal| {
-                let news = live && (was_live || !signal.live);
-                signal.live |= live;
-                signal.news += u64::from(news);
+                let news = live && (was_live || !signal.active);
+                signal.active |= live;
+                signal.version += u64::from(news);
                 news
             });
             was_live = live;
