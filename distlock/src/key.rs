@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config;
 use crate::error::Error;
+use crate::kind::Kind;
 
 /// A validated key together with its client's prefix: cheap to clone, one string behind it.
 #[cfg_attr(
@@ -46,6 +47,19 @@ impl Key {
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
+}
+
+/// One primitive under one key of a client.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Resource {
+    /// The primitive.
+    pub kind: Kind,
+    /// The key, with its client's prefix.
+    pub key: Key,
 }
 
 impl fmt::Debug for Key {

@@ -22,14 +22,14 @@ pub(crate) fn renewal_failed(holds: usize, fault: &Fault) {
 
 pub(crate) fn release_given_up(target: &Target, fault: &Fault) {
     tracing::warn!(
-        target: TARGET, key = target.key.text(), owner = %target.owner, %fault,
+        target: TARGET, key = target.resource.key.text(), owner = %target.owner, %fault,
         "release given up, what is left of the hold ends with its lease"
     );
 }
 
 pub(crate) fn release_denied(target: &Target, fault: &Fault) {
     tracing::warn!(
-        target: TARGET, key = target.key.text(), owner = %target.owner, %fault,
+        target: TARGET, key = target.resource.key.text(), owner = %target.owner, %fault,
         "release denied, it is tried again, for no lease would end what is left of the hold"
     );
 }

@@ -19,7 +19,7 @@ pub use crate::backend::{
     Subscription, Target, cause,
 };
 pub use crate::clock::{Clock, Tick};
-pub use crate::key::Key;
+pub use crate::key::{Key, Resource};
 pub use crate::kind::Kind;
 pub use crate::permit_id::PermitId;
 
@@ -236,20 +236,23 @@ impl Verbs {
 
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
         let prefix = &self.client.registry().session.config.key_prefix;
-        let key = Key::new(prefix, &self.name(key))?;
-        let mut target = Target::of(self.kind, &key, Owner::new(self.owners, number));
+        let resource = Resource {
+            kind: self.kind,
+            key: Key::new(prefix, &self.name(key))?,
+        };
+        let mut target = Target::of(&resource, Owner::new(self.owners, number));
         target.permits = self.permits;
         Ok(target)
     }
 
-    async fn request<T>(
+    async fn reply<T>(
         &self,
         target: &Target,
         reply: impl Future<Output = Result<T, crate::backend::Fault>>,
     ) -> Result<T, Error> {
         reply
             .await
-            .map_err(|fault| fault.into_error(&target.key, Duration::ZERO))
+            .map_err(|fault| fault.into_error(&target.resource.key, Duration::ZERO))
     }
 
     /// One attempt of owner `number`.
@@ -258,7 +261,7 @@ impl Verbs {
         attempt.place = self.place;
         attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
         let backend = &self.client.registry().session.backend;
-        let attempted = self.request(&attempt.target, backend.attempt(&attempt));
+        let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
             Attempted::Held { ttl } => Answer::Held(ttl),
@@ -284,7 +287,7 @@ impl Verbs {
         };
         let backend = &self.client.registry().session.backend;
         Ok(Answer::Renewed(
-            self.request(&first.target, backend.renew(&batch)).await?,
+            self.reply(&first.target, backend.renew(&batch)).await?,
         ))
     }
 
@@ -292,12 +295,10 @@ impl Verbs {
     pub async fn release(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
         let backend = &self.client.registry().session.backend;
-        Ok(
-            match self.request(&target, backend.release(&target)).await? {
-                Released::Freed { .. } => Answer::Freed,
-                Released::NotOurs => Answer::NotOurs,
-            },
-        )
+        Ok(match self.reply(&target, backend.release(&target)).await? {
+            Released::Freed { .. } => Answer::Freed,
+            Released::NotOurs => Answer::NotOurs,
+        })
     }
 
     /// Takes several keys together, or none: each under the owner of its number, for a lease of its own.
@@ -314,7 +315,7 @@ impl Verbs {
             return Ok(Answer::Granted);
         };
         let backend = &self.client.registry().session.backend;
-        let attempted = self.request(&first.target, backend.attempt_all(&attempts));
+        let attempted = self.reply(&first.target, backend.attempt_all(&attempts));
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
             (at, Attempted::Held { ttl }) => Answer::HeldAt(at, ttl),
@@ -332,7 +333,7 @@ impl Verbs {
             return Ok(Answer::FreedEach(Vec::new()));
         };
         let backend = &self.client.registry().session.backend;
-        let released = self.request(first, backend.release_all(&targets)).await?;
+        let released = self.reply(first, backend.release_all(&targets)).await?;
         let freed = |released: Released| matches!(released, Released::Freed { .. });
         Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
     }
@@ -351,7 +352,7 @@ impl Verbs {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.above = above;
         let backend = &self.client.registry().session.backend;
-        let attempted = self.request(&attempt.target, backend.attempt(&attempt));
+        let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
             Attempted::Held { ttl } => Answer::Held(ttl),
@@ -365,7 +366,7 @@ impl Verbs {
     pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
         let backend = &self.client.registry().session.backend;
-        let released = self.request(&target, backend.withdraw(&target)).await?;
+        let released = self.reply(&target, backend.withdraw(&target)).await?;
         Ok(match released {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
@@ -384,9 +385,7 @@ impl Verbs {
     pub async fn adjust(&self, key: &str, number: u64, change: Change) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
         let backend = &self.client.registry().session.backend;
-        let adjusted = self
-            .request(&target, backend.adjust(&target, change))
-            .await?;
+        let adjusted = self.reply(&target, backend.adjust(&target, change)).await?;
         Ok(Answer::Number(adjusted))
     }
 
@@ -395,7 +394,7 @@ impl Verbs {
         let target = self.target(key, 0)?;
         let backend = &self.client.registry().session.backend;
         let forced = self
-            .request(&target, backend.force_release(target.kind, &target.key))
+            .reply(&target, backend.force_release(&target.resource))
             .await?;
         Ok(Answer::Forced(forced))
     }
@@ -405,7 +404,7 @@ impl Verbs {
         let target = self.target(key, 0)?;
         let backend = &self.client.registry().session.backend;
         let inspected = self
-            .request(&target, backend.inspect(target.kind, &target.key))
+            .reply(&target, backend.inspect(&target.resource))
             .await?;
         let text =
             |(owner, count): (Vec<u8>, u64)| (String::from_utf8_lossy(&owner).into_owned(), count);

@@ -8,7 +8,7 @@ use crate::backend::{Change, Inspected};
 use crate::config::{SPIN_PAUSE, check_wait};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::Key;
+use crate::key::{Key, Resource};
 use crate::kind::Kind;
 use crate::local::Registry;
 use crate::wait;
@@ -68,10 +68,17 @@ impl Handle {
         self.key.as_ref().map_err(|error| (**error).clone())
     }
 
+    pub(crate) fn resource(&self) -> Result<Resource, Error> {
+        Ok(Resource {
+            kind: self.kind,
+            key: self.key()?.clone(),
+        })
+    }
+
     pub(crate) async fn inspect(&self) -> Result<Inspected, Error> {
         let (session, key) = (self.session(), self.key()?);
         let since = session.now();
-        let inspected = session.backend.inspect(self.kind, key).await;
+        let inspected = session.backend.inspect(&self.resource()?).await;
         inspected.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
@@ -94,7 +101,7 @@ impl Handle {
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {
         let (session, key) = (self.session(), self.key()?);
         let since = session.now();
-        let freed = session.backend.force_release(self.kind, key).await;
+        let freed = session.backend.force_release(&self.resource()?).await;
         freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
@@ -124,7 +131,7 @@ impl Handle {
     }
 
     pub(crate) async fn adjust(&self, change: Change) -> Result<i64, Error> {
-        wait::adjust(self.session(), self.kind, self.key()?, change).await
+        wait::adjust(self.session(), &self.resource()?, change).await
     }
 
     /// Completes when the number under the key is 0, for at most this long, or as long as the client waits by default.
@@ -133,7 +140,7 @@ impl Handle {
         if let Some(wait) = wait {
             check_wait(wait)?;
         }
-        wait::until_zero(self.session(), self.key()?, wait).await
+        wait::until_zero(self.session(), &self.resource()?, wait).await
     }
 
     /// The count of a hold of this client, which the server may not have heard of yet.

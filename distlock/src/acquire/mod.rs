@@ -17,6 +17,7 @@ use crate::config::{check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
+use crate::key::Resource;
 use crate::local::{HoldShare, Registry};
 use crate::wait::{self, Request, RequestedKey, quorum};
 
@@ -225,8 +226,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         bounds.check(handle, key.text(), self.lease)?;
         let (waiters, total_waiters) = config.max_waiters;
         let requested = RequestedKey {
-            kind: handle.kind,
-            key,
+            resource: Resource {
+                kind: handle.kind,
+                key,
+            },
             permits: self.permits,
             pause: handle.pause(),
             inside: None,
@@ -264,7 +267,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             Enclosing::Beside(permit) => Some(permit),
             Enclosing::None => None,
         };
-        check_open(&registry, &request.requested[0].key)?;
+        check_open(&registry, &request.requested[0].resource.key)?;
         let mut hold_refs = wait::acquire(&registry, &request).await?;
         Ok(Guard::new(HoldShare::new(
             registry,
@@ -291,7 +294,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             return Ok(Guard::of(again, needs));
         }
         for (registry, request) in &requests {
-            check_open(registry, &request.requested[0].key)?;
+            check_open(registry, &request.requested[0].resource.key)?;
         }
         Ok(Guard::of(quorum::acquire(requests, needs).await?, needs))
     }

@@ -14,9 +14,10 @@ use smallvec::SmallVec;
 
 use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
+use crate::key::Resource;
 use crate::kind::Nesting;
 use crate::local::{HoldShare, Registry};
-use crate::wait::{self, Request, RequestedKey, quorum};
+use crate::wait::{self, Request, quorum};
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
 
@@ -43,7 +44,7 @@ pub(crate) async fn acquire(
             Enclosing::Beside(permit) => Some(permit),
             Enclosing::None => None,
         };
-        check_open(&registry, &request.requested[0].key)?;
+        check_open(&registry, &request.requested[0].resource.key)?;
         join(&mut groups, registry, request, gate);
     }
     parts.extend(acquire_groups(&groups).await?);
@@ -54,8 +55,8 @@ pub(crate) async fn acquire(
 /// Each key once, in the order that all clients share. One key under two kinds that share its data is a mistake.
 fn in_order(requests: &mut Vec<(Arc<Registry>, Request)>) -> Result<(), Error> {
     let place = |(registry, request): &(Arc<Registry>, Request)| {
-        let RequestedKey { kind, key, .. } = &request.requested[0];
-        (key.clone(), *kind, registry.session.id)
+        let Resource { kind, key } = request.requested[0].resource.clone();
+        (key, kind, registry.session.id)
     };
     requests.sort_by_key(place);
     requests.dedup_by_key(|request| place(request));
@@ -82,7 +83,7 @@ fn join(
         request
             .requested
             .iter()
-            .all(|requested| requested.kind.is_plain_lock())
+            .all(|requested| requested.resource.kind.is_plain_lock())
     };
     let fits = |group: &&mut Group| {
         Arc::ptr_eq(&group.registry, &registry) && plain(&group.request) && plain(&request)
@@ -168,7 +169,7 @@ pub(crate) async fn enter_again(
             Ok(Enclosing::None) => {}
             Ok(Enclosing::Beside(_)) => {
                 return Err(Error::Nested {
-                    key: request.requested[0].key.text().to_owned(),
+                    key: request.requested[0].resource.key.text().to_owned(),
                     reason: "a Redlock cannot be read inside its own write",
                 });
             }

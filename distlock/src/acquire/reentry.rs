@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::error::{Blocker, Error};
 use crate::hold::NestError;
 use crate::hold::lease::Term;
-use crate::key::Key;
+use crate::key::{Key, Resource};
 use crate::kind::Nesting;
 use crate::local::{HoldShare, Registry};
 use crate::scope::{Frame, Frames, frames};
@@ -43,8 +43,9 @@ async fn search_frames(
     at: usize,
 ) -> Result<Enclosing, Error> {
     let client = registry.session.id;
-    let RequestedKey { kind, key, .. } = request.requested[at].clone();
-    while let Some((frame, nesting)) = Frame::find(&around, client, kind, &key) {
+    let resource = request.requested[at].resource.clone();
+    let key = &resource.key;
+    while let Some((frame, nesting)) = Frame::find(&around, client, &resource) {
         if let Nesting::Never(reason) = nesting {
             return Err(Error::Nested {
                 key: key.text().to_owned(),
@@ -76,7 +77,7 @@ async fn pass_gate(
     frame: &Frame,
 ) -> Result<Option<OwnedSemaphorePermit>, Error> {
     let session = &registry.session;
-    let RequestedKey { kind, key, .. } = &request.requested[at];
+    let Resource { kind, key } = &request.requested[at].resource;
     let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
     tokio::select! {
         biased;

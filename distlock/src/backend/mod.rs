@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::clock::Tick;
 use crate::error::{Cause, Error};
-use crate::key::Key;
+use crate::key::{Key, Resource};
 use crate::kind::Kind;
 use crate::owner::Owner;
 use crate::permit_id::PermitId;
@@ -35,10 +35,8 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + '
 /// Which owner's hold on which key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The primitive.
-    pub kind: Kind,
-    /// The key, with its client's prefix.
-    pub key: Key,
+    /// What is held, or is to be.
+    pub resource: Resource,
     /// The owner whose hold it is, or is to be.
     pub owner: Owner,
     /// How many permits of a semaphore; 1 for all else.
@@ -49,10 +47,9 @@ pub struct Target {
 
 impl Target {
     /// One permit, or a lock, that a release frees at once.
-    pub fn of(kind: Kind, key: &Key, owner: Owner) -> Self {
+    pub fn of(resource: &Resource, owner: Owner) -> Self {
         Self {
-            kind,
-            key: key.clone(),
+            resource: resource.clone(),
             owner,
             permits: 1,
             taken_for: Duration::ZERO,
@@ -323,10 +320,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Frees a key, whoever holds it; whether anyone did.
-    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool>;
+    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool>;
 
     /// Who holds a key.
-    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected>;
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
     /// Changes the number of a semaphore or a latch; under the same owner it counts once, however often it is sent.
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64>;

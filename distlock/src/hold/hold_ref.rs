@@ -88,7 +88,7 @@ impl HoldRef {
 
     pub(crate) fn lost_error(&self, now: Tick) -> Option<Error> {
         self.loss(now)
-            .map(|loss| Error::lost(self.hold.key.text(), loss))
+            .map(|loss| Error::lost(self.hold.resource.key.text(), loss))
     }
 
     /// Another guard of the same hold, unless `closed`, this tenure or the hold is over.

@@ -31,8 +31,7 @@ pub(crate) use self::view::{HoldView, Member};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::key::Resource;
 use crate::owner::Owner;
 
 /// An attempt that may have been carried out, or may still be.
@@ -47,8 +46,7 @@ pub(crate) struct InDoubtAttempt {
 /// One owner's possession of one key.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
+    pub(crate) resource: Resource,
     pub(crate) owner: Owner,
     pub(crate) permits: u32,
     /// The fencing token of its grant, where the kind has one.
@@ -145,8 +143,7 @@ impl Hold {
         doubt: Option<InDoubtAttempt>,
     ) -> Arc<HoldRef> {
         let hold = Self {
-            kind: target.kind,
-            key: target.key.clone(),
+            resource: target.resource.clone(),
             owner: target.owner,
             permits: target.permits,
             token,
@@ -166,7 +163,7 @@ impl Hold {
     pub(crate) fn target(&self) -> Target {
         Target {
             permits: self.permits,
-            ..Target::of(self.kind, &self.key, self.owner)
+            ..Target::of(&self.resource, self.owner)
         }
     }
 

@@ -41,7 +41,9 @@ impl Release {
     /// Can both travel in one command?
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let now = self.session.now();
-        let plain = |one: &Self| one.target.kind.is_plain_lock() && one.ticket.taken_until() <= now;
+        let plain = |one: &Self| {
+            one.target.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now
+        };
         Arc::ptr_eq(&self.session, &other.session) && plain(self) && plain(other)
     }
 
@@ -53,7 +55,7 @@ impl Release {
     /// What the answer means; 'not ours' is a loss, unless an earlier try of this very release may have done its work
     /// unanswered.
     fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
-        let (key, now) = (self.target.key.text(), self.session.now());
+        let (key, now) = (self.target.resource.key.text(), self.session.now());
         let ended = match released {
             Released::NotOurs if !doubtful || now >= self.deadline => {
                 Err(Error::lost(key, Loss::Gone))
@@ -96,7 +98,7 @@ pub(crate) async fn confirm_all(
         // Dropping what is owed leaves the rest to the background.
         Err((fault, after)) => releases
             .iter()
-            .map(|one| Err(fault.clone().into_error(&one.target.key, after)))
+            .map(|one| Err(fault.clone().into_error(&one.target.resource.key, after)))
             .collect(),
     }
 }

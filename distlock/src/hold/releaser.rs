@@ -136,7 +136,7 @@ impl PendingRelease {
     /// Not where a hold has no lease: there the server remembers the owner's end for as long as it may come.
     pub(super) fn may_come_late(&self, epoch: u64) -> bool {
         let over_another = self.doubt.is_some_and(|sent_over| sent_over != epoch);
-        over_another && self.target.kind.has_lease()
+        over_another && self.target.resource.kind.has_lease()
     }
 }
 
@@ -309,7 +309,7 @@ async fn retry_until_confirmed(mut hand: InFlight) {
                 }
             }
             // What no lease frees is owed for as long as the right to give it back may return.
-            Err(Fault::Denied(why)) if !over && !target.kind.has_lease() => {
+            Err(Fault::Denied(why)) if !over && !target.resource.kind.has_lease() => {
                 if !std::mem::replace(&mut was_denied, true) {
                     telemetry::release_denied(&target, &Fault::Denied(why));
                 }
@@ -327,7 +327,7 @@ async fn retry_until_confirmed(mut hand: InFlight) {
         // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely,
         // but what no lease frees comes free by nothing else.
         let in_time = session.now() < begun.after(session.config.watchdog_timeout);
-        pause = if in_time || !target.kind.has_lease() {
+        pause = if in_time || !target.resource.kind.has_lease() {
             (pause * 2).min(longest)
         } else {
             pause * 2

@@ -126,7 +126,7 @@ impl Session {
         if !self.unwatch(hold) {
             return;
         }
-        telemetry::lost(&hold.key, hold.owner, loss);
+        telemetry::lost(&hold.resource.key, hold.owner, loss);
         // Gone, too, where an earlier attempt of its owner may still come, or of several permits only one has gone.
         if loss != Loss::Gone || hold.doubt.is_some() || hold.permits > 1 {
             self.release_later(PendingRelease::of_hold(hold));

@@ -160,7 +160,7 @@ impl HoldView {
             let key = self
                 .members()
                 .first()
-                .map(|member| member.hold_ref.hold().key.text());
+                .map(|member| member.hold_ref.hold().resource.key.text());
             Error::lost(key.unwrap_or_default(), loss)
         })
     }

@@ -77,7 +77,7 @@ impl Agenda {
                 due.push(Arc::clone(hold));
             }
         }
-        due.sort_by_key(|hold| hold.kind.family());
+        due.sort_by_key(|hold| hold.resource.kind.family());
         due
     }
 }
@@ -205,13 +205,13 @@ fn next_batch(
     waiting: &mut VecDeque<Arc<Hold>>,
 ) -> Vec<Planned> {
     let mut batch = Vec::new();
-    let Some(family) = waiting.front().map(|hold| hold.kind.family()) else {
+    let Some(family) = waiting.front().map(|hold| hold.resource.kind.family()) else {
         return batch;
     };
     while batch.len() < RENEWAL_BATCH {
         if waiting
             .front()
-            .is_none_or(|hold| hold.kind.family() != family)
+            .is_none_or(|hold| hold.resource.kind.family() != family)
         {
             break;
         }

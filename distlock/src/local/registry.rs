@@ -21,16 +21,16 @@ use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
-use crate::key::Key;
-use crate::kind::{Kind, Line};
+use crate::key::Resource;
+use crate::kind::Line;
 use crate::wait::Request;
 
 /// What one client waits for and holds. The last handle to it ends the client's tasks.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
-    pub(super) entries: Mutex<HashMap<(Kind, Key), Entry, RandomState>>,
-    yielding: Mutex<YieldList<(Kind, Key)>>,
+    pub(super) entries: Mutex<HashMap<Resource, Entry, RandomState>>,
+    yielding: Mutex<YieldList<Resource>>,
     limits: Arc<WaiterLimits>,
 }
 
@@ -108,7 +108,7 @@ impl Registry {
         at: usize,
         first: bool,
     ) -> Result<WaiterSlot, Error> {
-        let key = &request.requested[at].key;
+        let key = &request.requested[at].resource.key;
         if first {
             return Ok(self.limits.join_as_first(key));
         }
@@ -127,29 +127,29 @@ impl Registry {
         at: usize,
         takes_over: bool,
     ) -> QueueSlot {
-        let line = request.requested[at].kind.line();
+        let line = request.requested[at].resource.kind.line();
         let mut slot = QueueSlot::new(self, request, at, takes_over);
-        let in_line = slot.lines_up && (line == Line::Local || self.has_line(&slot.entry));
+        let in_line = slot.lines_up && (line == Line::Local || self.has_line(&slot.resource));
         if in_line {
-            let yield_first = self.yielding.lock().take(&slot.entry, request.since);
+            let yield_first = self.yielding.lock().take(&slot.resource, request.since);
             slot.join_queue(yield_first);
         }
         slot
     }
 
     /// Does anyone stand in line for a key?
-    fn has_line(&self, entry: &(Kind, Key)) -> bool {
+    fn has_line(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         entries
-            .get(entry)
+            .get(resource)
             .is_some_and(|entry| !entry.queue.is_empty())
     }
 
     /// Does the running task hold the key already?
-    pub(crate) fn is_held_by_this_task(&self, kind: Kind, key: &Key) -> bool {
+    pub(crate) fn is_held_by_this_task(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         let holder = entries
-            .get(&(kind, key.clone()))
+            .get(resource)
             .and_then(|entry| entry.holder.as_ref());
         holder.is_some_and(|holder| holder.task.is_some() && holder.task == task::try_id())
     }
@@ -157,14 +157,14 @@ impl Registry {
     /// A hold that was granted to one that did not queue.
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
-        if hold.kind.line() == Line::Shared {
+        if hold.resource.kind.line() == Line::Shared {
             return;
         }
         let now = self.session.now();
         let left_over = {
             let mut entries = self.entries.lock();
             let entry = entries
-                .entry((hold.kind, hold.key.clone()))
+                .entry(hold.resource.clone())
                 .or_insert_with(Entry::new);
             entry.set_holder(hold);
             entry.queue.began(now)
@@ -181,10 +181,10 @@ impl Registry {
         let (ended, then) = {
             let mut entries = self.entries.lock();
             let ended = hold_ref.finish(now);
-            let then = match (ended, entries.get_mut(&(hold.kind, hold.key.clone()))) {
+            let then = match (ended, entries.get_mut(&hold.resource)) {
                 (GuardEnd::Last { may_pass_on }, Some(entry)) => {
                     let may_pass_on =
-                        may_pass_on && hold.kind.hands_over() && entry.is_held_by(hold);
+                        may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
                     entry.queue.release(Arc::clone(hold), may_pass_on, now)
                 }
                 (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
@@ -234,7 +234,7 @@ impl Registry {
 
     /// A hold of this client is no more: whoever is first in line may ask the server.
     fn freed(&self, hold: &Hold, others_wait: bool) {
-        let resource = (hold.kind, hold.key.clone());
+        let resource = hold.resource.clone();
         let mut nobody_waits = false;
         {
             let mut entries = self.entries.lock();
@@ -256,7 +256,7 @@ impl Registry {
     }
 
     /// Whoever leaves a queue last takes the entry along, where nobody holds the key.
-    pub(super) fn forget_if_idle(&self, resource: &(Kind, Key)) {
+    pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();
         if entries.get(resource).is_some_and(Entry::is_idle) {
             entries.remove(resource);

@@ -24,6 +24,10 @@ pub(crate) struct HoldShare {
 }
 
 /// What is left to do of a part that ended.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is moved once, from the end of a guard into its release"
+)]
 pub(crate) enum Remaining {
     Nothing(Result<(), Error>),
     /// The server has to be told.
@@ -60,7 +64,7 @@ impl HoldShare {
     }
 
     pub(crate) fn key(&self) -> &str {
-        self.hold_ref.hold().key.text()
+        self.hold_ref.hold().resource.key.text()
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -79,7 +83,7 @@ impl HoldShare {
 
     /// Another part in the same hold, with the same lease.
     pub(crate) fn reenter(&self) -> Result<Self, Error> {
-        let kind = self.hold_ref.hold().kind;
+        let kind = self.hold_ref.hold().resource.kind;
         if let Nesting::Never(reason) = kind.within(kind) {
             let key = self.key().to_owned();
             return Err(Error::Nested { key, reason });

@@ -9,15 +9,15 @@ use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef};
-use crate::key::Key;
-use crate::kind::{Kind, Line};
+use crate::key::Resource;
+use crate::kind::Line;
 use crate::wait::{Request, RequestedKey};
 
 /// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
 #[derive(Debug)]
 pub(crate) struct QueueSlot {
     registry: Arc<Registry>,
-    pub(super) entry: (Kind, Key),
+    pub(super) resource: Resource,
     /// Where it stands in the queue, if it does.
     ticket: Option<Ticket>,
     wake: Arc<Notify>,
@@ -50,17 +50,17 @@ impl QueueSlot {
         takes_over: bool,
     ) -> Self {
         let RequestedKey {
-            kind, key, inside, ..
+            resource, inside, ..
         } = &request.requested[at];
         Self {
             registry: Arc::clone(registry),
-            entry: (*kind, key.clone()),
+            resource: resource.clone(),
             ticket: None,
             wake: Arc::new(Notify::new()),
             takes_over: takes_over && request.lease.is_none() && request.hands_on,
             max_hold: request.max_hold,
             // What the scope around lets in must not wait behind those whom it keeps out.
-            lines_up: kind.line() != Line::Server && inside.is_none(),
+            lines_up: resource.kind.line() != Line::Server && inside.is_none(),
         }
     }
 
@@ -72,7 +72,9 @@ impl QueueSlot {
     /// Takes the last place in the queue.
     pub(super) fn join_queue(&mut self, yield_first: bool) {
         let mut entries = self.registry.entries.lock();
-        let entry = entries.entry(self.entry.clone()).or_insert_with(Entry::new);
+        let entry = entries
+            .entry(self.resource.clone())
+            .or_insert_with(Entry::new);
         entry.yield_first |= yield_first;
         self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
     }
@@ -148,12 +150,12 @@ impl QueueSlot {
     fn leave_with(&mut self, hold: &Arc<Hold>, began: Option<Tick>) {
         let then = self.look(|entry, ticket| {
             let left_over = began.and_then(|now| entry.queue.began(now));
-            if hold.kind.line() != Line::Shared {
+            if hold.resource.kind.line() != Line::Shared {
                 entry.set_holder(hold);
             }
             let then = entry.queue.granted(ticket);
             // One after the other they would be served slower than others come, and the line would never end.
-            let let_go = if hold.kind.is_shared() {
+            let let_go = if hold.resource.kind.is_shared() {
                 entry.queue.let_go()
             } else {
                 Vec::new()
@@ -161,7 +163,7 @@ impl QueueSlot {
             (left_over, then, let_go)
         });
         self.ticket = None;
-        self.registry.forget_if_idle(&self.entry);
+        self.registry.forget_if_idle(&self.resource);
         let Some((left_over, then, let_go)) = then else {
             return;
         };
@@ -176,7 +178,7 @@ impl QueueSlot {
 
     fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
-        let entry = entries.get_mut(&self.entry)?;
+        let entry = entries.get_mut(&self.resource)?;
         Some(look(entry, self.ticket?))
     }
 }
@@ -189,12 +191,12 @@ impl Drop for QueueSlot {
         let now = self.registry.session.now();
         let then = {
             let mut entries = self.registry.entries.lock();
-            let Some(entry) = entries.get_mut(&self.entry) else {
+            let Some(entry) = entries.get_mut(&self.resource) else {
                 return;
             };
             let then = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
-                entries.remove(&self.entry);
+                entries.remove(&self.resource);
             }
             then
         };

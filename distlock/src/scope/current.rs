@@ -80,7 +80,7 @@ impl Current {
 
     /// The key, as it was asked for.
     pub fn key(&self) -> &str {
-        self.hold().key.text()
+        self.hold().resource.key.text()
     }
 
     /// Is the lock held, as far as this process can tell? As [`Guard::is_held`](crate::Guard::is_held): of a multi-lock

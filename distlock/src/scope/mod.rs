@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::hold::{HoldRef, HoldView, Member};
-use crate::key::Key;
-use crate::kind::{Kind, Nesting};
+use crate::key::Resource;
+use crate::kind::Nesting;
 
 /// One scope around running code: the frames of all keys of its guard. One for all, for a guard may have thousands.
 #[derive(Debug)]
@@ -109,10 +109,10 @@ fn pass_closed(frames: &mut Frames) {
     }
 }
 
-fn nesting(member: &Member, client: Uuid, kind: Kind, key: &Key) -> Nesting {
+fn nesting(member: &Member, client: Uuid, resource: &Resource) -> Nesting {
     let hold = member.hold_ref.hold();
-    if member.client == client && hold.key == *key {
-        kind.within(hold.kind)
+    if member.client == client && hold.resource.key == resource.key {
+        resource.kind.within(hold.resource.kind)
     } else {
         Nesting::Apart
     }
@@ -133,10 +133,10 @@ impl EnclosingScope {
         }
     }
 
-    fn find(self: &Arc<Self>, client: Uuid, kind: Kind, key: &Key) -> Option<(Frame, Nesting)> {
+    fn find(self: &Arc<Self>, client: Uuid, resource: &Resource) -> Option<(Frame, Nesting)> {
         let mut members = self.view.members().iter().enumerate();
         members.find_map(|(at, member)| {
-            let nesting = nesting(member, client, kind, key);
+            let nesting = nesting(member, client, resource);
             if nesting == Nesting::Apart || !self.is_open_for(member) {
                 return None;
             }
@@ -147,7 +147,7 @@ impl EnclosingScope {
 
     /// The stake, and which member of it holds this key, as the user wrote it, for whatever client; of several the first.
     fn on_key(&self, key: &str) -> Option<(HoldView, usize)> {
-        let is_on = |member: &Member| member.hold_ref.hold().key.text() == key;
+        let is_on = |member: &Member| member.hold_ref.hold().resource.key.text() == key;
         let mut members = self.view.members().iter();
         let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
         Some((self.view.clone(), at))
@@ -182,10 +182,9 @@ impl Frame {
     pub(crate) fn find(
         frames: &Frames,
         client: Uuid,
-        kind: Kind,
-        key: &Key,
+        resource: &Resource,
     ) -> Option<(Self, Nesting)> {
-        outwards(frames).find_map(|scope| scope.find(client, kind, key))
+        outwards(frames).find_map(|scope| scope.find(client, resource))
     }
 
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {

@@ -81,8 +81,8 @@ impl Attempts {
             until: sent.after(longest.unwrap_or_default()),
         });
         for attempt in &mut self.attempts {
-            if attempt.target.kind == Kind::Fenced {
-                attempt.above = self.session.highest_token(&attempt.target.key);
+            if attempt.target.resource.kind == Kind::Fenced {
+                attempt.above = self.session.highest_token(&attempt.target.resource.key);
             }
         }
         let answer = match self.attempts.as_slice() {
@@ -125,7 +125,7 @@ impl Attempts {
             now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
         };
         if let Some(late) = self.attempts.iter().find(|attempt| !of_use(attempt)) {
-            telemetry::late_grant(&late.target.key, late.target.owner);
+            telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;
         }
         self.doubt = None;
@@ -142,9 +142,9 @@ impl Attempts {
     ) -> Arc<HoldRef> {
         let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {
-            self.session.saw_token(&target.key, token);
+            self.session.saw_token(&target.resource.key, token);
         }
-        let term = if self.terms.fixed || !target.kind.has_lease() {
+        let term = if self.terms.fixed || !target.resource.kind.has_lease() {
             Term::Until(sent.after(*lease))
         } else {
             Term::kept(sent, self.terms.max_hold)

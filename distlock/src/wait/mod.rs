@@ -45,7 +45,7 @@ pub(crate) async fn try_once(
     let session = &registry.session;
     session.start_tasks();
     let failed = |fault: Fault| {
-        let key = &request.requested[0].key;
+        let key = &request.requested[0].resource.key;
         fault.into_error(key, session.now().since(request.since))
     };
     let outcome = request.attempts(session, false).once(Tick::NEVER).await;
@@ -74,17 +74,16 @@ pub(crate) async fn acquire(
             TryOutcome::Granted(hold_refs) => Ok(hold_refs),
             TryOutcome::Held { at, ttl } => {
                 let (now, blocker) = (registry.session.now(), Blocker::Owner(ttl));
-                Err(request.timed_out(&request.requested[at].key, now, blocker))
+                Err(request.timed_out(&request.requested[at].resource.key, now, blocker))
             }
         };
     }
     registry.session.start_tasks();
-    let own =
-        |requested: &&RequestedKey| registry.is_held_by_this_task(requested.kind, &requested.key);
+    let own = |requested: &&RequestedKey| registry.is_held_by_this_task(&requested.resource);
     if request.wait.is_none()
         && let Some(requested) = request.requested.iter().find(own)
     {
-        telemetry::waits_for_itself(&requested.key);
+        telemetry::waits_for_itself(&requested.resource.key);
     }
     let (mut at, mut waits) = (0, None);
     loop {
@@ -165,7 +164,7 @@ impl<'a> Waiter<'a> {
     ) -> Self {
         let session = &registry.session;
         if let Some(waiter_slot) = &mut waiter_slot {
-            waiter_slot.go_to(&request.requested[at].key);
+            waiter_slot.go_to(&request.requested[at].resource.key);
         }
         Self {
             registry,
@@ -262,14 +261,14 @@ impl<'a> Waiter<'a> {
     async fn yield_to_others(&mut self) {
         let until = self.session.now().after(YIELD_TIME).min(self.deadline);
         let (session, was_active) = (self.session, self.is_active());
-        let RequestedKey { kind, key, .. } = self.requested();
-        if !kind.listens() {
+        let resource = &self.requested().resource;
+        if !resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
         let subscription = self.subscribed();
         let hop = async {
             subscription.changed(was_active).await;
-            drop(session.backend.inspect(*kind, key).await);
+            drop(session.backend.inspect(resource).await);
             // In memory nothing of this takes time: let those run who were woken.
             tokio::task::yield_now().await;
         };
@@ -341,7 +340,7 @@ impl<'a> Waiter<'a> {
             NextStep::HandedOver(hold_ref) => Ok(Some(RoundOutcome::All(smallvec![hold_ref]))),
             _ if self.failing.is_none() && matches!(self.blocking, Blocking::Nobody) => {
                 let none = cause("no answer within the wait");
-                Err(Fault::Unknown(none).into_error(&self.requested().key, self.waited()))
+                Err(Fault::Unknown(none).into_error(&self.requested().resource.key, self.waited()))
             }
             _ => Err(self.timed_out()),
         }
@@ -349,7 +348,7 @@ impl<'a> Waiter<'a> {
 
     /// Sleeps until it makes sense to ask again; before the first sleep, only until the subscription stands.
     async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
-        if !self.requested().kind.listens() {
+        if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
         }
         let now = self.session.now();
@@ -389,7 +388,7 @@ impl<'a> Waiter<'a> {
 
     /// When the server has to hear of this waiter again, if it knows of it.
     fn next_sign(&self, now: Tick) -> Tick {
-        if self.requested().kind.has_places() {
+        if self.requested().resource.kind.has_places() {
             now.after(self.session.config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
         } else {
             Tick::NEVER
@@ -411,7 +410,7 @@ impl<'a> Waiter<'a> {
     /// Nobody answered what was `sent` then: pauses, or gives up when that went on for too long.
     async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
         if fault.is_final() {
-            return Err(fault.into_error(&self.requested().key, self.waited()));
+            return Err(fault.into_error(&self.requested().resource.key, self.waited()));
         }
         let now = self.session.now();
         let longest = self.session.config.longest_pause();
@@ -426,7 +425,7 @@ impl<'a> Waiter<'a> {
         let (last, since) = (failing.last.clone(), failing.since);
         let give_up = self.give_up_at();
         if now >= give_up {
-            return Err(last.into_error(&self.requested().key, now.since(since)));
+            return Err(last.into_error(&self.requested().resource.key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.deadline);
         tokio::select! {
@@ -453,11 +452,12 @@ impl<'a> Waiter<'a> {
             Some(failing) => failing
                 .last
                 .clone()
-                .into_error(&self.requested().key, self.waited()),
+                .into_error(&self.requested().resource.key, self.waited()),
             None => {
                 let now = self.session.now();
                 let blocker = self.blocking.blocker(now);
-                self.request.timed_out(&self.requested().key, now, blocker)
+                self.request
+                    .timed_out(&self.requested().resource.key, now, blocker)
             }
         }
     }

@@ -9,31 +9,27 @@ use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_PAUSE};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::key::Resource;
 
 /// Changes a number, or reads it. Sent again, under one request, where nobody answered.
 pub(crate) async fn adjust(
     session: &Arc<Session>,
-    kind: Kind,
-    key: &Key,
+    resource: &Resource,
     change: Change,
 ) -> Result<i64, Error> {
-    NumberRequest::new(session, kind, key, change)
-        .answer()
-        .await
+    NumberRequest::new(session, resource, change).answer().await
 }
 
 /// Waits until a latch is at 0, or there is none.
 pub(crate) async fn until_zero(
     session: &Arc<Session>,
-    key: &Key,
+    latch: &Resource,
     wait: Option<Duration>,
 ) -> Result<(), Error> {
     let since = session.now();
     let deadline = wait.map_or(Tick::NEVER, |wait| since.after(wait));
     let mut watch = Watch {
-        request: NumberRequest::new(session, Kind::Latch, key, Change::Count),
+        request: NumberRequest::new(session, latch, Change::Count),
         since,
         deadline,
         // Without any time to wait it is one full look.
@@ -61,10 +57,10 @@ struct NumberRequest<'a> {
 }
 
 impl<'a> NumberRequest<'a> {
-    fn new(session: &'a Arc<Session>, kind: Kind, key: &Key, change: Change) -> Self {
+    fn new(session: &'a Arc<Session>, resource: &Resource, change: Change) -> Self {
         Self {
             session,
-            target: Target::of(kind, key, session.new_owner()),
+            target: Target::of(resource, session.new_owner()),
             change,
             failed: None,
         }
@@ -91,7 +87,7 @@ impl<'a> NumberRequest<'a> {
             };
             let now = session.now();
             if fault.is_final() || now >= give_up {
-                return Err(fault.into_error(&self.target.key, now.since(since)));
+                return Err(fault.into_error(&self.target.resource.key, now.since(since)));
             }
             self.failed = Some(fault);
             let until = now.after(pause).min(give_up);
@@ -157,7 +153,10 @@ impl Watch<'_> {
 
     /// The wait is over. Where the server has not been answering, that is what is wrong, and not the count.
     fn over(&self) -> Error {
-        let (key, now) = (&self.request.target.key, self.request.session.now());
+        let (key, now) = (
+            &self.request.target.resource.key,
+            self.request.session.now(),
+        );
         let waited = now.since(self.since);
         match (self.seen, &self.request.failed) {
             (Some(count), None) => Error::Timeout {

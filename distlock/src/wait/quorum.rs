@@ -319,7 +319,7 @@ impl Rounds {
         deadline: Tick,
     ) {
         let now = self.now();
-        let listens = self.request().requested[0].kind.listens();
+        let listens = self.request().requested[0].resource.kind.listens();
         let pause = if !listens {
             self.request().requested[0].pause.1
         } else if refused.len() < wanting {
@@ -332,7 +332,7 @@ impl Rounds {
             let (registry, request) = &self.requests[*at];
             let requested = &request.requested[0];
             let nobody = Owner::new(registry.session.id, 0);
-            let target = Target::of(requested.kind, &requested.key, nobody);
+            let target = Target::of(&requested.resource, nobody);
             self.subscriptions[*at]
                 .get_or_insert_with(|| (registry.session.backend.subscribe(&target), false));
         }
@@ -368,7 +368,7 @@ impl Rounds {
     }
 
     fn timed_out(&self, refused: &[(usize, Option<Duration>)]) -> Error {
-        let key = &self.request().requested[0].key;
+        let key = &self.request().requested[0].resource.key;
         let ttl = refused.iter().filter_map(|(_, ttl)| *ttl).min();
         let blocker = match refused {
             [] => Blocker::Queue,
@@ -379,7 +379,7 @@ impl Rounds {
 
     fn no_answer(&self, since: Tick) -> Error {
         Error::Unavailable {
-            key: self.request().requested[0].key.text().to_owned(),
+            key: self.request().requested[0].resource.key.text().to_owned(),
             after: self.now().since(since),
             cause: cause("too few of the servers answered"),
         }

@@ -11,15 +11,13 @@ use crate::clock::Tick;
 use crate::config::MAX_LEASE;
 use crate::error::{Blocker, Error};
 use crate::hold::{HoldRef, Session};
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::key::{Key, Resource};
 use crate::owner::Owner;
 
 /// One key that is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedKey {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
+    pub(crate) resource: Resource,
     /// How many permits of a semaphore; 1 of all else.
     pub(crate) permits: u32,
     /// First and longest pause between two attempts, where nobody listens for messages.
@@ -66,15 +64,15 @@ impl Request {
     /// Attempts under new owners, of one that `waits` or one that asks once.
     pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
         let attempt = |requested: &RequestedKey| {
-            let mut target = Target::of(requested.kind, &requested.key, session.new_owner());
+            let mut target = Target::of(&requested.resource, session.new_owner());
             target.permits = requested.permits;
-            let lease = match requested.kind.has_lease() {
+            let lease = match requested.resource.kind.has_lease() {
                 true => self.first_lease(session),
                 false => MAX_LEASE,
             };
             let mut attempt = Attempt::new(target, lease);
             attempt.inside = requested.inside;
-            if waits && requested.kind.has_places() {
+            if waits && requested.resource.kind.has_places() {
                 attempt.place = Some(session.config.waiter_timeout);
             }
             attempt

@@ -24,7 +24,10 @@ pub(super) fn attempt(
     client: u64,
     now: Tick,
 ) -> Result<Attempted, Fault> {
-    let Target { key, owner, .. } = &attempt.target;
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
     let died = drop_dead(state, key.name(), now);
     let head = head(state, key.name());
     let held = state.values.contains_key(key.name());
@@ -51,7 +54,10 @@ pub(super) fn attempt(
 /// How long others are in the way: the holder, or where there is none the first waiter, until it counts as dead. Who
 /// stands further behind will have to wait longer than that.
 fn in_the_way(state: &State, attempt: &Attempt, held: bool, now: Tick) -> Option<Duration> {
-    let Target { key, owner, .. } = &attempt.target;
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
     let places = state.queues.get(key.name());
     let waiter = |at: usize| places.and_then(|places| places.get(at)).copied();
     let left = match (held, waiter(0)) {
@@ -69,12 +75,12 @@ pub(super) fn release(
     client: u64,
     now: Tick,
 ) -> Result<Released, Fault> {
-    leave(state, target.key.name(), target.owner);
+    leave(state, target.resource.key.name(), target.owner);
     let ours = lock::is_held_by(state, target)?;
     if ours {
-        state.remove(target.key.name());
+        state.remove(target.resource.key.name());
     }
-    wake_head(state, &target.key, client, now);
+    wake_head(state, &target.resource.key, client, now);
     Ok(match ours {
         true => Released::Freed { others_wait: false },
         false => Released::NotOurs,

@@ -13,7 +13,7 @@ pub(super) fn adjust(
     client: u64,
     until: Tick,
 ) -> Result<i64, Fault> {
-    let key = &target.key;
+    let key = &target.resource.key;
     number::adjust(state, target, change, until, |state| {
         match (change, number::get(state, key)?) {
             (Change::TrySet(count), None) => {
@@ -26,7 +26,7 @@ pub(super) fn adjust(
                 count_down(state, key, count, client);
                 Ok((count - 1).max(0))
             }
-            _ => Err(unsupported(target.kind, "change so")),
+            _ => Err(unsupported(target.resource.kind, "change so")),
         }
     })
 }

@@ -63,7 +63,10 @@ fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fau
 }
 
 pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result<Attempted, Fault> {
-    let Target { key, owner, .. } = &attempt.target;
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
     let expires = now.after(attempt.lease);
     if let Some(strange) = stranger(state, key, now) {
         return strange;
@@ -86,7 +89,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
         }
     };
     state.expire_at_least(key.name(), expires);
-    let fenced = attempt.target.kind == Kind::Fenced;
+    let fenced = attempt.target.resource.kind == Kind::Fenced;
     let token = fenced.then(|| token(state, attempt, anew));
     Ok(Attempted::Granted { token })
 }
@@ -98,11 +101,11 @@ pub(super) fn attempt_all(
     now: Tick,
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
-        if let Some(strange) = stranger(state, &target.key, now) {
+        if let Some(strange) = stranger(state, &target.resource.key, now) {
             return strange.map(|held| (at, held));
         }
         if !is_free_for(state, target)? {
-            let ttl = state.ttl(target.key.name(), now);
+            let ttl = state.ttl(target.resource.key.name(), now);
             return Ok((at, Attempted::Held { ttl }));
         }
     }
@@ -115,7 +118,7 @@ pub(super) fn attempt_all(
 /// The fencing token of a grant: a new one, or the last where it was asked for again; but not one that was lost, nor one
 /// below what the client has seen of a server that has forgotten it.
 fn token(state: &mut State, attempt: &Attempt, anew: bool) -> u64 {
-    let key = Arc::clone(attempt.target.key.name());
+    let key = Arc::clone(attempt.target.resource.key.name());
     let last = state.tokens.entry(key).or_default();
     if anew || *last == 0 || *last < attempt.above {
         let above = attempt.above.max(*last) + 1;
@@ -125,7 +128,10 @@ fn token(state: &mut State, attempt: &Attempt, anew: bool) -> u64 {
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
-    let Target { key, owner, .. } = &renewal.target;
+    let Target {
+        resource, owner, ..
+    } = &renewal.target;
+    let key = &resource.key;
     // A value of another type is nobody's lock.
     let Ok(Some(holders)) = holders(state, key) else {
         return false;
@@ -139,12 +145,12 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
 }
 
 pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
-    let holders = holders(state, &target.key)?;
+    let holders = holders(state, &target.resource.key)?;
     Ok(holders.is_some_and(|holders| holders.contains_key(&Holder::Owner(target.owner))))
 }
 
 fn is_free_for(state: &mut State, target: &Target) -> Result<bool, Fault> {
-    Ok(holders(state, &target.key)?.is_none() || is_held_by(state, target)?)
+    Ok(holders(state, &target.resource.key)?.is_none() || is_held_by(state, target)?)
 }
 
 pub(super) fn release(
@@ -156,12 +162,16 @@ pub(super) fn release(
         return Ok(Released::NotOurs);
     }
     if target.taken_for.is_zero() {
-        state.remove(target.key.name());
+        state.remove(target.resource.key.name());
     } else {
         let rest = Value::Lock(BTreeMap::from([(Holder::Rest(target.owner), 1)]));
-        state.insert(target.key.name(), rest, now.after(target.taken_for));
+        state.insert(
+            target.resource.key.name(),
+            rest,
+            now.after(target.taken_for),
+        );
     }
-    let others_wait = state.publish(client, Family::Lock, &target.key);
+    let others_wait = state.publish(client, Family::Lock, &target.resource.key);
     Ok(Released::Freed { others_wait })
 }
 

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
-use crate::key::Key;
-use crate::kind::{Family, Kind, Line};
+use crate::key::{Key, Resource};
+use crate::kind::{Family, Line};
 use crate::owner::Owner;
 
 /// A lock server in this process, for several clients to share.
@@ -304,13 +304,15 @@ impl MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
-        self.at_now(|state, now| match attempt.target.kind.family() {
-            _ if attempt.target.kind.is_fair() => fair::attempt(state, attempt, self.client, now),
+        self.at_now(|state, now| match attempt.target.resource.kind.family() {
+            _ if attempt.target.resource.kind.is_fair() => {
+                fair::attempt(state, attempt, self.client, now)
+            }
             Family::Lock => lock::attempt(state, attempt, now),
             Family::Permit => permit::attempt(state, attempt, (now, self.client)),
             Family::ReadWrite => rw::attempt(state, attempt, (self.client, now)),
             Family::Semaphore => semaphore::attempt(state, attempt, now),
-            Family::Latch => Err(unsupported(attempt.target.kind, "be held")),
+            Family::Latch => Err(unsupported(attempt.target.resource.kind, "be held")),
         })
     }
 
@@ -320,26 +322,28 @@ impl Backend for MemoryBackend {
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
         self.at_now(|state, now| {
-            let one = |renewal: &Renewal| match renewal.target.kind.family() {
+            let one = |renewal: &Renewal| match renewal.target.resource.kind.family() {
                 Family::Lock => Ok(lock::renew(state, renewal, now)),
                 Family::Permit => Ok(permit::renew(state, renewal, now)),
                 Family::ReadWrite => Ok(rw::renew(state, renewal, now)),
-                Family::Semaphore | Family::Latch => Err(unsupported(renewal.target.kind, "renew")),
+                Family::Semaphore | Family::Latch => {
+                    Err(unsupported(renewal.target.resource.kind, "renew"))
+                }
             };
             batch.iter().map(one).collect()
         })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        self.at_now(|state, now| match target.kind.family() {
-            _ if target.kind.is_fair() => fair::release(state, target, self.client, now),
+        self.at_now(|state, now| match target.resource.kind.family() {
+            _ if target.resource.kind.is_fair() => fair::release(state, target, self.client, now),
             Family::Lock => lock::release(state, target, (self.client, now)),
             Family::Permit => permit::release(state, target, (now, self.client)),
             Family::ReadWrite => rw::release(state, target, (self.client, now)),
             Family::Semaphore => {
                 semaphore::release(state, target, self.client, now.after(self.remembered))
             }
-            Family::Latch => Err(unsupported(target.kind, "be released")),
+            Family::Latch => Err(unsupported(target.resource.kind, "be released")),
         })
     }
 
@@ -348,7 +352,7 @@ impl Backend for MemoryBackend {
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        match target.kind.family() {
+        match target.resource.kind.family() {
             Family::Permit => {
                 self.at_now(|state, now| permit::withdraw(state, target, (now, self.client)))
             }
@@ -356,22 +360,24 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
+    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+        let Resource { kind, key } = resource;
         self.at_now(|state, now| match kind.family() {
             _ if kind.is_fair() => fair::force_release(state, key, self.client, now),
             Family::Lock => lock::force_release(state, key, self.client),
             Family::Permit => permit::delete(state, key),
-            Family::ReadWrite => rw::force_release(state, (kind, key), (self.client, now)),
+            Family::ReadWrite => rw::force_release(state, resource, (self.client, now)),
             Family::Semaphore => number::delete(state, key),
             Family::Latch => latch::delete(state, key, self.client),
         })
     }
 
-    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        let Resource { kind, key } = resource;
         self.at_now(|state, now| match kind.family() {
             Family::Lock => lock::inspect(state, key, now),
             Family::Permit => permit::inspect(state, key, now),
-            Family::ReadWrite => rw::inspect(state, kind, key, now),
+            Family::ReadWrite => rw::inspect(state, resource, now),
             Family::Semaphore | Family::Latch => number::inspect(state, key, now),
         })
     }
@@ -379,18 +385,22 @@ impl Backend for MemoryBackend {
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
         self.at_now(|state, now| {
             let until = now.after(self.remembered);
-            match target.kind.family() {
+            match target.resource.kind.family() {
                 Family::Permit => permit::adjust(state, target, change, (now, self.client)),
                 Family::Semaphore => semaphore::adjust(state, target, change, self.client, until),
                 Family::Latch => latch::adjust(state, target, change, self.client, until),
-                Family::Lock | Family::ReadWrite => Err(unsupported(target.kind, "count")),
+                Family::Lock | Family::ReadWrite => Err(unsupported(target.resource.kind, "count")),
             }
         })
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
-        let own = (target.kind.line() == Line::Server).then_some(target.owner);
-        let topic = (target.kind.family(), Arc::clone(target.key.name()), own);
+        let own = (target.resource.kind.line() == Line::Server).then_some(target.owner);
+        let topic = (
+            target.resource.kind.family(),
+            Arc::clone(target.resource.key.name()),
+            own,
+        );
         let mut state = self.store.state.lock();
         let channel = state
             .channels

@@ -49,7 +49,12 @@ pub(super) fn add(state: &mut State, key: &Key, change: i64) -> Result<i64, Faul
 
 fn mark_of(target: &Target) -> Name {
     // As over Redis: a key of its own beside the number's.
-    format!("{{{}}}:{}:request", target.key.name(), target.owner).into()
+    format!(
+        "{{{}}}:{}:request",
+        target.resource.key.name(),
+        target.owner
+    )
+    .into()
 }
 
 pub(super) fn marked(state: &State, target: &Target) -> Option<Mark> {
@@ -72,7 +77,7 @@ pub(super) fn adjust(
     make: impl FnOnce(&mut State) -> Result<i64, Fault>,
 ) -> Result<i64, Fault> {
     if change == Change::Count {
-        return Ok(get(state, &target.key)?.unwrap_or(0));
+        return Ok(get(state, &target.resource.key)?.unwrap_or(0));
     }
     if let Some(Mark::Answered(answer)) = marked(state, target) {
         return Ok(answer);

@@ -133,7 +133,7 @@ impl<T: Copy> Remembered<T> {
 }
 
 fn entry(target: &Target) -> (Name, Owner) {
-    (Arc::clone(target.key.name()), target.owner)
+    (Arc::clone(target.resource.key.name()), target.owner)
 }
 
 fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits>, Fault> {
@@ -155,14 +155,14 @@ pub(super) fn attempt(
 ) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let has_ended = state.notes.ended.get(target, now).is_some();
-    let Some(permits) = permits(state, &target.key)? else {
+    let Some(permits) = permits(state, &target.resource.key)? else {
         return Ok(Attempted::Held { ttl: None });
     };
     let swept = permits.sweep(now);
     let granted = !has_ended && permits.take(target, now.after(attempt.lease));
     let (left, next) = (permits.free, permits.next_end());
     if swept {
-        tell(state, &target.key, left, client);
+        tell(state, &target.resource.key, left, client);
     }
     Ok(if granted {
         Attempted::Granted { token: None }
@@ -180,7 +180,7 @@ fn tell(state: &mut State, key: &Key, free: i64, client: u64) -> bool {
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let target = &renewal.target;
     // A value of another type is nobody's permits.
-    let Ok(Some(permits)) = permits(state, &target.key) else {
+    let Ok(Some(permits)) = permits(state, &target.resource.key) else {
         return false;
     };
     if i64::from(target.permits) > permits.number_out() {
@@ -200,7 +200,7 @@ pub(super) fn release(
     target: &Target,
     (now, client): (Tick, u64),
 ) -> Result<Released, Fault> {
-    let Some(permits) = permits(state, &target.key)? else {
+    let Some(permits) = permits(state, &target.resource.key)? else {
         return Ok(Released::NotOurs);
     };
     let swept = permits.sweep(now);
@@ -213,7 +213,7 @@ pub(super) fn release(
         }
     }
     let left = permits.free;
-    let others_wait = (swept || returned > 0) && tell(state, &target.key, left, client);
+    let others_wait = (swept || returned > 0) && tell(state, &target.resource.key, left, client);
     Ok(if returned == target.permits {
         Released::Freed { others_wait }
     } else {
@@ -263,7 +263,7 @@ pub(super) fn adjust(
     }
     let (answer, news) = make(state, target, change, now)?;
     if news {
-        state.publish(client, Family::Permit, &target.key);
+        state.publish(client, Family::Permit, &target.resource.key);
     }
     let until = now.after(REQUESTS_REMEMBERED);
     state.notes.answers.put(target, answer, until, now);
@@ -278,7 +278,7 @@ fn look(
     now: Tick,
 ) -> Result<Option<i64>, Fault> {
     let none = Permits::default();
-    let permits = permits(state, &target.key)?.map_or(&none, |permits| &*permits);
+    let permits = permits(state, &target.resource.key)?.map_or(&none, |permits| &*permits);
     let expired = permits.ends.iter().take_while(|(end, _)| *end <= now);
     let expired = expired.count() as i64;
     Ok(match change {
@@ -304,13 +304,13 @@ fn make(
     change: Change,
     now: Tick,
 ) -> Result<(i64, bool), Fault> {
-    let key = &target.key;
+    let key = &target.resource.key;
     if permits(state, key)?.is_none() {
         let free = match change {
             Change::TrySet(number) | Change::SetPermits(number) => i64::from(number),
             Change::Add(number) => i64::from(number),
             Change::ReleasePermit(_) | Change::UpdateLease(..) => return Ok((0, false)),
-            _ => return Err(unsupported(target.kind, "change so")),
+            _ => return Err(unsupported(target.resource.kind, "change so")),
         };
         let new = Permits {
             free,
@@ -325,7 +325,7 @@ fn make(
         return Ok((answer, free > 0));
     }
     let Some(permits) = permits(state, key)? else {
-        return Err(unsupported(target.kind, "change so"));
+        return Err(unsupported(target.resource.kind, "change so"));
     };
     if matches!(change, Change::TrySet(_)) {
         return Ok((0, false));
@@ -351,7 +351,7 @@ fn make(
             }
             None => 0,
         },
-        _ => return Err(unsupported(target.kind, "change so")),
+        _ => return Err(unsupported(target.resource.kind, "change so")),
     };
     let grown = swept || permits.free > before;
     // Who sleeps until the next permit ends may sleep too long now.

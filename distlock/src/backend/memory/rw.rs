@@ -7,7 +7,7 @@ use super::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
 use crate::config::{READERS_PATIENCE, READERS_TURN};
-use crate::key::Key;
+use crate::key::{Key, Resource};
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
@@ -101,10 +101,10 @@ pub(super) fn attempt(
     attempt: &Attempt,
     (client, now): (u64, Tick),
 ) -> Result<Attempted, Fault> {
-    if let Some(strange) = stranger(state, &attempt.target.key, now) {
+    if let Some(strange) = stranger(state, &attempt.target.resource.key, now) {
         return strange;
     }
-    match attempt.target.kind {
+    match attempt.target.resource.kind {
         Kind::Write => Ok(write(state, attempt, (client, now))),
         _ => Ok(read(state, attempt, now)),
     }
@@ -115,7 +115,10 @@ fn granted() -> Attempted {
 }
 
 fn read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
-    let Target { key, owner, .. } = &attempt.target;
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
     let turn = turn(state, key);
     let found = holders(state, key);
     let (is_in, is_written) = found.map_or((false, false), |found| {
@@ -155,7 +158,10 @@ fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted 
 }
 
 fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> Attempted {
-    let Target { key, owner, .. } = &attempt.target;
+    let Target {
+        resource, owner, ..
+    } = &attempt.target;
+    let key = &resource.key;
     let (turn, ends) = (turn(state, key), now.after(attempt.lease));
     let Some(found) = holders(state, key) else {
         if turn == Some(Turn::Readers) && attempt.place.is_some() {
@@ -190,12 +196,15 @@ fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> At
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
-    let Target { key, owner, .. } = &renewal.target;
+    let Target {
+        resource, owner, ..
+    } = &renewal.target;
+    let key = &resource.key;
     let mut ends = now.after(renewal.lease);
     let Some(found) = holders(state, key) else {
         return false;
     };
-    if renewal.target.kind == Kind::Write {
+    if renewal.target.resource.kind == Kind::Write {
         if !found.is_written_by(*owner) {
             return false;
         }
@@ -220,14 +229,17 @@ pub(super) fn release(
     target: &Target,
     (client, now): (u64, Tick),
 ) -> Result<Released, Fault> {
-    match target.kind {
+    match target.resource.kind {
         Kind::Write => Ok(release_writer(state, target, (client, now))),
         _ => Ok(release_reader(state, target, (client, now))),
     }
 }
 
 fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)) -> Released {
-    let Target { key, owner, .. } = target;
+    let Target {
+        resource, owner, ..
+    } = target;
+    let key = &resource.key;
     let removed = holders(state, key).and_then(|found| {
         let reader = found.readers.remove(owner)?;
         Some((reader.ends > now, found.writer.is_some()))
@@ -261,7 +273,10 @@ fn left_to_readers(state: &mut State, key: &Key, now: Tick) {
 }
 
 fn release_writer(state: &mut State, target: &Target, (client, now): (u64, Tick)) -> Released {
-    let Target { key, owner, .. } = target;
+    let Target {
+        resource, owner, ..
+    } = target;
+    let key = &resource.key;
     let found = holders(state, key).filter(|found| found.is_written_by(*owner));
     let Some(found) = found else {
         if turn(state, key) == Some(Turn::Writer(*owner)) {
@@ -291,10 +306,10 @@ fn pass_turn(state: &mut State, key: &Key, now: Tick) {
 
 pub(super) fn force_release(
     state: &mut State,
-    (kind, key): (Kind, &Key),
+    Resource { kind, key }: &Resource,
     (client, now): (u64, Tick),
 ) -> Result<bool, Fault> {
-    let writes = kind == Kind::Write;
+    let writes = *kind == Kind::Write;
     let held = holders(state, key).is_some_and(|found| found.writer.is_some() == writes);
     if !held {
         return Ok(false);
@@ -309,8 +324,7 @@ pub(super) fn force_release(
 
 pub(super) fn inspect(
     state: &mut State,
-    kind: Kind,
-    key: &Key,
+    Resource { kind, key }: &Resource,
     now: Tick,
 ) -> Result<Inspected, Fault> {
     let ttl = state.ttl(key.name(), now);
@@ -318,7 +332,7 @@ pub(super) fn inspect(
         return Ok(Inspected::default());
     };
     let bytes = |(name, count): (String, u32)| (name.into_bytes(), u64::from(count));
-    if kind == Kind::Write {
+    if *kind == Kind::Write {
         return Ok(Inspected {
             ttl: ttl.filter(|_| found.writer.is_some()),
             holders: found.writer.iter().map(written).map(bytes).collect(),

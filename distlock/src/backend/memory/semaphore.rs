@@ -12,12 +12,12 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     if marked == Some(Mark::Taken) {
         return Ok(Attempted::Granted { token: None });
     }
-    let free = number::get(state, &target.key)?.unwrap_or(0);
+    let free = number::get(state, &target.resource.key)?.unwrap_or(0);
     let wanted = i64::from(target.permits);
     if marked.is_some() || free < wanted {
         return Ok(refused);
     }
-    number::set(state, &target.key, free - wanted);
+    number::set(state, &target.resource.key, free - wanted);
     number::remember(state, target, Mark::Taken, now.after(attempt.lease));
     Ok(Attempted::Granted { token: None })
 }
@@ -30,11 +30,11 @@ pub(super) fn release(
     until: Tick,
 ) -> Result<Released, Fault> {
     let marked = number::marked(state, target);
-    number::get(state, &target.key)?;
+    number::get(state, &target.resource.key)?;
     let mut others_wait = false;
     if marked == Some(Mark::Taken) && target.permits > 0 {
-        let free = number::add(state, &target.key, i64::from(target.permits))?;
-        others_wait = free > 0 && state.publish(client, Family::Semaphore, &target.key);
+        let free = number::add(state, &target.resource.key, i64::from(target.permits))?;
+        others_wait = free > 0 && state.publish(client, Family::Semaphore, &target.resource.key);
     }
     number::remember(state, target, Mark::Ended, until);
     Ok(match marked {
@@ -50,7 +50,7 @@ pub(super) fn adjust(
     client: u64,
     until: Tick,
 ) -> Result<i64, Fault> {
-    let key = &target.key;
+    let key = &target.resource.key;
     number::adjust(state, target, change, until, |state| {
         let free = number::get(state, key)?;
         let (answer, grown) = match (change, free) {
@@ -67,7 +67,7 @@ pub(super) fn adjust(
                 number::set(state, key, 0);
                 (free, 0)
             }
-            _ => return Err(unsupported(target.kind, "change so")),
+            _ => return Err(unsupported(target.resource.kind, "change so")),
         };
         if grown > 0 {
             state.publish(client, Family::Semaphore, key);

@@ -9,7 +9,7 @@ impl RedisBackend {
     pub(super) async fn lock_fair(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         let (owner, lease) = (attempt.target.owner.text(), reply::millis(attempt.lease));
         let place = attempt.place.map_or(0, reply::millis);
-        let key = &attempt.target.key;
+        let key = &attempt.target.resource.key;
         let with = |call: Call| call.arg(&owner).arg(lease).arg(place);
         self.run_fair(&script::FAIR_ACQUIRE, key, with)
             .await
@@ -19,7 +19,9 @@ impl RedisBackend {
     /// The end of a hold, and of a place just as well.
     pub(super) async fn unlock_fair(&self, target: &Target) -> Result<Released, Fault> {
         let owner = target.owner.text();
-        let value = self.run_fair(&script::FAIR_RELEASE, &target.key, |call| call.arg(&owner));
+        let value = self.run_fair(&script::FAIR_RELEASE, &target.resource.key, |call| {
+            call.arg(&owner)
+        });
         // Whoever is first in line was told, and nobody else listens for it.
         value.await.and_then(|value| reply::released(value, || 0))
     }

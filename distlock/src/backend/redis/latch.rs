@@ -9,10 +9,10 @@ impl RedisBackend {
         let change = match change {
             Change::TrySet(count) => ("set", i64::from(count)),
             Change::CountDown => ("down", 1),
-            Change::Count => return self.count(&target.key).await,
-            _ => return Err(unsupported(target.kind, "change so")),
+            Change::Count => return self.count(&target.resource.key).await,
+            _ => return Err(unsupported(target.resource.kind, "change so")),
         };
-        let channel = names::latch_channel(target.key.name());
+        let channel = names::latch_channel(target.resource.key.name());
         self.adjust_number(&script::LATCH_ADJUST, target, change, &channel)
             .await
     }

@@ -9,7 +9,7 @@ impl RedisBackend {
     pub(super) async fn lock(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         let target = &attempt.target;
         let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
-        let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(lease);
+        let with = |call: Call| call.key(target.resource.key.name()).arg(&owner).arg(lease);
         self.run(&script::LOCK_ACQUIRE, with)
             .await
             .and_then(reply::attempted)
@@ -18,10 +18,10 @@ impl RedisBackend {
     pub(super) async fn lock_fenced(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         let target = &attempt.target;
         let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
-        let fence = names::fence(target.key.name());
+        let fence = names::fence(target.resource.key.name());
         let fencing_token_ttl = self.fencing_token_ttl.map_or(0, reply::millis);
         let with = |call: Call| {
-            let keys = [&**target.key.name(), &fence];
+            let keys = [&**target.resource.key.name(), &fence];
             let call = call.keys(keys.into_iter()).arg(&owner).arg(lease);
             call.arg(attempt.above).arg(fencing_token_ttl)
         };
@@ -32,7 +32,9 @@ impl RedisBackend {
 
     pub(super) async fn lock_all(&self, attempts: &[Attempt]) -> Result<(usize, Attempted), Fault> {
         let with = |call: Call| {
-            let keys = attempts.iter().map(|attempt| &**attempt.target.key.name());
+            let keys = attempts
+                .iter()
+                .map(|attempt| &**attempt.target.resource.key.name());
             attempts.iter().fold(call.keys(keys), |call, attempt| {
                 let owner = attempt.target.owner.text();
                 call.arg(owner).arg(reply::millis(attempt.lease))
@@ -43,10 +45,10 @@ impl RedisBackend {
     }
 
     pub(super) async fn unlock_all(&self, targets: &[Target]) -> Result<Vec<Released>, Fault> {
-        let channel = |target: &Target| names::lock_channel(target.key.name());
+        let channel = |target: &Target| names::lock_channel(target.resource.key.name());
         let channels: Vec<String> = targets.iter().map(channel).collect();
         let with = |call: Call| {
-            let keys = targets.iter().map(|target| &**target.key.name());
+            let keys = targets.iter().map(|target| &**target.resource.key.name());
             let call = call.keys(keys);
             targets
                 .iter()
@@ -66,7 +68,9 @@ impl RedisBackend {
 
     pub(super) async fn renew_locks(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
         let with = |call: Call| {
-            let keys = batch.iter().map(|renewal| &**renewal.target.key.name());
+            let keys = batch
+                .iter()
+                .map(|renewal| &**renewal.target.resource.key.name());
             batch.iter().fold(call.keys(keys), |call, renewal| {
                 let owner = renewal.target.owner.text();
                 call.arg(owner)
@@ -79,8 +83,15 @@ impl RedisBackend {
     }
 
     pub(super) async fn unlock(&self, target: &Target) -> Result<Released, Fault> {
-        let (owner, channel) = (target.owner.text(), names::lock_channel(target.key.name()));
-        let with = |call: Call| call.key(target.key.name()).arg(&owner).arg(&channel);
+        let (owner, channel) = (
+            target.owner.text(),
+            names::lock_channel(target.resource.key.name()),
+        );
+        let with = |call: Call| {
+            call.key(target.resource.key.name())
+                .arg(&owner)
+                .arg(&channel)
+        };
         let value = if target.taken_for.is_zero() {
             self.run(&script::LOCK_RELEASE, with).await?
         } else {

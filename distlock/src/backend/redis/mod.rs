@@ -36,7 +36,7 @@ use super::{
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
 use crate::error::Error;
-use crate::key::Key;
+use crate::key::Resource;
 use crate::kind::{Family, Kind};
 
 /// One client's way to a Redis server.
@@ -146,7 +146,7 @@ impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
             let _place = self.place().await?;
-            match attempt.target.kind {
+            match attempt.target.resource.kind {
                 Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
                 Kind::Fenced => self.lock_fenced(attempt).await,
                 Kind::Permit => self.take_permits(attempt).await,
@@ -154,7 +154,7 @@ impl Backend for RedisBackend {
                 Kind::Read => self.lock_read(attempt).await,
                 Kind::Write => self.lock_write(attempt).await,
                 Kind::Semaphore => self.take_from_semaphore(attempt).await,
-                Kind::Latch => Err(unsupported(attempt.target.kind, "be held")),
+                Kind::Latch => Err(unsupported(attempt.target.resource.kind, "be held")),
             }
         })
     }
@@ -167,7 +167,9 @@ impl Backend for RedisBackend {
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        let family = batch.first().map(|renewal| renewal.target.kind.family());
+        let family = batch
+            .first()
+            .map(|renewal| renewal.target.resource.kind.family());
         Box::pin(async move {
             match family {
                 None => Ok(Vec::new()),
@@ -175,7 +177,7 @@ impl Backend for RedisBackend {
                 Some(Family::Permit) => self.renew_permits(batch).await,
                 Some(Family::ReadWrite) => self.renew_rw(batch).await,
                 Some(Family::Semaphore | Family::Latch) => {
-                    Err(unsupported(batch[0].target.kind, "renew"))
+                    Err(unsupported(batch[0].target.resource.kind, "renew"))
                 }
             }
         })
@@ -183,13 +185,13 @@ impl Backend for RedisBackend {
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         Box::pin(async move {
-            match target.kind.family() {
-                _ if target.kind.is_fair() => self.unlock_fair(target).await,
+            match target.resource.kind.family() {
+                _ if target.resource.kind.is_fair() => self.unlock_fair(target).await,
                 Family::Lock => self.unlock(target).await,
                 Family::Permit => self.give_permits_back(target).await,
                 Family::ReadWrite => self.unlock_rw(target).await,
                 Family::Semaphore => self.give_to_semaphore(target).await,
-                Family::Latch => Err(unsupported(target.kind, "be released")),
+                Family::Latch => Err(unsupported(target.resource.kind, "be released")),
             }
         })
     }
@@ -199,31 +201,33 @@ impl Backend for RedisBackend {
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        match target.kind.family() {
+        match target.resource.kind.family() {
             Family::Permit => Box::pin(self.withdraw_permits(target)),
             _ => self.release(target),
         }
     }
 
-    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
+    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+        let Resource { kind, key } = resource;
         Box::pin(async move {
             match kind.family() {
                 _ if kind.is_fair() => self.force_unlock_fair(key).await,
                 Family::Lock => self.force_unlock(key).await,
                 Family::Permit => self.delete_permits(key).await,
-                Family::ReadWrite => self.force_unlock_rw(kind, key).await,
+                Family::ReadWrite => self.force_unlock_rw(*kind, key).await,
                 Family::Semaphore => self.delete_number(key, None).await,
                 Family::Latch => self.delete_latch(key).await,
             }
         })
     }
 
-    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        let Resource { kind, key } = resource;
         Box::pin(async move {
             match kind.family() {
                 Family::Lock => self.inspect_lock(key).await,
                 Family::Permit => self.inspect_permits(key).await,
-                Family::ReadWrite => self.inspect_rw(kind, key).await,
+                Family::ReadWrite => self.inspect_rw(*kind, key).await,
                 Family::Semaphore | Family::Latch => self.inspect_number(key).await,
             }
         })
@@ -233,11 +237,11 @@ impl Backend for RedisBackend {
         Box::pin(async move {
             // A latch that opens has all its waiters look at once.
             let _place = self.place().await?;
-            match target.kind.family() {
+            match target.resource.kind.family() {
                 Family::Permit => self.adjust_permits(target, change).await,
                 Family::Semaphore => self.adjust_semaphore(target, change).await,
                 Family::Latch => self.adjust_latch(target, change).await,
-                Family::Lock | Family::ReadWrite => Err(unsupported(target.kind, "count")),
+                Family::Lock | Family::ReadWrite => Err(unsupported(target.resource.kind, "count")),
             }
         })
     }

@@ -88,8 +88,8 @@ pub(super) fn mark(name: &str, owner: &str) -> String {
 
 /// The channel that a waiter of this target listens to.
 pub(super) fn channel(target: &Target) -> String {
-    let name = target.key.name();
-    match (target.kind.family(), target.kind.line()) {
+    let name = target.resource.key.name();
+    match (target.resource.kind.family(), target.resource.kind.line()) {
         (Family::Lock, Line::Server) => {
             let (mut channel, owner) = (lock_channel(name), target.owner.text());
             channel.push(':');

@@ -14,10 +14,10 @@ impl RedisBackend {
         (what, number): (&str, i64),
         channel: &str,
     ) -> Result<i64, Fault> {
-        let mark = names::mark(target.key.name(), &target.owner.text());
+        let mark = names::mark(target.resource.key.name(), &target.owner.text());
         let remembered = reply::millis(self.remembered);
         let with = |call: Call| {
-            let keys = [&**target.key.name(), &mark];
+            let keys = [&**target.resource.key.name(), &mark];
             let call = call.keys(keys.into_iter()).arg(what).arg(number);
             call.arg(channel).arg(remembered)
         };

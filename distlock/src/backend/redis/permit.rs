@@ -12,8 +12,8 @@ use crate::permit_id::PermitId;
 
 /// The keys of a semaphore, and one that remembers something of an owner.
 fn keys(target: &Target, what: &str) -> [String; 3] {
-    let name = target.key.name();
-    let [semaphore, permits] = data(&target.key);
+    let name = target.resource.key.name();
+    let [semaphore, permits] = data(&target.resource.key);
     let note = format!("{}:{what}", target.owner.text());
     [semaphore, permits, names::suffixed(name, &note)]
 }
@@ -41,7 +41,7 @@ impl RedisBackend {
     }
 
     pub(super) async fn renew_permits(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
-        let permits = |renewal: &Renewal| names::permits(renewal.target.key.name());
+        let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
         let keys: Vec<String> = batch.iter().map(permits).collect();
         let with = |call: Call| {
             batch.iter().fold(call.keys(all(&keys)), |call, renewal| {
@@ -104,13 +104,15 @@ impl RedisBackend {
                     .await
             }
             Change::RemainingLease(id) => {
-                let permits = names::permits(target.key.name());
+                let permits = names::permits(target.resource.key.name());
                 let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
                 let value = self.run(&script::PERMIT_REMAINING, with).await?;
                 reply::number(value)
             }
             Change::Count | Change::AcquiredPermits | Change::TotalPermits => {
-                let value = self.ask_permits(&script::PERMIT_COUNT, &target.key).await?;
+                let value = self
+                    .ask_permits(&script::PERMIT_COUNT, &target.resource.key)
+                    .await?;
                 let (free, out) = reply::two_numbers(value)?;
                 Ok(match change {
                     Change::Count => free,
@@ -118,7 +120,9 @@ impl RedisBackend {
                     _ => free + out,
                 })
             }
-            Change::Drain | Change::CountDown => Err(unsupported(target.kind, "change so")),
+            Change::Drain | Change::CountDown => {
+                Err(unsupported(target.resource.kind, "change so"))
+            }
         }
     }
 

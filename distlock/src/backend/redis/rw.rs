@@ -24,7 +24,7 @@ fn about(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
 
 impl RedisBackend {
     pub(super) async fn lock_read(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let name = &**attempt.target.key.name();
+        let name = &**attempt.target.resource.key.name();
         let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
         let around = attempt.inside.as_ref().map(Owner::text).unwrap_or_default();
         let with = |call: Call| {
@@ -38,7 +38,7 @@ impl RedisBackend {
     }
 
     pub(super) async fn lock_write(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let name = &**attempt.target.key.name();
+        let name = &**attempt.target.resource.key.name();
         let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
         let (place, channel) = (
             attempt.place.map_or(0, reply::millis),
@@ -56,14 +56,16 @@ impl RedisBackend {
 
     pub(super) async fn renew_rw(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
         let with = |call: Call| {
-            let keys = batch.iter().map(|renewal| &**renewal.target.key.name());
+            let keys = batch
+                .iter()
+                .map(|renewal| &**renewal.target.resource.key.name());
             batch.iter().fold(call.keys(keys), |call, renewal| {
                 let target = &renewal.target;
-                call.arg(mode(target.kind))
+                call.arg(mode(target.resource.kind))
                     .arg(target.owner.text())
                     .arg(renewal.count)
                     .arg(reply::millis(renewal.lease))
-                    .arg(names::rw_stem(target.key.name()))
+                    .arg(names::rw_stem(target.resource.key.name()))
             })
         };
         let replies = self.run(&script::RW_RENEW, with).await?;
@@ -71,10 +73,10 @@ impl RedisBackend {
     }
 
     pub(super) async fn unlock_rw(&self, target: &Target) -> Result<Released, Fault> {
-        let name = &**target.key.name();
+        let name = &**target.resource.key.name();
         let (owner, stem) = (target.owner.text(), names::rw_stem(name));
         let channel = names::rw_channel(name);
-        let value = if target.kind == Kind::Write {
+        let value = if target.resource.kind == Kind::Write {
             let with = |call: Call| {
                 let call = about(call, name, &owner).arg(&stem).arg(&channel);
                 call.arg(reply::millis(READERS_TURN))

@@ -7,10 +7,10 @@ use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, unsupp
 impl RedisBackend {
     pub(super) async fn take_from_semaphore(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         let target = &attempt.target;
-        let mark = names::mark(target.key.name(), &target.owner.text());
+        let mark = names::mark(target.resource.key.name(), &target.owner.text());
         let kept = reply::millis(attempt.lease);
         let with = |call: Call| {
-            let keys = [&**target.key.name(), &mark];
+            let keys = [&**target.resource.key.name(), &mark];
             call.keys(keys.into_iter()).arg(target.permits).arg(kept)
         };
         self.run(&script::SEMAPHORE_ACQUIRE, with)
@@ -19,7 +19,7 @@ impl RedisBackend {
     }
 
     pub(super) async fn give_to_semaphore(&self, target: &Target) -> Result<Released, Fault> {
-        let name = target.key.name();
+        let name = target.resource.key.name();
         let mark = names::mark(name, &target.owner.text());
         let (channel, kept) = (
             names::semaphore_channel(name),
@@ -42,10 +42,10 @@ impl RedisBackend {
             Change::TrySet(permits) => ("set", i64::from(permits)),
             Change::Add(permits) => ("add", i64::from(permits)),
             Change::Drain => ("drain", 0),
-            Change::Count => return self.count(&target.key).await,
-            _ => return Err(unsupported(target.kind, "change so")),
+            Change::Count => return self.count(&target.resource.key).await,
+            _ => return Err(unsupported(target.resource.kind, "change so")),
         };
-        let channel = names::semaphore_channel(target.key.name());
+        let channel = names::semaphore_channel(target.resource.key.name());
         self.adjust_number(&script::SEMAPHORE_ADJUST, target, change, &channel)
             .await
     }

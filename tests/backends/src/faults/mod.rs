@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Kind,
-    Released, Renewal, Reply, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Released,
+    Renewal, Reply, Resource, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 
@@ -326,19 +326,19 @@ impl Backend for Faulty {
         }))
     }
 
-    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
-        let key = key.clone();
+    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+        let resource = resource.clone();
         Box::pin(self.through(Op::ForceRelease, move |inner| {
-            let key = key.clone();
-            Box::pin(async move { inner.force_release(kind, &key).await })
+            let resource = resource.clone();
+            Box::pin(async move { inner.force_release(&resource).await })
         }))
     }
 
-    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
-        let key = key.clone();
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        let resource = resource.clone();
         Box::pin(self.through(Op::Inspect, move |inner| {
-            let key = key.clone();
-            Box::pin(async move { inner.inspect(kind, &key).await })
+            let resource = resource.clone();
+            Box::pin(async move { inner.inspect(&resource).await })
         }))
     }
 

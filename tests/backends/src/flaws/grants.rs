@@ -10,7 +10,7 @@ pub(super) async fn reader_always(
     attempt: &Attempt,
 ) -> Result<Attempted, Fault> {
     let attempted = inner.attempt(attempt).await?;
-    Ok(match attempt.target.kind {
+    Ok(match attempt.target.resource.kind {
         Kind::Read => Attempted::Granted { token: None },
         _ => attempted,
     })

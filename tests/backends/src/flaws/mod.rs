@@ -18,8 +18,8 @@ use self::reentry::Inside;
 use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Kind,
-    Released, Renewal, Reply, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Released,
+    Renewal, Reply, Resource, Subscription, Target,
 };
 
 /// A backend with a flaw, and what each flaw remembers.
@@ -112,12 +112,12 @@ impl Backend for Flawed {
         }
     }
 
-    fn force_release<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, bool> {
-        self.inner.force_release(kind, key)
+    fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
+        self.inner.force_release(resource)
     }
 
-    fn inspect<'a>(&'a self, kind: Kind, key: &'a Key) -> Reply<'a, Inspected> {
-        self.inner.inspect(kind, key)
+    fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
+        self.inner.inspect(resource)
     }
 
     fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
@@ -135,7 +135,10 @@ impl Backend for Flawed {
                 subscriptions::standing_at_once(subscribe(), self.clock.clone())
             }
             Flaw::NoTryAfterReconnect => subscriptions::untold_of_falls(subscribe()),
-            Flaw::UnsubscribeRace => self.shares.join(&target.key, self.clock.clone(), subscribe),
+            Flaw::UnsubscribeRace => {
+                self.shares
+                    .join(&target.resource.key, self.clock.clone(), subscribe)
+            }
             _ => subscribe(),
         }
     }
@@ -148,7 +151,7 @@ impl Backend for Flawed {
 /// Which count the server shows for the owner of `target`, if any.
 async fn count_of(inner: &dyn Backend, target: &Target) -> Result<Option<u64>, BackendFault> {
     let owner = target.owner.to_string().into_bytes();
-    let inspected = inner.inspect(target.kind, &target.key).await?;
+    let inspected = inner.inspect(&target.resource).await?;
     let mut holders = inspected.holders.into_iter();
     Ok(holders.find(|(name, _)| *name == owner).map(|(_, n)| n))
 }

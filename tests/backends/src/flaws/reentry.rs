@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Fault, Key, Kind, Released, Renewal, Target,
+    Attempt, Attempted, Backend, Fault, Released, Renewal, Resource, Target,
 };
 use parking_lot::Mutex;
 
 /// Who is inside: by key, the hold that the server knows and the owners that count as entering it again.
 #[derive(Debug, Default)]
-pub(super) struct Inside(Mutex<HashMap<(Kind, Key), Entered>>);
+pub(super) struct Inside(Mutex<HashMap<Resource, Entered>>);
 
 #[derive(Debug)]
 struct Entered {
@@ -18,15 +18,11 @@ struct Entered {
     owners: HashSet<Owner>,
 }
 
-fn place(target: &Target) -> (Kind, Key) {
-    (target.kind, target.key.clone())
-}
-
 impl Inside {
     /// The hold that this owner is inside of, or any that there is for `anybody`.
     fn hold(&self, target: &Target, anybody: bool) -> Option<Target> {
         let inside = self.0.lock();
-        let entered = inside.get(&place(target))?;
+        let entered = inside.get(&target.resource)?;
         (anybody || entered.owners.contains(&target.owner)).then(|| entered.hold.clone())
     }
 
@@ -42,16 +38,18 @@ impl Inside {
         }
         let mut attempted = inner.attempt(&entering).await?;
         if !attempted.is_granted() && entering.target.owner != target.owner {
-            self.0.lock().remove(&place(target));
+            self.0.lock().remove(&target.resource);
             attempted = inner.attempt(attempt).await?;
             entering.target = target.clone();
         }
         if attempted.is_granted() {
             let mut inside = self.0.lock();
-            let entered = inside.entry(place(target)).or_insert_with(|| Entered {
-                hold: entering.target,
-                owners: HashSet::new(),
-            });
+            let entered = inside
+                .entry(target.resource.clone())
+                .or_insert_with(|| Entered {
+                    hold: entering.target,
+                    owners: HashSet::new(),
+                });
             entered.owners.insert(target.owner);
         }
         Ok(attempted)
@@ -73,8 +71,8 @@ impl Inside {
         for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| !**ours) {
             // Lost: nobody is inside any more, and no release will come.
             let lost = |entered: &Entered| entered.hold == renewal.target;
-            if inside.get(&place(&renewal.target)).is_some_and(lost) {
-                inside.remove(&place(&renewal.target));
+            if inside.get(&renewal.target.resource).is_some_and(lost) {
+                inside.remove(&renewal.target.resource);
             }
         }
         Ok(ours)
@@ -91,7 +89,7 @@ impl Inside {
         };
         let others = {
             let inside = self.0.lock();
-            let entered = inside.get(&place(target));
+            let entered = inside.get(&target.resource);
             entered.is_some_and(|entered| entered.owners.len() > 1)
         };
         let released = if others {
@@ -100,10 +98,10 @@ impl Inside {
             inner.release(&hold).await?
         };
         let mut inside = self.0.lock();
-        if let Some(entered) = inside.get_mut(&place(target)) {
+        if let Some(entered) = inside.get_mut(&target.resource) {
             entered.owners.remove(&target.owner);
             if entered.owners.is_empty() {
-                inside.remove(&place(target));
+                inside.remove(&target.resource);
             }
         }
         Ok(released)

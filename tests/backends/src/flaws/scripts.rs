@@ -18,7 +18,7 @@ pub(super) async fn release_whosever(
     inner: &dyn Backend,
     target: &Target,
 ) -> Result<Released, Fault> {
-    let freed = inner.force_release(target.kind, &target.key).await?;
+    let freed = inner.force_release(&target.resource).await?;
     Ok(if freed {
         Released::Freed { others_wait: false }
     } else {
@@ -75,8 +75,8 @@ pub(super) async fn renew_whosever(
 
 /// Extends the hold that there is, or makes one where there is none.
 async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
-    let Target { kind, key, .. } = &renewal.target;
-    let holders = inner.inspect(*kind, key).await?.holders;
+    let resource = &renewal.target.resource;
+    let holders = inner.inspect(resource).await?.holders;
     if holders.is_empty() {
         let anew = Attempt::new(renewal.target.clone(), renewal.lease);
         inner.attempt(&anew).await?;
@@ -86,7 +86,7 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
             continue;
         };
         let whosever = Renewal {
-            target: Target::of(*kind, key, owner),
+            target: Target::of(resource, owner),
             count: at_least_one(count),
             lease: renewal.lease,
         };

@@ -41,7 +41,7 @@ pub(super) fn standing_at_once(inner: Subscription, clock: Clock) -> Subscriptio
 pub(super) fn untold_of_falls(inner: Subscription) -> Subscription {
     let first = *inner.signal().borrow();
     relay(inner, first, async move |mut heard, tell| {
-        let mut was_live = first.live;
+        let mut was_live = first.active;
         while heard.changed().await.is_ok() {
             let live = heard.borrow().active;
             tell.send_if_modified(|signal| {
