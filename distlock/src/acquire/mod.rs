@@ -1,4 +1,6 @@
 //! How a lock is acquired: the builder, and the path from it to a guard.
+//!
+//! Scopes around the caller are looked at first ([`reentry`]). What they do not answer goes to [`wait`](crate::wait).
 
 pub(crate) mod handle;
 mod multi;
@@ -18,31 +20,34 @@ use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::key::Resource;
-use crate::local::{HoldShare, Registry};
-use crate::wait::{self, Request, RequestedKey, quorum};
+use crate::local::HoldShare;
+use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
-/// An acquisition to be awaited; made by [`Lock::acquire`](crate::Lock::acquire).
+/// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
-/// Await it for a [`Guard`], or give it the work to do with [`run`](Acquire::run) or [`try_run`](Acquire::try_run). It
-/// owns all it needs, so it can be kept, sent to another task or spawned.
+/// Await it to get a [`Guard`], or pass the work to [`run`](Acquire::run) or [`try_run`](Acquire::try_run). The builder
+/// owns everything it needs, so it can be stored, sent to another task or spawned.
 ///
-/// Without [`wait`](Acquire::wait) it waits without limit, or as the client's
-/// [`default_wait`](crate::Builder::default_wait) says. Without [`lease`](Acquire::lease) the watchdog renews the lease
-/// for as long as the guard lives.
+/// Without [`wait`](Acquire::wait) the acquisition uses the client's
+/// [`default_wait`](crate::Builder::default_wait), which is unlimited unless it was set. Without
+/// [`lease`](Acquire::lease) the watchdog renews the lease for as long as the guard lives.
 ///
 /// # Errors
-/// * [`Error::Timeout`]: held by another until the wait was over.
-/// * [`Error::Overloaded`]: held by another, and too many wait already.
-/// * [`Error::Unavailable`]: nobody answered, for the length of the wait or for
+/// * [`Error::Timeout`]: another owner held the lock until the wait was over.
+/// * [`Error::Overloaded`]: another owner holds the lock, and the waiter limit is reached.
+/// * [`Error::Unavailable`]: the server did not answer within the wait, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
-/// * [`Error::Lost`]: a re-entry found the hold around it gone.
-/// * [`Error::InvalidKey`], [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidPermits`],
-///   [`Error::InvalidConfig`], [`Error::Unsupported`]: refused before anything was sent.
-/// * [`Error::Denied`], [`Error::WrongType`], [`Error::Closed`].
+/// * [`Error::Lost`]: the acquisition would have re-entered a hold that is lost.
+/// * [`Error::Nested`]: the acquisition would wait for a lock that the same scope holds.
+/// * [`Error::InvalidKey`], [`Error::NoKeys`], [`Error::InvalidLease`], [`Error::InvalidWait`],
+///   [`Error::InvalidPermits`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the input was refused before anything
+///   was sent.
+/// * [`Error::Denied`], [`Error::WrongType`], [`Error::Protocol`]: the server refused the command.
+/// * [`Error::Closed`]: the client was closed.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the place in line; a hold that was granted meanwhile is released in the background, and
-/// a wake-up that was on its way goes to the next in line.
+/// Dropping the future leaves the queue. A hold that was granted in the meantime is released in the background, and a
+/// wake-up that was on its way goes to the next waiter.
 ///
 /// # Examples
 /// ```
@@ -56,16 +61,16 @@ use crate::wait::{self, Request, RequestedKey, quorum};
 /// ```
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
-    what: LockSet,
+    locks: LockSet,
     permits: u32,
     wait: Option<Duration>,
     lease: Option<Duration>,
-    /// Boxed, for an acquisition is small and most have none.
+    /// Boxed, since few acquisitions have any and the builder is moved often.
     bounds: Option<Box<Bounds>>,
     guard: PhantomData<fn() -> G>,
 }
 
-/// What else an acquisition may say of itself.
+/// Limits that few acquisitions set.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
     max_hold: Option<Duration>,
@@ -73,22 +78,22 @@ struct Bounds {
     max_waiters: Option<u32>,
 }
 
-/// What is to be acquired.
+/// The locks that are to be acquired together.
 #[derive(Clone, Debug)]
 pub(crate) enum LockSet {
     One(Handle),
     /// All of these, or none.
     All(Arc<[Handle]>),
-    /// A majority of these, each on a server of its own.
+    /// A majority of these, each on another server.
     Quorum(Arc<[Handle]>),
-    /// Nothing that can be; why.
+    /// None: the input was refused with this error.
     Refused(Box<Error>),
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
-    pub(crate) fn new(what: LockSet) -> Self {
+    pub(crate) fn new(locks: LockSet) -> Self {
         Self {
-            what,
+            locks,
             permits: 1,
             wait: None,
             lease: None,
@@ -97,7 +102,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         }
     }
 
-    /// How many permits of a semaphore.
+    /// Acquires this many permits of a semaphore.
     pub(crate) fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self
@@ -107,9 +112,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self.bounds.get_or_insert_default()
     }
 
-    /// How long to wait at most. Zero means one full try, and no waiting.
+    /// Sets how long to wait at most. Zero makes one full attempt and does not wait.
     ///
     /// The time counts from the first poll and covers everything: connecting, queueing and the last attempt.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::InvalidWait`] for a time that is too long.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -126,13 +135,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self
     }
 
-    /// How many others may wait for the key already, in this client, where this acquisition has to wait as well: with as
-    /// many it is refused at once. 0: it never waits for another.
+    /// Sets a waiter limit: how many acquisitions of this client may already be waiting for the key when this one has to
+    /// wait. If there are that many, this one is refused at once. With 0 it never waits for another owner.
     ///
-    /// Bounds a crowd before a key that is held for long. Without it as the client's
-    /// [`max_waiters`](crate::Builder::max_waiters) says, and without that any number wait. Of several keys those count
-    /// that wait for the one that is in the way, of several servers those of the first. Waiting for a sibling branch of
-    /// the same scope does not count.
+    /// The limit bounds the number of tasks that pile up before a key that is held for long. The default is the client's
+    /// [`max_waiters`](crate::Builder::max_waiters), which is unlimited unless it was set. For a multi-lock the waiters of
+    /// the key that is in the way count, and for a Redlock those of the first server. Waiting for another branch of the
+    /// same scope does not count.
     ///
     /// # Errors
     /// When awaited, [`Error::Overloaded`].
@@ -155,17 +164,19 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self
     }
 
-    /// Acquires, runs `body` inside the critical section, and releases.
+    /// Acquires the lock, runs `body` inside the critical section, and releases the lock.
     ///
-    /// The usual way to use a lock: `body` is dropped the moment the hold is lost, and the release is confirmed before
-    /// the result is given. `body` is not polled before the lock is held; it may borrow, and need not be `Send`.
+    /// This is the usual way to use a lock. `body` is first polled when the lock is held, and it is dropped as soon as the
+    /// hold is lost. The release is confirmed before the result is returned. `body` may borrow from its surroundings and
+    /// does not have to be `Send`.
     ///
     /// # Errors
-    /// Those of acquiring, and [`Error::Lost`], where [`body_completed`](Error::body_completed) tells whether `body` ran
-    /// to its end. A release that nobody answered is logged, and the result given: the lease frees the lock.
+    /// The errors of [acquiring](Acquire#errors), and [`Error::Lost`] if the hold was lost.
+    /// [`Error::body_completed`] tells whether `body` ran to its end. If the server does not answer the release, a warning
+    /// is logged and the result is returned: the lease frees the lock.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body` first and then releases in the background.
+    /// Dropping the future drops `body` and then releases the lock in the background.
     ///
     /// # Examples
     /// ```
@@ -179,12 +190,12 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         Run::new(self.acquiring(), body)
     }
 
-    /// The same as [`run`](Acquire::run) for a body that returns a `Result`: one `?` instead of two.
+    /// Does the same as [`run`](Acquire::run) for a body that returns a `Result`, with one `?` instead of two.
     ///
-    /// The body's own error wins over a loss that is found after it, which is then only logged.
+    /// If the body fails and the hold is found lost afterwards, the body's error is returned and the loss is logged.
     ///
     /// # Errors
-    /// The body's, and those of [`run`](Acquire::run) turned into its type.
+    /// The errors of the body, and those of [`run`](Acquire::run) converted into the body's error type.
     ///
     /// # Cancel safety
     /// As [`run`](Acquire::run).
@@ -209,8 +220,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         TryRun::new(self.acquiring(), body)
     }
 
-    /// Refuses bad input, before anything is sent. Of several keys each has an ask of its own.
-    fn checked(&self, handle: &Handle) -> Result<(Arc<Registry>, Request), Error> {
+    /// Refuses bad input before anything is sent. Each key of several has a request of its own.
+    fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
         check_permits(self.permits)?;
         if let Some(lease) = self.lease {
@@ -240,20 +251,24 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             wait,
             lease: self.lease,
             max_hold: bounds.max_hold.or(config.max_hold),
-            hands_on: bounds.hold_at_least.is_zero(),
+            margin: Duration::ZERO,
+            takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: (bounds.max_waiters.unwrap_or(waiters), total_waiters),
         };
-        Ok((Arc::clone(&handle.registry), request))
+        Ok(ClientRequest {
+            registry: Arc::clone(&handle.registry),
+            request,
+        })
     }
 
     async fn acquire(self) -> Result<Guard, Error> {
-        let guard = match &self.what {
+        let guard = match &self.locks {
             LockSet::One(handle) => self.acquire_one(handle).await?,
             LockSet::All(handles) => Box::pin(self.acquire_all(handles)).await?,
             LockSet::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
             LockSet::Refused(error) => return Err((**error).clone()),
         };
-        // Not before all is granted: what was taken in vain must not stay taken.
+        // Not before everything is granted: a key that was taken in vain must not stay taken.
         if let Some(bounds) = &self.bounds {
             guard.keep_for(bounds.hold_at_least);
         }
@@ -261,45 +276,49 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
-        let (registry, mut request) = self.checked(handle)?;
-        let gate = match find_enclosing(&registry, &mut request, 0).await? {
-            Enclosing::Reenter(part) => return Ok(Guard::new(part)),
+        let mut one = self.checked(handle)?;
+        let gate = match find_enclosing(&mut one).await? {
+            Enclosing::Reenter(share) => return Ok(Guard::new(share)),
             Enclosing::Beside(permit) => Some(permit),
             Enclosing::None => None,
         };
-        check_open(&registry, &request.requested[0].resource.key)?;
+        check_open(&one)?;
+        let ClientRequest { registry, request } = one;
         let mut hold_refs = wait::acquire(&registry, &request).await?;
-        Ok(Guard::new(HoldShare::new(
-            registry,
-            hold_refs.remove(0),
-            gate,
-        )))
+        let share = HoldShare::new(registry, hold_refs.remove(0), gate);
+        Ok(Guard::new(share))
     }
 
     async fn acquire_all(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        check_any(handles)?;
-        let requests = handles.iter().map(|handle| self.checked(handle));
-        let parts = multi::acquire(requests.collect::<Result<_, _>>()?).await?;
-        let needs = parts.len();
-        Ok(Guard::of(parts, needs))
+        let requests = self.checked_all(handles)?;
+        let shares = multi::acquire(requests).await?;
+        let needs = shares.len();
+        Ok(Guard::of(shares, needs))
     }
 
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
-        check_any(handles)?;
-        let requests = handles.iter().map(|handle| self.checked(handle));
-        let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
+        let mut requests = self.checked_all(handles)?;
+        for one in &mut requests {
+            one.request.margin = quorum::margin(&one.registry.session, &one.request);
+        }
         let needs = quorum::of(requests.len());
-        let again = multi::enter_again(&mut requests).await?;
-        if again.len() >= needs {
-            return Ok(Guard::of(again, needs));
+        let entered = multi::reenter_quorum(&mut requests).await?;
+        if entered.len() >= needs {
+            return Ok(Guard::of(entered, needs));
         }
-        for (registry, request) in &requests {
-            check_open(registry, &request.requested[0].resource.key)?;
-        }
-        Ok(Guard::of(quorum::acquire(requests, needs).await?, needs))
+        requests.iter().try_for_each(check_open)?;
+        Ok(Guard::of(quorum::acquire(&requests, needs).await?, needs))
     }
 
-    /// One try: `None` where another holds the lock.
+    /// Refuses an acquisition of no lock at all, which would always succeed.
+    fn checked_all(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
+        if handles.is_empty() {
+            return Err(Error::NoKeys);
+        }
+        handles.iter().map(|handle| self.checked(handle)).collect()
+    }
+
+    /// A single try: `None` if another owner holds the lock.
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
         match self.wait(Duration::ZERO).acquire().await {
             Ok(guard) => Ok(Some(guard.into())),
@@ -328,7 +347,7 @@ impl Bounds {
             .flatten()
             .any(|end| end < self.hold_at_least)
         {
-            // They end the hold, and the server's lease with it, whatever else was asked for.
+            // A lease or `max_hold` ends the hold and the server's lease, so the key could not stay taken for longer.
             return Err(Error::invalid_config("hold_at_least", self.hold_at_least));
         }
         if !handle.kind.supports_hold_at_least() {
@@ -341,18 +360,14 @@ impl Bounds {
     }
 }
 
-/// Refuses a lock of nothing, which anybody could have at any time.
-fn check_any(handles: &[Handle]) -> Result<(), Error> {
-    if handles.is_empty() {
-        return Err(Error::NoKeys);
-    }
-    Ok(())
-}
-
 impl<G: Leased> Acquire<G> {
-    /// A fixed lease from 1 ms to ten years: no watchdog, the hold ends when it is over.
+    /// Sets a fixed lease, from 1 ms to ten years. The watchdog does not renew it: the hold ends with the lease.
     ///
-    /// Within a scope that holds the key already it bounds this guard alone, and never shortens the hold.
+    /// Inside a scope that already holds the key, the lease limits this guard alone and never shortens the hold.
+    ///
+    /// # Errors
+    /// When awaited, [`Error::InvalidLease`] for a time out of these bounds.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
@@ -369,17 +384,19 @@ impl<G: Leased> Acquire<G> {
         self
     }
 
-    /// How long the hold may last at most: then the watchdog renews it no longer, and it is lost.
+    /// Limits how long the hold may last, from 1 ms to ten years. After that time the watchdog stops renewing it and the
+    /// hold is lost.
     ///
-    /// A bound for code that may hang: its scope is dropped with [`Error::Lost`], `reason`
-    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Unlike with a [lease](Acquire::lease), the
-    /// key of a process that died is free after the watchdog's lease, however long this is. With a lease the shorter of the two
-    /// counts. 1 ms to ten years; without limit unless set here or for the [client](crate::Builder::max_hold).
+    /// Use it for code that may hang: its scope is dropped with [`Error::Lost`] and the reason
+    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. The difference to a
+    /// [lease](Acquire::lease) shows when the process dies: the key is then free after the watchdog's lease, however long
+    /// `max_hold` is. If both are set the shorter one counts. The default is the client's
+    /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set.
     ///
-    /// A re-entry has a bound of its own and does not lengthen that of the hold around it.
+    /// A re-entry has a limit of its own and does not extend the limit of the enclosing hold.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidConfig`] for a time out of its bounds.
+    /// When awaited, [`Error::InvalidConfig`] for a time out of these bounds.
     ///
     /// # Examples
     /// ```
@@ -398,20 +415,21 @@ impl<G: Leased> Acquire<G> {
         self
     }
 
-    /// For how long the key stays taken at least, counted from the grant: a release before that leaves it to nobody for
-    /// the rest of the time.
+    /// Keeps the key taken for at least this long, counted from the grant. If the lock is released earlier, the key stays
+    /// locked, with no holder, until then.
     ///
-    /// For jobs that must not run again too soon, however short they are and on however many machines their clocks fire:
-    /// each tries once, and who comes within this time finds it done. Nobody renews that rest, and who waits is granted
-    /// the lock when it is over. Of reentrant, non-reentrant, spin and fenced locks, and multi-locks and Redlocks of those.
-    /// 1 ms to ten years, and no longer than a [lease](Acquire::lease) or [`max_hold`](Acquire::max_hold) where there is
-    /// one. ShedLock's `lockAtLeastFor`.
+    /// Use it for jobs that must not run again too soon, although several machines start them at about the same time. Each
+    /// machine tries once, and within this time the others find the key taken. Nothing renews the remaining time, and
+    /// waiters are granted the lock when it is over. It is ShedLock's `lockAtLeastFor`.
     ///
-    /// A process that dies releases nothing: its key is free when the watchdog's lease has ended. Where it is to stay
-    /// taken after that too, give it a lease as long.
+    /// Reentrant, non-reentrant, spin and fenced locks support it, and so do multi-locks and Redlocks of those. The time is
+    /// 1 ms to ten years, and at most the [lease](Acquire::lease) and [`max_hold`](Acquire::max_hold) if they are set.
+    ///
+    /// A process that dies does not release: its key is free when the watchdog's lease has ended. Set a lease as long as
+    /// this time if the key has to stay taken in that case too.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidConfig`] for a time out of its bounds, and [`Error::Unsupported`] for other locks.
+    /// When awaited, [`Error::InvalidConfig`] for a time out of these bounds, and [`Error::Unsupported`] for other locks.
     ///
     /// # Examples
     /// ```
@@ -444,7 +462,7 @@ impl<G: From<Guard> + 'static> IntoFuture for Acquire<G> {
 impl<G> Clone for Acquire<G> {
     fn clone(&self) -> Self {
         Self {
-            what: self.what.clone(),
+            locks: self.locks.clone(),
             bounds: self.bounds.clone(),
             ..*self
         }
@@ -454,7 +472,7 @@ impl<G> Clone for Acquire<G> {
 impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("what", &self.what)
+            .field("locks", &self.locks)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()

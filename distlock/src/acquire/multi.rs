@@ -1,68 +1,68 @@
-//! Several keys as one: all of them, or none.
+//! Several keys as one lock: all of them, or none.
 //!
-//! Locks of one client whose data is nothing but a hash of owners go in one command: it takes all, or says which one is
-//! another's. Such a group waits in the queue of that one key and, first in line there, asks for all again.
+//! Locks of one client whose data is a plain hash of owners form a group, which is acquired by one command: the server
+//! grants all of them, or names one that another owner holds. The group then waits in the local queue of that key, and as
+//! the first in line there asks for all of them again.
 //!
-//! Where there is more than one group (other kinds, several clients) one of them is waited for, and then each other is
-//! tried once: what cannot be had at once is waited for next, after all that was taken has gone back. Whoever waits holds
-//! nothing, so that no two can wait for each other; tries go in one order, so that of two that meet one gets on.
+//! Other kinds of locks, and several clients, need several groups. One group is waited for, and then each other group is
+//! tried once. If one of those is refused, everything is given back and that group is waited for next. An acquisition that
+//! waits holds nothing, so two of them cannot wait for each other. The groups are tried in an order that all clients share,
+//! so that of two acquisitions that meet one gets on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
 use crate::key::Resource;
 use crate::kind::Nesting;
-use crate::local::{HoldShare, Registry};
-use crate::wait::{self, Request, quorum};
+use crate::local::HoldShare;
+use crate::wait::{self, ClientRequest, Request};
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
 
-/// Keys of one client that are asked for in one command.
+/// Keys of one client that are acquired by one command.
 struct Group {
-    registry: Arc<Registry>,
-    request: Request,
-    /// Places at the gates of scopes that let a key in.
-    gates: SmallVec<[Option<Arc<tokio::sync::OwnedSemaphorePermit>>; 1]>,
+    one: ClientRequest,
+    /// For each key the permit of the scope that admitted it, if one did.
+    gates: SmallVec<[Option<Arc<OwnedSemaphorePermit>>; 1]>,
 }
 
-/// Acquires all keys; each ask is for one.
-pub(crate) async fn acquire(
-    mut requests: Vec<(Arc<Registry>, Request)>,
-) -> Result<HoldShares, Error> {
-    in_order(&mut requests)?;
-    let (mut parts, mut groups) = (HoldShares::new(), Vec::new());
-    for (registry, mut request) in requests {
-        let gate = match find_enclosing(&registry, &mut request, 0).await? {
-            Enclosing::Reenter(part) => {
-                parts.push(part);
+/// Acquires all keys. Each request is for one key.
+pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShares, Error> {
+    sort(&mut requests)?;
+    let (mut shares, mut groups) = (HoldShares::new(), Vec::new());
+    for mut one in requests {
+        let gate = match find_enclosing(&mut one).await? {
+            Enclosing::Reenter(share) => {
+                shares.push(share);
                 continue;
             }
             Enclosing::Beside(permit) => Some(permit),
             Enclosing::None => None,
         };
-        check_open(&registry, &request.requested[0].resource.key)?;
-        join(&mut groups, registry, request, gate);
+        check_open(&one)?;
+        add_to_group(&mut groups, one, gate);
     }
-    parts.extend(acquire_groups(&groups).await?);
-    parts.sort_by(|one, other| one.key().cmp(other.key()));
-    Ok(parts)
+    shares.extend(acquire_groups(&groups).await?);
+    shares.sort_by(|one, other| one.key().cmp(other.key()));
+    Ok(shares)
 }
 
-/// Each key once, in the order that all clients share. One key under two kinds that share its data is a mistake.
-fn in_order(requests: &mut Vec<(Arc<Registry>, Request)>) -> Result<(), Error> {
-    let place = |(registry, request): &(Arc<Registry>, Request)| {
-        let Resource { kind, key } = request.requested[0].resource.clone();
-        (key, kind, registry.session.id)
+/// Leaves each key once, in the order that all clients share. One key under two kinds that share its data is a mistake.
+fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
+    let rank = |one: &ClientRequest| {
+        let Resource { kind, key } = one.requested().resource.clone();
+        (key, kind, one.registry.session.id)
     };
-    requests.sort_by_key(place);
-    requests.dedup_by_key(|request| place(request));
+    requests.sort_by_key(rank);
+    requests.dedup_by_key(|one| rank(one));
     for pair in requests.windows(2) {
         let [(one_key, one, client), (other_key, other, other_client)] =
-            [&pair[0], &pair[1]].map(place);
+            [&pair[0], &pair[1]].map(rank);
         if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
             return Err(Error::Nested {
                 key: one_key.text().to_owned(),
@@ -73,29 +73,28 @@ fn in_order(requests: &mut Vec<(Arc<Registry>, Request)>) -> Result<(), Error> {
     Ok(())
 }
 
-fn join(
+fn add_to_group(
     groups: &mut Vec<Group>,
-    registry: Arc<Registry>,
-    mut request: Request,
-    gate: Option<Arc<tokio::sync::OwnedSemaphorePermit>>,
+    mut one: ClientRequest,
+    gate: Option<Arc<OwnedSemaphorePermit>>,
 ) {
-    let plain = |request: &Request| {
-        request
-            .requested
-            .iter()
-            .all(|requested| requested.resource.kind.is_plain_lock())
+    let is_plain = |request: &Request| {
+        let mut requested = request.requested.iter();
+        requested.all(|requested| requested.resource.kind.is_plain_lock())
     };
     let fits = |group: &&mut Group| {
-        Arc::ptr_eq(&group.registry, &registry) && plain(&group.request) && plain(&request)
+        Arc::ptr_eq(&group.one.registry, &one.registry)
+            && is_plain(&group.one.request)
+            && is_plain(&one.request)
     };
     match groups.iter_mut().find(fits) {
         Some(group) => {
-            group.request.requested.append(&mut request.requested);
+            let requested = &mut group.one.request.requested;
+            requested.append(&mut one.request.requested);
             group.gates.push(gate);
         }
         None => groups.push(Group {
-            registry,
-            request,
+            one,
             gates: [gate].into_iter().collect(),
         }),
     }
@@ -108,13 +107,13 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
         let Some(group) = groups.get(first) else {
             return Ok(HoldShares::new());
         };
-        let mut parts = group.acquire(&group.request).await?;
+        let mut shares = group.acquire(&group.one.request).await?;
         let others = groups.iter().enumerate().filter(|(at, _)| *at != first);
         let mut refused = None;
         for (at, other) in others {
-            match other.acquire(&other.once()).await {
-                Ok(more) => parts.extend(more),
-                // Of one that does not answer, its own wait finds out whether it ever does.
+            match other.acquire(&other.single_try()).await {
+                Ok(more) => shares.extend(more),
+                // If its server does not answer, waiting for that group finds out whether it ever does.
                 Err(error) if (error.is_busy() || error.is_unavailable()) && !group.is_over() => {
                     refused = Some(at);
                     break;
@@ -123,7 +122,7 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
             }
         }
         match refused {
-            None => return Ok(parts),
+            None => return Ok(shares),
             Some(at) => first = at,
         }
     }
@@ -131,52 +130,48 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
 
 impl Group {
     async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
-        let hold_refs = wait::acquire(&self.registry, request).await?;
-        let parts = hold_refs.into_iter().zip(&self.gates);
-        Ok(parts
-            .map(|(hold_ref, gate)| {
-                HoldShare::new(Arc::clone(&self.registry), hold_ref, gate.clone())
-            })
+        let registry = &self.one.registry;
+        let hold_refs = wait::acquire(registry, request).await?;
+        let granted = hold_refs.into_iter().zip(&self.gates);
+        Ok(granted
+            .map(|(hold_ref, gate)| HoldShare::new(Arc::clone(registry), hold_ref, gate.clone()))
             .collect())
     }
 
-    /// The same keys, asked for once.
-    fn once(&self) -> Request {
+    /// The same keys without waiting.
+    fn single_try(&self) -> Request {
         Request {
             wait: Some(Duration::ZERO),
-            ..self.request.clone()
+            ..self.one.request.clone()
         }
     }
 
     /// Is the wait over?
     fn is_over(&self) -> bool {
-        self.registry.session.now() >= self.request.deadline()
+        self.one.registry.session.now() >= self.one.request.deadline()
     }
 }
 
-/// The parts of a quorum that the scopes around have already.
-pub(crate) async fn enter_again(
-    requests: &mut [(Arc<Registry>, Request)],
-) -> Result<HoldShares, Error> {
-    let mut parts = HoldShares::new();
-    // In an order that all have in common: who waits at one gate has passed others.
+/// Re-enters the holds of a quorum that the enclosing scopes have.
+pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<HoldShares, Error> {
+    let mut shares = HoldShares::new();
+    // In an order that all acquisitions share: two that passed gates in different orders could wait for each other.
     let mut requests: Vec<_> = requests.iter_mut().collect();
-    requests.sort_by_key(|(registry, _)| registry.session.id);
-    for (registry, request) in requests {
-        let margin = quorum::margin(registry, request);
-        match find_enclosing(registry, request, 0).await {
-            Ok(Enclosing::Reenter(part)) => parts.push(part.with_margin(margin)),
+    requests.sort_by_key(|one| one.registry.session.id);
+    for one in requests {
+        match find_enclosing(one).await {
+            Ok(Enclosing::Reenter(share)) => shares.push(share),
             Ok(Enclosing::None) => {}
             Ok(Enclosing::Beside(_)) => {
                 return Err(Error::Nested {
-                    key: request.requested[0].resource.key.text().to_owned(),
+                    key: one.requested().resource.key.text().to_owned(),
                     reason: "a Redlock cannot be read inside its own write",
                 });
             }
-            // One of the servers lost its hold: the others may do.
+            // One server lost its hold. The others may still be a quorum.
             Err(error) if error.is_lost() => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(parts)
+    Ok(shares)
 }

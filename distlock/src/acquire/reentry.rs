@@ -1,4 +1,4 @@
-//! What the scopes around an acquisition mean for it: a hold that it enters again, one that lets it in, or nothing.
+//! What the scopes around an acquisition mean for it: a hold that it re-enters, one that admits it, or nothing.
 
 use std::sync::Arc;
 
@@ -7,61 +7,53 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::error::{Blocker, Error};
 use crate::hold::NestError;
 use crate::hold::lease::Term;
-use crate::key::{Key, Resource};
+use crate::key::Resource;
 use crate::kind::Nesting;
-use crate::local::{HoldShare, Registry};
+use crate::local::HoldShare;
 use crate::scope::{Frame, Frames, frames};
-use crate::wait::{Request, RequestedKey};
+use crate::wait::{ClientRequest, RequestedKey};
 
 /// What the scopes around an acquisition mean for it.
 pub(crate) enum Enclosing {
-    /// Nothing: it is an ordinary one.
+    /// Nothing: it is an ordinary acquisition.
     None,
-    /// It entered the hold of one of them again.
+    /// It re-entered the hold of a scope.
     Reenter(HoldShare),
-    /// One of them lets it in beside its own hold, through this place at its gate.
+    /// A scope admits it beside its own hold, with this permit of its gate.
     Beside(Arc<OwnedSemaphorePermit>),
 }
 
-/// Enters the hold of an enclosing scope, if one has the key. The frames are those of the first poll.
-pub(crate) async fn find_enclosing(
-    registry: &Arc<Registry>,
-    request: &mut Request,
-    at: usize,
-) -> Result<Enclosing, Error> {
+/// Re-enters the hold of an enclosing scope if one of them has the key. Must be called at the first poll of an
+/// acquisition: its scopes are those of the code that polls it, and not those of the code that made it.
+pub(crate) async fn find_enclosing(one: &mut ClientRequest) -> Result<Enclosing, Error> {
     match frames() {
         None => Ok(Enclosing::None),
-        // Boxed, for most acquisitions have nothing around them.
-        around => Box::pin(search_frames(around, registry, request, at)).await,
+        // Boxed, since most acquisitions have no scope around them.
+        frames => Box::pin(search_frames(frames, one)).await,
     }
 }
 
-async fn search_frames(
-    around: Frames,
-    registry: &Arc<Registry>,
-    request: &mut Request,
-    at: usize,
-) -> Result<Enclosing, Error> {
-    let client = registry.session.id;
-    let resource = request.requested[at].resource.clone();
+async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclosing, Error> {
+    let client = one.registry.session.id;
+    let resource = one.requested().resource.clone();
     let key = &resource.key;
-    while let Some((frame, nesting)) = Frame::find(&around, client, &resource) {
+    while let Some((frame, nesting)) = Frame::find(&frames, client, &resource) {
         if let Nesting::Never(reason) = nesting {
             return Err(Error::Nested {
                 key: key.text().to_owned(),
                 reason,
             });
         }
-        // A frame that closed meanwhile: one further out may hold the key, or an ordinary acquisition is right.
-        let Some(permit) = pass_gate(registry, request, at, &frame).await? else {
+        // The frame closed in the meantime: one further out may hold the key, or an ordinary acquisition is right.
+        let Some(permit) = pass_gate(one, &frame).await? else {
             continue;
         };
         let entered = match nesting {
-            Nesting::Inside => enter_beside(registry, &mut request.requested[at], &frame, permit),
-            _ => enter_again(registry, request, &frame, permit),
+            Nesting::Inside => enter_beside(one, &frame, permit),
+            _ => reenter(one, &frame, permit),
         };
         match entered {
-            Ok(around) => return Ok(around),
+            Ok(enclosing) => return Ok(enclosing),
             Err(NestError::Closed) => {}
             Err(NestError::Lost(loss)) => return Err(Error::lost(key.text(), loss)),
         }
@@ -69,64 +61,60 @@ async fn search_frames(
     Ok(Enclosing::None)
 }
 
-/// Waits for its turn among the branches of one scope. `None` where the scope ends before.
+/// Waits until the other branches of the scope let it in. `None` if the scope ends before.
 async fn pass_gate(
-    registry: &Arc<Registry>,
-    request: &Request,
-    at: usize,
+    one: &ClientRequest,
     frame: &Frame,
 ) -> Result<Option<OwnedSemaphorePermit>, Error> {
-    let session = &registry.session;
-    let Resource { kind, key } = &request.requested[at].resource;
+    let session = &one.registry.session;
+    let Resource { kind, key } = &one.requested().resource;
     let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
     tokio::select! {
         biased;
         permit = gate.acquire_many_owned(permits) => Ok(permit.ok()),
         () = frame.closing() => Ok(None),
-        () = session.clock.sleep_until(request.deadline()) => {
-            Err(request.timed_out(key, session.now(), Blocker::Sibling))
+        () = session.clock.sleep_until(one.request.deadline()) => {
+            Err(one.request.timed_out(key, session.now(), Blocker::Sibling))
         },
     }
 }
 
-fn enter_again(
-    registry: &Arc<Registry>,
-    request: &Request,
+fn reenter(
+    one: &ClientRequest,
     frame: &Frame,
     permit: OwnedSemaphorePermit,
 ) -> Result<Enclosing, NestError> {
+    let ClientRequest { registry, request } = one;
     let session = &registry.session;
     let now = session.now();
     let term = match request.lease {
         Some(_) => Term::Until(now.after(request.first_lease(session))),
         None => Term::kept(now, request.max_hold),
     };
-    let nested = frame.hold_ref().nest(frame.closed(), term, now)?;
+    let outer = frame.hold_ref();
+    let nested = outer.nest(frame.closed(), term, request.margin)?;
     session.look_at(nested.hold());
     let gate = Some(Arc::new(permit));
-    Ok(Enclosing::Reenter(HoldShare::new(
-        Arc::clone(registry),
-        nested,
-        gate,
-    )))
+    let share = HoldShare::new(Arc::clone(registry), nested, gate);
+    Ok(Enclosing::Reenter(share))
 }
 
 fn enter_beside(
-    registry: &Arc<Registry>,
-    requested: &mut RequestedKey,
+    one: &mut ClientRequest,
     frame: &Frame,
     permit: OwnedSemaphorePermit,
 ) -> Result<Enclosing, NestError> {
-    let hold_ref = frame.hold_ref();
-    hold_ref.let_in(frame.closed(), registry.session.now())?;
-    requested.inside = Some(hold_ref.hold().owner);
+    let outer = frame.hold_ref();
+    outer.let_in(frame.closed())?;
+    let RequestedKey { inside, .. } = one.requested_mut();
+    *inside = Some(outer.hold().owner);
     Ok(Enclosing::Beside(Arc::new(permit)))
 }
 
-/// Refuses a closed client what it does not hold already: a scope that runs on may enter its own hold again.
-pub(crate) fn check_open(registry: &Registry, key: &Key) -> Result<(), Error> {
-    if registry.session.is_closed() {
-        let key = key.text().to_owned();
+/// Refuses an ordinary acquisition of a closed client. A scope that is still running may re-enter its own hold.
+pub(crate) fn check_open(one: &ClientRequest) -> Result<(), Error> {
+    if one.registry.session.is_closed() {
+        let key = one.requested().resource.key.text().to_owned();
         return Err(Error::Closed { key });
     }
     Ok(())

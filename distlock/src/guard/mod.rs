@@ -1,9 +1,11 @@
 //! The guard: the value that ends a hold.
 
+mod critical_section;
 pub(crate) mod run;
 pub(crate) mod stream;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -12,24 +14,25 @@ use smallvec::{SmallVec, smallvec};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{HoldView, Release, confirm_all};
+use crate::hold::{Hold, HoldView, Release, confirm_all};
 use crate::local::{HoldShare, Remaining};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
 
-/// A hold on a lock, for as long as it lives.
+/// A hold on a lock. The lock is held for as long as the guard lives.
 ///
-/// While a guard without a lease of its own lives, the watchdog renews the hold at every third of its lease. Ending:
+/// The watchdog renews the hold at every third of its lease, unless the guard has a
+/// [lease of its own](crate::Acquire::lease). A hold ends in one of these ways:
 ///
-/// * [`release`](Guard::release) ends it and confirms that: the usual way, also inside [`run`](crate::Acquire::run);
-/// * dropping it releases in the background, without blocking and without telling how it went;
-/// * with a [lease](crate::Acquire::lease) it ends by itself when that is over.
+/// * [`release`](Guard::release) ends it and waits for the confirmation. [`run`](crate::Acquire::run) does this as well.
+/// * Dropping the guard releases the lock in the background. It does not block and does not report the result.
+/// * A fixed [lease](crate::Acquire::lease) ends by itself.
 ///
-/// Bind it to a name: `let _guard = ..`. With `let _ = ..` it is dropped, and the lock released, at once.
+/// Bind the guard to a name: `let _guard = ..`. With `let _ = ..` the guard is dropped, and the lock released, at once.
 ///
-/// A guard is a right, not a wall: a process that was stopped past its lease holds a guard that says
-/// [`is_held`](Guard::is_held)` == false`, and a write that is already under way is stopped by nobody. Run what must
-/// end with the hold inside [`scope`](Guard::scope).
+/// A guard cannot stop a write that is already under way. A process that was stopped past its lease still has its guard,
+/// which then answers [`is_held`](Guard::is_held)` == false`. Run code that must end with the hold inside
+/// [`scope`](Guard::scope).
 ///
 /// # Examples
 /// ```
@@ -43,50 +46,48 @@ use crate::scope::{Scope, Section};
 /// ```
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard {
-    parts: SmallVec<[HoldShare; 1]>,
-    /// How many of the parts have to be held.
-    needs: usize,
+    view: HoldView,
+    /// In the order of the view's members.
+    shares: SmallVec<[HoldShare; 1]>,
 }
 
-/// What stands for a hold that has a lease, so that it can be acquired with [one of its own](crate::Acquire::lease):
-/// all guards, and not the permits of a plain semaphore. Not meant to be implemented elsewhere.
+/// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease): every guard
+/// but the permits of a plain semaphore. Not meant to be implemented elsewhere.
 pub trait Leased: From<Guard> + 'static {}
 
 impl Leased for Guard {}
 
 impl Guard {
-    pub(crate) fn new(part: HoldShare) -> Self {
+    pub(crate) fn new(share: HoldShare) -> Self {
         Self {
-            parts: smallvec![part],
-            needs: 1,
+            view: HoldView::one(Arc::clone(share.hold_ref())),
+            shares: smallvec![share],
         }
     }
 
-    /// A guard of several parts, of which `needs` have to be held.
-    pub(crate) fn of(parts: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
-        Self { parts, needs }
+    /// A guard of several holds, of which `needs` have to be held.
+    pub(crate) fn of(shares: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
+        let view = match shares.as_slice() {
+            [one] => HoldView::one(Arc::clone(one.hold_ref())),
+            all => HoldView::of(all.iter().map(|share| Arc::clone(share.hold_ref())), needs),
+        };
+        Self { view, shares }
     }
 
-    /// The one part of a guard that needs but one, the first of all others.
-    fn first(&self) -> &HoldShare {
-        &self.parts[0]
+    /// The hold that stands for all: the only one of most guards.
+    fn first(&self) -> &Hold {
+        self.view.members()[0].hold()
     }
 
-    /// Its keys stay taken for so long from now on, whenever it ends.
+    /// The keys stay taken for this long from now on, whenever the guard ends.
     pub(crate) fn keep_for(&self, at_least: Duration) {
-        for part in &self.parts {
-            part.hold_ref().hold().keep_for(part.now(), at_least);
+        for member in self.view.members() {
+            member.hold().keep_for(member.now(), at_least);
         }
     }
 
-    fn view(&self) -> HoldView {
-        match self.parts.as_slice() {
-            [one] => HoldView::one(one.member()),
-            all => HoldView::of(all.iter().map(HoldShare::member), self.needs),
-        }
-    }
-
-    /// The key that is held, without the client's prefix; of a multi-lock the first.
+    /// Returns the key that is held, without the client's prefix. For a multi-lock it is the first key.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -96,10 +97,12 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn key(&self) -> &str {
-        self.first().key()
+        self.first().resource.key.text()
     }
 
-    /// The keys that are held, without the client's prefix: one, or those of a multi-lock, each once and in order.
+    /// Iterates over the keys that are held, without the client's prefix. A multi-lock has several keys, each once and in
+    /// ascending order.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -109,13 +112,14 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        let mut keys: SmallVec<[&str; 1]> = self.parts.iter().map(HoldShare::key).collect();
+        let mut keys: SmallVec<[&str; 1]> = self.shares.iter().map(HoldShare::key).collect();
         // A Redlock has one key on several servers.
         keys.dedup();
         keys.into_iter()
     }
 
-    /// The identity under which the hold stands in the server; of several the first.
+    /// Returns the identity of the hold in the server. For several holds it is that of the first.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -126,12 +130,14 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn owner(&self) -> Owner {
-        self.first().hold_ref().hold().owner
+        self.first().owner
     }
 
-    /// The fencing token of the grant, where the lock is a fenced one: higher than that of each grant of its key before.
+    /// Returns the fencing token of the grant, if the lock is a fenced one. It is higher than the token of every earlier grant
+    /// of the key.
     ///
-    /// A [`FencedLock`](crate::FencedLock) gives a guard that has one for certain.
+    /// The guard of a [`FencedLock`](crate::FencedLock) always has one.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -143,31 +149,32 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn token(&self) -> Option<u64> {
-        self.first().hold_ref().hold().token
+        self.first().token
     }
 
-    /// How many permits of a semaphore it stands for.
+    /// How many permits of a semaphore the guard has.
     pub(crate) fn permits(&self) -> u32 {
-        self.first().hold_ref().hold().permits
+        self.first().permits
     }
 
-    /// Ends this guard's part, and gives no permits back.
+    /// Ends the guard without giving permits back.
     pub(crate) fn forget(mut self) {
-        self.parts.drain(..).for_each(HoldShare::forget);
+        self.shares.drain(..).for_each(HoldShare::forget);
     }
 
-    /// Ends this guard, and leaves in the server what it held: until the lease ends, and renewed by nobody.
+    /// Ends the guard and leaves its holds in the server until their leases end, renewed by nobody.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.parts
+        self.shares
             .drain(..)
             .try_for_each(HoldShare::leave_to_its_lease)
     }
 
-    /// Is the key held, as far as this process can tell?
+    /// Returns whether the key is held, as far as this process can tell.
     ///
-    /// A comparison of clocks, without I/O. `true` means that no other owner can have the key at this moment, unless
-    /// somebody force-released it or the server lost its data; that is told by [`lost`](Guard::lost) after the next
+    /// This is a comparison of clocks without I/O. `true` means that no other owner can have the key at this moment, unless
+    /// the key was force-released or the server lost its data. [`lost`](Guard::lost) completes when that is found, at the next
     /// renewal.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -177,14 +184,13 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn is_held(&self) -> bool {
-        let held = self.parts.iter().filter(|part| part.is_held());
-        held.count() >= self.needs
+        self.view.is_held()
     }
 
-    /// Completes when the hold is known to be lost, or must be assumed so.
+    /// Returns a future that completes when the hold is lost, or must be assumed lost because its lease ended by this
+    /// process's clock without a confirmed renewal.
     ///
-    /// At the latest when the lease ends by this process's clock without a confirmed renewal. The future is independent
-    /// of the guard, and also completes when the guard is released or dropped.
+    /// The future does not borrow the guard. It also completes when the guard is released or dropped.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -201,17 +207,17 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.view().over()
+        self.view.clone().over()
     }
 
-    /// Enters the lock once more: Redisson's second `lock()` in one thread.
+    /// Enters the lock once more, like a second `lock()` of one thread in Redisson.
     ///
-    /// The count is 2 then, and either guard may go first; the last one frees the lock. Without a round trip: it is
-    /// granted in this process, and the server is told of the count in the background. The new guard has the same lease
-    /// as this one.
+    /// The hold then has two guards, which may end in any order; the last one frees the lock. The re-entry is granted in this
+    /// process without a round trip, and the server learns of the new count in the background. The new guard has the same
+    /// lease as this one.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the hold is gone, [`Error::Nested`] where the lock is not reentrant.
+    /// [`Error::Lost`] if the hold is lost, and [`Error::Nested`] if the lock is not reentrant.
     ///
     /// # Examples
     /// ```
@@ -227,34 +233,35 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
-        let again: Result<SmallVec<_>, _> = match self.needs {
-            needs if needs == self.parts.len() => {
-                self.parts.iter().map(HoldShare::reenter).collect()
-            }
-            // Of a quorum, those that are still held.
-            _ => Ok(self.parts.iter().flat_map(HoldShare::reenter).collect()),
+        let needs = self.view.needs();
+        let again: SmallVec<[HoldShare; 1]> = if needs == self.shares.len() {
+            let again = self.shares.iter().map(HoldShare::reenter);
+            again.collect::<Result<_, _>>()?
+        } else {
+            // Those of a quorum that are still held.
+            self.shares.iter().flat_map(HoldShare::reenter).collect()
         };
-        let again = again?;
-        if again.len() < self.needs {
-            return Err(self.view().lost(Loss::Expired));
+        if again.len() < needs {
+            return Err(self.view.lost(Loss::Expired));
         }
-        Ok(Self::of(again, self.needs))
+        Ok(Self::of(again, needs))
     }
 
     /// Runs a future inside the critical section.
     ///
-    /// * Acquiring this key again within it re-enters this hold; siblings do so one after the other.
-    /// * The clock is compared before every poll of `body`; the moment the hold is lost, `body` is dropped and the
-    ///   scope answers [`Error::Lost`].
+    /// * Inside `body`, acquiring this key again re-enters the hold. Branches that run side by side do so one after the
+    ///   other.
+    /// * The clock is compared before every poll of `body`. If the hold is lost, `body` is dropped and the scope returns
+    ///   [`Error::Lost`].
     ///
-    /// The guard is borrowed and goes on after the scope. Nothing is inherited by spawned tasks, unless by
+    /// The guard is borrowed and outlives the scope. Spawned tasks do not inherit the scope, except through
     /// [`inherit`](crate::inherit).
     ///
     /// # Errors
-    /// [`Error::Lost`], with `body` cut short.
+    /// [`Error::Lost`] if the hold was lost before `body` completed.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body`; the guard still holds.
+    /// Dropping the future drops `body`. The guard still holds the lock.
     ///
     /// # Examples
     /// ```
@@ -273,69 +280,72 @@ impl Guard {
         Scope::new(self.section(), body)
     }
 
-    /// The critical section as a value of its own, for authors of middleware who cannot borrow the guard.
+    /// Returns the critical section as an owned value, for authors of middleware who cannot borrow the guard.
     ///
-    /// It does not keep the hold; whoever has the guard ends that.
+    /// The section does not keep the lock held: the hold ends with the guard.
+    ///
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
-        Section::new(self.view())
+        Section::new(self.view.clone())
     }
 
-    /// Ends this guard's part, and confirms it.
+    /// Releases the lock and waits for the confirmation.
     ///
-    /// The last guard of a hold frees the lock and wakes who waits; a guard that was entered again, or nested, only
-    /// takes the count down. Where another task of this client waits, the hold passes on to it without a round trip.
+    /// If the hold has other guards, because the lock was re-entered, only the count goes down: the last guard frees the lock
+    /// and wakes a waiter. If another task of this client waits for the key, the hold is handed over to it without a round
+    /// trip.
     ///
     /// # Errors
-    /// * [`Error::Lost`]: the hold was gone already, so others may have been inside the critical section.
-    /// * [`Error::Unavailable`]: nobody answered; the release goes on in the background, and at the latest the lease
-    ///   frees the lock.
+    /// * [`Error::Lost`]: the hold was lost before, so another owner may have been inside the critical section.
+    /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
+    ///   by its lease at the latest.
     /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
     ///
     /// # Cancel safety
-    /// The guard's part ends with the first poll. Dropping the future leaves the release to the background.
+    /// The guard ends with the first poll. Dropping the future leaves the release to the background.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::in_memory();
     /// let lock = client.lock("order:42");
     /// let guard = lock.acquire().await?;
-    /// lock.force_release().await?; // somebody else, meanwhile
+    /// lock.force_release().await?; // another client could do this
     /// assert!(guard.release().await.unwrap_err().is_lost());
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<(), Error> {
-        let needs = self.needs;
-        match self.parts.pop() {
-            Some(one) if self.parts.is_empty() => match one.end() {
+        match self.shares.pop() {
+            Some(only) if self.shares.is_empty() => match only.end() {
                 Remaining::Nothing(result) => result,
                 Remaining::Release(release) => release.confirm().await,
             },
             last => {
-                self.parts.extend(last);
-                let lost = self.view().loss();
-                let left = self.parts.drain(..).map(HoldShare::end).collect();
-                let released = Box::pin(release_several(left, needs)).await;
+                self.shares.extend(last);
+                let lost = self.view.loss();
+                let remaining = self.shares.drain(..).map(HoldShare::end).collect();
+                let released = Box::pin(release_several(remaining, self.view.needs())).await;
                 lost.map_or(released, Err)
             }
         }
     }
 
-    /// Now, and when the key is no longer this guard's unless it is renewed before, or was not; by one clock.
+    /// The present time, and the time when the guard stops holding unless it is renewed, or when it stopped; both by the
+    /// clock of the first hold's client.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
-        (self.first().now(), self.view().deadline())
+        (self.view.members()[0].now(), self.view.deadline())
     }
 }
 
-/// Ends several parts at once, those of one client that can travel together in one command. As soon as enough of a
+/// Releases several holds at once. Those of one client that can be released by one command are. As soon as enough of a
 /// quorum are confirmed, the rest goes to the background.
-async fn release_several(left: Vec<Remaining>, needs: usize) -> Result<(), Error> {
-    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(left.len());
-    let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (left.len(), Vec::new());
-    for left in left {
-        match left {
+async fn release_several(remaining: Vec<Remaining>, needs: usize) -> Result<(), Error> {
+    let mut results: Vec<Result<(), Error>> = Vec::with_capacity(remaining.len());
+    let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (remaining.len(), Vec::new());
+    for one in remaining {
+        match one {
             Remaining::Nothing(result) => results.push(result),
             Remaining::Release(release) => {
                 match groups.iter_mut().find(|group| group[0].goes_with(&release)) {

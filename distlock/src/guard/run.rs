@@ -1,7 +1,6 @@
-//! Acquire, run a body inside the critical section, release and confirm: one future for all three.
+//! Acquires, runs a body inside the critical section, and releases: one future for all three steps.
 //!
-//! The body is pinned once, where the caller put the future: it is moved at no time, and the whole is little larger
-//! than the body.
+//! The body is pinned once, in the caller's future, and never moved. The whole future is little larger than the body.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,10 +10,11 @@ use pin_project_lite::pin_project;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::scope::{Section, poll_body};
+use crate::guard::critical_section::CriticalSection;
+use crate::scope::poll_body;
 use crate::telemetry;
 
-/// The future of an [`Acquire`](crate::Acquire).
+/// The future of an [`Acquire`](crate::Acquire), which yields its guard.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Acquiring<G = Guard>(Pin<Box<dyn Future<Output = Result<G, Error>> + Send>>);
 
@@ -38,22 +38,18 @@ impl<G> fmt::Debug for Acquiring<G> {
     }
 }
 
-/// A guard being released.
-pub(crate) type Releasing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-
+/// How far [`Guarded`] has come.
 enum Stage {
     Acquiring(Acquiring),
-    // The section first: its frame closes before its guard ends.
-    Running(Section, Guard),
-    /// The body, and no lock.
+    Locked(CriticalSection),
+    /// The body runs without a lock.
     #[cfg(feature = "macros")]
     Unlocked,
-    Releasing(Releasing),
     Done,
 }
 
 pin_project! {
-    /// The three steps. Yields the body's output and what the release said.
+    /// Acquires, runs the body and releases. Yields the output of the body and the result of the release.
     pub(crate) struct Guarded<F: Future> {
         stage: Stage,
         output: Option<F::Output>,
@@ -63,9 +59,10 @@ pin_project! {
 
     impl<F: Future> PinnedDrop for Guarded<F> {
         fn drop(this: Pin<&mut Self>) {
+            // The body is dropped first, and inside its section, so that code in its `Drop` still sees the scope.
             let mut this = this.project();
             match this.stage {
-                Stage::Running(section, _) => section.enter(|| this.body.set(None)),
+                Stage::Locked(section) => section.enter(|| this.body.set(None)),
                 _ => this.body.set(None),
             }
         }
@@ -81,12 +78,12 @@ impl<F: Future> Guarded<F> {
         }
     }
 
-    /// The same from a guard that is there already, or without any.
+    /// Starts from a guard that is there already, or without any lock.
     #[cfg(feature = "macros")]
     pub(crate) fn held(guard: Option<Guard>, body: F) -> Self {
-        let running = |guard: Guard| Stage::Running(guard.section(), guard);
+        let locked = |guard| Stage::Locked(CriticalSection::new(guard));
         Self {
-            stage: guard.map_or(Stage::Unlocked, running),
+            stage: guard.map_or(Stage::Unlocked, locked),
             output: None,
             body: Some(body),
         }
@@ -102,18 +99,24 @@ impl<F: Future> Future for Guarded<F> {
             match this.stage {
                 Stage::Acquiring(acquiring) => {
                     let guard = ready!(Pin::new(acquiring).poll(cx))?;
-                    *this.stage = Stage::Running(guard.section(), guard);
+                    *this.stage = Stage::Locked(CriticalSection::new(guard));
                 }
-                Stage::Running(section, _) => {
-                    let output = ready!(poll_body(section, this.body.as_mut(), cx));
-                    let Stage::Running(section, guard) = std::mem::replace(this.stage, Stage::Done)
-                    else {
-                        return Poll::Pending;
-                    };
-                    drop(section);
-                    // Lost: dropping the guard ends what is left of the hold, in the background.
-                    *this.output = Some(output?);
-                    *this.stage = Stage::Releasing(Box::pin(guard.release()));
+                Stage::Locked(locked) => {
+                    if let CriticalSection::Running { section, .. } = locked {
+                        match ready!(poll_body(section, this.body.as_mut(), cx)) {
+                            Ok(output) => *this.output = Some(output),
+                            Err(lost) => {
+                                *this.stage = Stage::Done;
+                                return Poll::Ready(Err(lost));
+                            }
+                        }
+                        locked.start_release();
+                    }
+                    let released = ready!(locked.poll_released(cx));
+                    *this.stage = Stage::Done;
+                    if let Some(output) = this.output.take() {
+                        return Poll::Ready(Ok((output, released)));
+                    }
                 }
                 #[cfg(feature = "macros")]
                 Stage::Unlocked => {
@@ -125,13 +128,6 @@ impl<F: Future> Future for Guarded<F> {
                     *this.stage = Stage::Done;
                     return Poll::Ready(Ok((output, Ok(()))));
                 }
-                Stage::Releasing(releasing) => {
-                    let released = ready!(releasing.as_mut().poll(cx));
-                    *this.stage = Stage::Done;
-                    if let Some(output) = this.output.take() {
-                        return Poll::Ready(Ok((output, released)));
-                    }
-                }
                 Stage::Done => return Poll::Pending,
             }
         }
@@ -139,7 +135,7 @@ impl<F: Future> Future for Guarded<F> {
 }
 
 pin_project! {
-    /// A body under a lock; made by [`Acquire::run`](crate::Acquire::run).
+    /// The future of a body that runs under a lock, made by [`Acquire::run`](crate::Acquire::run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Run<F: Future> {
         #[pin]
@@ -165,7 +161,8 @@ impl<F: Future> Future for Run<F> {
 }
 
 pin_project! {
-    /// A body that returns a `Result`, under a lock; made by [`Acquire::try_run`](crate::Acquire::try_run).
+    /// The future of a body that returns a `Result` and runs under a lock, made by
+    /// [`Acquire::try_run`](crate::Acquire::try_run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct TryRun<F: Future> {
         #[pin]
@@ -194,7 +191,7 @@ where
     }
 }
 
-/// The body's own error wins over what its release said.
+/// Combines the result of a body with that of its release. The error of the body comes first.
 pub(crate) fn finish<T, E: From<Error>>(
     output: Result<T, E>,
     released: Result<(), Error>,
@@ -210,7 +207,7 @@ pub(crate) fn finish<T, E: From<Error>>(
     }
 }
 
-/// What of a release's outcome concerns the caller of a body that has run to its end: a loss. The rest is logged, for
+/// Keeps a loss of a release's result, for the caller of a body that ran to its end. Any other failure is logged, since
 /// the lease frees the lock.
 pub(crate) fn lost_only(released: Result<(), Error>) -> Result<(), Error> {
     match released {

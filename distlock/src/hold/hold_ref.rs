@@ -1,39 +1,53 @@
-//! One guard's part in a hold: from its grant to its end, or to the loss of the hold.
+//! One guard's reference into a hold, from its grant to its end or to the loss of the hold.
 //!
-//! Views (`lost()`, `is_held()`, frames, the layer's `Held`) look at a tenure and not at the hold: after a hand-over
-//! the hold goes on with another guard, and a view kept from before must say that its own part has ended.
+//! Views (`lost()`, `is_held()`, scopes, the layer's `Held`) look at this reference and not at the hold. After a
+//! hand-over the hold goes on under another guard, and a view that was made before must answer that its own guard has
+//! ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::lease::Term;
 use super::{Hold, NestError};
 use crate::clock::{Clock, Tick};
-use crate::error::{Error, Loss};
+use crate::error::Error;
 
 /// More than a scope has branches.
-const GATE_PLACES: u32 = 1 << 20;
+const GATE_PERMITS: u32 = 1 << 20;
 
-/// One guard's part in a [`Hold`].
+/// Where a guard comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) client: Uuid,
+    pub(crate) clock: Clock,
+    /// The guard stops counting as held this long before its deadline: the clocks of several servers may drift.
+    pub(crate) margin: Duration,
+}
+
+/// One guard's reference into a [`Hold`].
 #[derive(Debug)]
 pub(crate) struct HoldRef {
     hold: Arc<Hold>,
+    origin: Origin,
     term: Term,
     /// Written under the hold's mutex; see [`Hold::nest`].
     ended: AtomicBool,
     /// Cancelled when the guard ends. The hold has a token of its own, for when it is lost or freed.
     over: CancellationToken,
-    /// Lets one nested hold of the key in at a time, or any number of shared ones; made when the first one comes.
+    /// Admits one nested hold of the key at a time, or any number of shared ones. Made when the first one comes.
     gate: OnceLock<Arc<Semaphore>>,
 }
 
 impl HoldRef {
-    pub(super) fn new(hold: Arc<Hold>, term: Term) -> Arc<Self> {
+    pub(super) fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
         Arc::new(Self {
             hold,
+            origin,
             term,
             ended: AtomicBool::new(false),
             over: CancellationToken::new(),
@@ -45,77 +59,127 @@ impl HoldRef {
         &self.hold
     }
 
+    /// The id of the client that acquired.
+    pub(crate) fn client(&self) -> Uuid {
+        self.origin.client
+    }
+
     pub(crate) fn term(&self) -> Term {
         self.term
     }
 
-    /// The gate, and how many of its places a nested hold takes: all, or one if it is shared.
+    /// What the client's clock shows.
+    pub(crate) fn now(&self) -> Tick {
+        self.origin.clock.now()
+    }
+
+    /// The time to compare deadlines with: the margin is part of it.
+    fn judged_at(&self) -> Tick {
+        self.now().after(self.origin.margin)
+    }
+
+    /// The gate, and how many of its permits a nested hold takes: all of them, or one if it is shared.
     pub(crate) fn gate(&self, shared: bool) -> (Arc<Semaphore>, u32) {
         let gate = self
             .gate
-            .get_or_init(|| Arc::new(Semaphore::new(GATE_PLACES as usize)));
-        (Arc::clone(gate), if shared { 1 } else { GATE_PLACES })
+            .get_or_init(|| Arc::new(Semaphore::new(GATE_PERMITS as usize)));
+        (Arc::clone(gate), if shared { 1 } else { GATE_PERMITS })
     }
 
-    /// Has the guard ended? Not whether the hold is lost.
+    /// Has the guard ended? This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
+        // Pairs with the store in `end`. Both sides are also ordered by the hold's mutex where a count depends on it.
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Marks the guard as ended, under the hold's mutex; [`announce_end`](Tenure::announce_end) follows outside it.
+    /// Marks the guard as ended, under the hold's mutex. [`announce_end`](HoldRef::announce_end) follows outside of it.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Wakes whoever watches this tenure. Not under a mutex: a waker may run any code.
+    /// Wakes everything that watches this guard. Not under a mutex: a waker may run any code.
     pub(crate) fn announce_end(&self) {
         self.over.cancel();
     }
 
     /// Is the key this guard's, as far as this process's clock can tell?
-    pub(crate) fn is_held(&self, now: Tick) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held_at(self.judged_at())
+    }
+
+    fn is_held_at(&self, now: Tick) -> bool {
         !self.has_ended() && !self.term.has_ended(now) && self.hold.is_held(now)
     }
 
     /// Why the key is no longer this guard's, if it is not.
-    pub(crate) fn loss(&self, now: Tick) -> Option<Loss> {
-        if self.is_held(now) {
-            None
-        } else {
-            Some(self.hold.loss_of(self, now))
+    pub(crate) fn loss(&self) -> Option<Error> {
+        let now = self.judged_at();
+        if self.is_held_at(now) {
+            return None;
+        }
+        let loss = self.hold.loss_of(self, now);
+        Some(Error::lost(self.hold.resource.key.text(), loss))
+    }
+
+    /// When, unless the hold is renewed, the guard stops counting as held, by its own client's clock.
+    pub(crate) fn end_at(&self) -> Tick {
+        match self.hold.deadline().min(self.term.end()) {
+            Tick::NEVER => Tick::NEVER,
+            end => end.before(self.origin.margin),
         }
     }
 
-    pub(crate) fn lost_error(&self, now: Tick) -> Option<Error> {
-        self.loss(now)
-            .map(|loss| Error::lost(self.hold.resource.key.text(), loss))
+    /// How long, unless the hold is renewed, the guard still counts as held. A span and not a tick, since each client's
+    /// clock has its own start.
+    pub(crate) fn left(&self) -> Duration {
+        self.end_at().left(self.now())
     }
 
-    /// Another guard of the same hold, unless `closed`, this tenure or the hold is over.
+    /// Sleeps for `time` by the client's clock.
+    pub(super) async fn sleep(&self, time: Duration) {
+        let clock = &self.origin.clock;
+        clock.sleep_until(clock.now().after(time)).await;
+    }
+
+    pub(super) fn has_margin(&self) -> bool {
+        !self.origin.margin.is_zero()
+    }
+
+    /// Another guard of the same hold, with a margin of its own, unless `closed` is set or this guard or the hold is
+    /// over.
     pub(crate) fn nest(
         &self,
         closed: &AtomicBool,
         term: Term,
-        now: Tick,
+        margin: Duration,
     ) -> Result<Arc<Self>, NestError> {
-        self.hold.nest(self, closed, term, now)
+        let origin = Origin {
+            margin,
+            ..self.origin.clone()
+        };
+        self.hold.nest(self, closed, origin, term)
     }
 
-    /// Lets another hold of the key in beside this guard's, unless `closed`, this tenure or the hold is over.
-    pub(crate) fn let_in(&self, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
-        self.hold.let_in(self, closed, now)
+    /// The margin of this guard.
+    pub(crate) fn margin(&self) -> Duration {
+        self.origin.margin
+    }
+
+    /// Admits another hold of the key beside this guard's, unless `closed` is set or this guard or the hold is over.
+    pub(crate) fn let_in(&self, closed: &AtomicBool) -> Result<(), NestError> {
+        self.hold.let_in(self, closed)
     }
 
     /// Completes when the key is no longer this guard's: released, handed on, lost, or its lease over by the clock.
     ///
     /// Does not rely on the watchdog: it sleeps to the deadline by itself.
-    pub(crate) async fn over(self: Arc<Self>, clock: Clock) {
-        while self.is_held(clock.now()) {
+    pub(crate) async fn over(self: Arc<Self>) {
+        while self.is_held_at(self.now()) {
             let deadline = self.hold.deadline().min(self.term.end());
             tokio::select! {
                 () = self.over.cancelled() => return,
                 () = self.hold.over() => return,
-                () = clock.sleep_until(deadline) => {}
+                () = self.origin.clock.sleep_until(deadline) => {}
             }
         }
     }

@@ -1,11 +1,11 @@
 //! A hold: one owner's possession of one key, shared by its guards, the watchdog and the releaser.
 //!
 //! # Invariants
-//! 1. `count` is the number of guards alive; the server is told of it unawaited, by renewals. Nobody adds or
-//!    subtracts in the server.
-//! 2. *Closed? lost? count + 1*: whoever nests asks in this order in one section of the mutex, and closing a frame
-//!    takes it too, so that an ended scope is told from a lost hold.
-//! 3. Once a release was sent the owner is dead: a hold passes on only before that.
+//! 1. `count` is the number of live guards. Renewals state it to the server, and nothing waits for that. No command adds
+//!    to a count in the server or subtracts from it.
+//! 2. Nesting checks *closed?*, then *lost?*, then adds 1 to the count, in one section of the mutex. Closing a frame takes
+//!    the same mutex, so that an ended scope is never mistaken for a lost hold.
+//! 3. An owner is never used again once a release was sent for it: a hold is handed over only before that.
 
 mod hold_ref;
 pub(crate) mod lease;
@@ -22,24 +22,24 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::hold_ref::HoldRef;
+pub(crate) use self::hold_ref::{HoldRef, Origin};
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::release::{Release, confirm_all};
 pub(crate) use self::releaser::{PendingRelease, Settled};
 pub(crate) use self::session::Session;
-pub(crate) use self::view::{HoldView, Member};
+pub(crate) use self::view::HoldView;
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::key::Resource;
 use crate::owner::Owner;
 
-/// An attempt that may have been carried out, or may still be.
+/// An attempt that may have been carried out, or may still be carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InDoubtAttempt {
-    /// The connection over which it went.
+    /// The connection that it was sent over.
     pub(crate) epoch: u64,
-    /// Nothing that it leaves in the server lasts beyond this, were it carried out at once.
+    /// What it leaves in the server ends by then, if it is carried out at once.
     pub(crate) until: Tick,
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct Hold {
     pub(crate) resource: Resource,
     pub(crate) owner: Owner,
     pub(crate) permits: u32,
-    /// The fencing token of its grant, where the kind has one.
+    /// The fencing token of the grant, if the kind has one.
     pub(crate) token: Option<u64>,
-    /// An earlier attempt of this owner that nobody answered: it may still be carried out, after the release.
-    doubt: Option<InDoubtAttempt>,
+    /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
+    in_doubt: Option<InDoubtAttempt>,
     /// Cancelled when the hold is lost, or freed and confirmed so.
     over: CancellationToken,
     state: Mutex<State>,
@@ -62,10 +62,23 @@ pub(crate) struct Hold {
 struct State {
     lease: Lease,
     count: u32,
-    /// The count that the server was last told, and confirmed.
+    /// The count that the server confirmed last.
     stated: u32,
-    /// The key is to stay taken until then, though its guards have ended.
+    /// The key stays taken until then, also after its guards have ended.
     taken_until: Tick,
+}
+
+/// What a backend granted.
+#[derive(Debug)]
+pub(crate) struct Grant<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) token: Option<u64>,
+    /// When the attempt was queued: the lease counts from then.
+    pub(crate) sent: Tick,
+    pub(crate) lease: Duration,
+    /// The lease that the watchdog renews.
+    pub(crate) watchdog: Duration,
+    pub(crate) in_doubt: Option<InDoubtAttempt>,
 }
 
 /// Why a guard could not be nested into a hold.
@@ -73,43 +86,43 @@ struct State {
 pub(crate) enum NestError {
     /// The scope has ended: an ordinary acquisition is right.
     Closed,
-    /// The hold is lost: so is whatever runs in its scope.
+    /// The hold is lost, and with it everything that runs in its scope.
     Lost(Loss),
 }
 
-/// What the end of a guard left behind.
+/// How a guard ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardEnd {
-    /// Other guards go on with the hold.
+    /// Other guards of the hold remain.
     Shared,
-    /// It was the last guard, and the hold is sure. Can it pass on as it is?
+    /// It was the last guard, and the hold is still held.
     Last {
-        /// The lease is fresh, and the watchdog alone kept it.
+        /// The lease is fresh and was kept by the watchdog alone, so the hold can be handed over.
         may_pass_on: bool,
     },
-    /// The hold was lost before; `last`: no guard is left that could still clean up.
+    /// The hold was lost before. `last`: no guard is left to clean up later.
     Lost { loss: Loss, last: bool },
 }
 
 /// What the watchdog has to do about a hold.
 pub(crate) enum WatchdogAction {
-    /// Ask again at this time.
+    /// Look again at this time.
     Later(Tick),
     /// Send a renewal that states this count.
     Renew { count: u32, lease: Duration },
     /// It was lost just now.
     Lost(Loss),
-    /// Nothing any more.
+    /// Nothing: the hold is over.
     Over,
 }
 
 impl State {
-    /// Does the server still show another count than there is? A count of 0 is told by a release alone.
+    /// Does the server still have another count? A count of 0 is stated by a release alone.
     fn is_unstated(&self) -> bool {
         self.count != self.stated && self.count > 0
     }
 
-    /// Why the hold is no longer that guard's.
+    /// Why the hold no longer belongs to that guard.
     fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
         let of_guard = || {
             hold_ref
@@ -122,7 +135,8 @@ impl State {
     }
 
     /// May something be nested beside `beside`?
-    fn check(&self, beside: &HoldRef, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
+    fn check(&self, beside: &HoldRef, closed: &AtomicBool) -> Result<(), NestError> {
+        let now = beside.now();
         if closed.load(Ordering::Acquire) || beside.has_ended() {
             return Err(NestError::Closed);
         }
@@ -134,20 +148,22 @@ impl State {
 }
 
 impl Hold {
-    /// A hold that was asked for at `sent` and granted, with its first guard's part.
-    pub(crate) fn granted(
-        (target, token): (&Target, Option<u64>),
-        (sent, lease): (Tick, Duration),
-        term: Term,
-        watchdog: Duration,
-        doubt: Option<InDoubtAttempt>,
-    ) -> Arc<HoldRef> {
+    /// A hold that was granted, and the reference of its first guard.
+    pub(crate) fn granted(grant: Grant<'_>, term: Term, origin: Origin) -> Arc<HoldRef> {
+        let Grant {
+            target,
+            token,
+            sent,
+            lease,
+            watchdog,
+            in_doubt,
+        } = grant;
         let hold = Self {
             resource: target.resource.clone(),
             owner: target.owner,
             permits: target.permits,
             token,
-            doubt,
+            in_doubt,
             over: CancellationToken::new(),
             state: Mutex::new(State {
                 lease: Lease::granted(sent, lease, term, watchdog),
@@ -156,10 +172,10 @@ impl Hold {
                 taken_until: Tick::default(),
             }),
         };
-        HoldRef::new(Arc::new(hold), term)
+        HoldRef::new(Arc::new(hold), origin, term)
     }
 
-    /// What the server knows it by.
+    /// The hold as commands to the server name it.
     pub(crate) fn target(&self) -> Target {
         Target {
             permits: self.permits,
@@ -171,7 +187,7 @@ impl Hold {
         self.state.lock().lease.is_held(now)
     }
 
-    /// Why the hold is no longer that guard's, where it is not.
+    /// Why the hold no longer belongs to that guard, if it does not.
     pub(crate) fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
         self.state.lock().loss_of(hold_ref, now)
     }
@@ -180,12 +196,12 @@ impl Hold {
         self.state.lock().lease.deadline()
     }
 
-    /// When it is lost unless it is renewed before, and a renewal helps.
+    /// When the hold is lost unless a renewal is confirmed before, or when `max_hold` ends it.
     fn end(&self) -> Tick {
         self.state.lock().lease.end()
     }
 
-    /// No copy of the hold lives in the server beyond this.
+    /// The server has no copy of the hold after this time.
     pub(crate) fn latest_end(&self) -> Tick {
         self.state.lock().lease.latest_end()
     }
@@ -194,13 +210,13 @@ impl Hold {
         self.state.lock().count
     }
 
-    /// May it lie in a waiter's slot, or go on to the next one, at `now`?
+    /// May it stay in a waiter's slot, or be handed over to the next waiter, at `now`?
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         let state = self.state.lock();
         state.count == 0 && state.lease.may_pass_on(now)
     }
 
-    /// From `since` on the key stays taken for so long, whenever its guards end.
+    /// The key stays taken for this long from `since` on, whenever the guards end.
     pub(crate) fn keep_for(&self, since: Tick, at_least: Duration) {
         if at_least.is_zero() {
             return;
@@ -210,12 +226,12 @@ impl Hold {
         state.lease.keep_to_its_guards();
     }
 
-    /// Until when the key is to stay taken, though its guards have ended.
+    /// Until when the key stays taken after its guards have ended.
     pub(crate) fn taken_until(&self) -> Tick {
         self.state.lock().taken_until
     }
 
-    /// It is one of several that were granted together: it passes to nobody but its guards.
+    /// The hold is never handed over: it is one of several that were granted together.
     pub(crate) fn keep_to_its_guards(&self) {
         self.state.lock().lease.keep_to_its_guards();
     }
@@ -229,36 +245,37 @@ impl Hold {
         self.over.is_cancelled()
     }
 
-    /// Tells everyone that the hold is lost or freed. Not under a mutex: wakers may run any code.
+    /// Wakes everything that waits for the end of the hold. Not under a mutex: a waker may run any code.
     pub(crate) fn announce_over(&self) {
         self.over.cancel();
     }
 
-    /// Another guard of this hold, beside `beside`, unless `closed` or lost.
+    /// Another guard of this hold beside `beside`, unless `closed` is set or the hold is lost.
     fn nest(
         self: &Arc<Self>,
         beside: &HoldRef,
         closed: &AtomicBool,
+        origin: Origin,
         term: Term,
-        now: Tick,
     ) -> Result<Arc<HoldRef>, NestError> {
         let mut state = self.state.lock();
-        state.check(beside, closed, now)?;
+        state.check(beside, closed)?;
         state.count += 1;
         state.lease.join(term);
-        Ok(HoldRef::new(Arc::clone(self), term))
+        Ok(HoldRef::new(Arc::clone(self), origin, term))
     }
 
-    /// Another hold is let in by this one, and may outlive it: from here on this one passes to nobody as it is.
-    fn let_in(&self, beside: &HoldRef, closed: &AtomicBool, now: Tick) -> Result<(), NestError> {
+    /// Admits another hold of the key, which may outlive this one. From here on this one is never handed over.
+    fn let_in(&self, beside: &HoldRef, closed: &AtomicBool) -> Result<(), NestError> {
         let mut state = self.state.lock();
-        state.check(beside, closed, now)?;
+        state.check(beside, closed)?;
         state.lease.keep_to_its_guards();
         Ok(())
     }
 
     /// Closes a frame: from here on nothing nests through it.
     pub(crate) fn close(&self, closed: &AtomicBool) {
+        // Under the mutex, or a nesting could pass its check of `closed` and count itself afterwards (invariant 2).
         let _section = self.state.lock();
         closed.store(true, Ordering::Release);
     }
@@ -266,9 +283,10 @@ impl Hold {
     /// The first guard of a hold that was handed over, if the hold is still good.
     pub(crate) fn succeed(
         self: &Arc<Self>,
-        now: Tick,
+        origin: Origin,
         max_hold: Option<Duration>,
     ) -> Option<Arc<HoldRef>> {
+        let now = origin.clock.now();
         let mut state = self.state.lock();
         if !state.lease.may_pass_on(now) {
             return None;
@@ -276,10 +294,10 @@ impl Hold {
         let term = Term::kept(now, max_hold);
         state.count = 1;
         state.lease.pass_on(term);
-        Some(HoldRef::new(Arc::clone(self), term))
+        Some(HoldRef::new(Arc::clone(self), origin, term))
     }
 
-    /// A guard ends. Nothing is sent here, and nobody woken: [`HoldRef::announce_end`] follows.
+    /// Ends a guard. Sends nothing and wakes nobody: [`HoldRef::announce_end`] follows.
     fn leave(&self, hold_ref: &HoldRef, now: Tick) -> GuardEnd {
         let mut state = self.state.lock();
         hold_ref.end();
@@ -296,7 +314,7 @@ impl Hold {
         }
     }
 
-    /// No renewal follows this; `Err` where the hold was lost before.
+    /// Ends the renewals; `Err` if the hold was lost before.
     pub(crate) fn stop_renewals(&self, now: Tick) -> Result<(), Loss> {
         self.state.lock().lease.release(now)
     }
@@ -308,7 +326,7 @@ impl Hold {
     }
 
     /// What the watchdog has to do at `now`.
-    fn work(&self, now: Tick) -> WatchdogAction {
+    fn next_action(&self, now: Tick) -> WatchdogAction {
         let mut state = self.state.lock();
         let unstated = state.is_unstated();
         match state.lease.due(now, unstated) {
@@ -322,7 +340,7 @@ impl Hold {
         }
     }
 
-    /// A renewal that stated `count` was answered, or given up.
+    /// Takes the answer to a renewal that stated `count`, or that it was given up.
     fn renewed(
         &self,
         sent: Tick,

@@ -1,4 +1,4 @@
-//! Sends releases until they are answered, for as long as a caller can be made to wait for it.
+//! Sends releases and retries them until they are answered, for as long as a caller may be kept waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::clock::Tick;
 use crate::config::RETRY_PAUSE;
 use crate::error::{Error, Loss};
 
-/// A release that is to be sent and confirmed. Dropped before, it goes to the background.
+/// A release that is to be sent and confirmed. If it is dropped before, it goes to the background.
 pub(crate) struct Release {
     session: Arc<Session>,
     target: Target,
     ticket: ReleaseTicket,
     deadline: Tick,
-    /// The guard's own term was over, and what that means.
+    /// What the guard lost by its own term, if that was over.
     late: Option<Loss>,
 }
 
@@ -38,7 +38,7 @@ impl Release {
         }
     }
 
-    /// Can both travel in one command?
+    /// Can one command release both?
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let now = self.session.now();
         let plain = |one: &Self| {
@@ -52,7 +52,7 @@ impl Release {
         results.pop().unwrap_or(Ok(()))
     }
 
-    /// What the answer means; 'not ours' is a loss, unless an earlier try of this very release may have done its work
+    /// Interprets the answer. *Not ours* is a loss, unless an earlier try of this release may have been carried out
     /// unanswered.
     fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
         let (key, now) = (self.target.resource.key.text(), self.session.now());
@@ -71,7 +71,7 @@ impl Release {
     }
 }
 
-/// Several releases of one client, in one command; what came of each.
+/// Sends several releases of one client in one command, and returns the result of each.
 pub(crate) async fn confirm_all(
     releases: SmallVec<[Release; 1]>,
 ) -> SmallVec<[Result<(), Error>; 1]> {
@@ -95,7 +95,7 @@ pub(crate) async fn confirm_all(
             .zip(released)
             .map(|(release, released)| release.settle(released, doubtful))
             .collect(),
-        // Dropping what is owed leaves the rest to the background.
+        // Dropping the tickets leaves the releases to the background.
         Err((fault, after)) => releases
             .iter()
             .map(|one| Err(fault.clone().into_error(&one.target.resource.key, after)))
@@ -105,7 +105,8 @@ pub(crate) async fn confirm_all(
 
 type Answers = SmallVec<[Released; 1]>;
 
-/// What was answered, and whether an earlier try may have been carried out before it.
+/// Sends until an answer arrives or it is time to give up. Returns the answer, and whether an earlier try may have been
+/// carried out before it.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
@@ -117,13 +118,13 @@ async fn send(
     let longest = session.config.longest_pause();
     let mut pause = RETRY_PAUSE.0.min(longest);
     loop {
-        // The first try is bounded by the backend; of later ones the caller has less time left.
+        // The backend bounds the first try. Later ones have less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };
         let targets = targets(session.now());
         let answer = tokio::select! {
             biased;
             answer = send_once(session, &targets) => answer,
-            // What was answered before says more than that this one was not.
+            // The fault of an earlier try says more than that this one was not answered.
             () = session.clock.sleep_until(latest) => {
                 Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
             }

@@ -1,13 +1,13 @@
-//! Ends owners in the background: dropped guards, lost holds, and acquisitions whose outcome nobody learnt.
+//! Ends owners in the background: those of dropped guards, of lost holds, and of acquisitions of unknown outcome.
 //!
-//! A release states that the owner holds nothing, so it is always safe to send, and to send twice.
+//! A release states that the owner holds nothing, so sending it is always safe, and so is sending it twice.
 //!
 //! # Invariants
-//! 1. A debt is kept until its release is confirmed, or until no copy of the hold can live in the server any more.
-//! 2. An attempt of unknown outcome may still lie in a dead connection's buffers and run after our release. Unless both
-//!    went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
-//! 3. A debt in the hands of a task that dies with its runtime goes back into the list.
-//! 4. A client that nobody has any more is kept for at most one watchdog's lease by what it owes.
+//! 1. A pending release is kept until it is confirmed, or until the server can have no copy of the hold any more.
+//! 2. An attempt of unknown outcome may lie in the buffers of a dead connection and be carried out after the release. Unless
+//!    both went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
+//! 3. A release that is in flight when its task dies with its runtime goes back into the list.
+//! 4. Pending releases keep a client without handles alive for at most one lease of the watchdog.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,18 +17,18 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Hold, Session};
+use super::{Hold, InDoubtAttempt, Session};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::{RELEASES_AT_ONCE, RETRY_PAUSE};
 use crate::telemetry;
 
-/// What became of a release.
+/// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// The server answered.
     Answered(Released),
-    /// Nobody answered while it mattered: the lease has freed it.
+    /// The server did not answer in time: the lease has freed the key.
     GivenUp,
 }
 
@@ -38,73 +38,76 @@ type OnSettled = Box<dyn FnOnce(Settled) + Send + Sync>;
 /// An owner that has to be ended.
 pub(crate) struct PendingRelease {
     target: Target,
-    /// The key is to stay taken until then, though nobody has it any more.
+    /// The key stays taken until then, with no holder.
     taken_until: Tick,
-    /// No copy of the hold lives in the server beyond this.
+    /// The server has no copy of the hold after this time.
     until: Tick,
-    /// The connection over which an attempt of unknown outcome went.
-    doubt: Option<u64>,
-    /// Nobody knows what the owner has.
+    /// The connection over which an attempt of unknown outcome was sent.
+    in_doubt: Option<u64>,
+    /// It is not known what the owner has.
     withdraws: bool,
-    /// It was answered, or given up. It is kept for an attempt that may come late, and nobody waits for it.
+    /// It was answered or given up, and nobody waits for it. It is kept because an attempt may be carried out late.
     answered: bool,
-    then: Option<OnSettled>,
+    on_settled: Option<OnSettled>,
 }
 
 impl PendingRelease {
     /// The owner of a hold that was granted.
     pub(crate) fn of_hold(hold: &Hold) -> Self {
-        let doubt = hold.doubt.map(|doubt| doubt.until).unwrap_or_default();
+        let in_doubt = hold.in_doubt.map(|attempt| attempt.until);
         Self {
             target: hold.target(),
             taken_until: hold.taken_until(),
-            // Not the end of what the key is kept for: that comes by itself.
-            until: hold.latest_end().max(doubt),
-            doubt: hold.doubt.map(|doubt| doubt.epoch),
+            // Not `taken_until`: that time passes by itself.
+            until: hold.latest_end().max(in_doubt.unwrap_or_default()),
+            in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,
             answered: false,
-            then: None,
+            on_settled: None,
         }
     }
 
-    /// The owner of an attempt of unknown outcome, sent over connection `epoch`, whose lease ends at `until`.
-    pub(crate) fn of_attempt(target: Target, until: Tick, epoch: u64) -> Self {
+    /// The owner of an attempt of unknown outcome.
+    pub(crate) fn of_attempt(target: Target, attempt: InDoubtAttempt) -> Self {
         Self {
             target,
             taken_until: Tick::default(),
-            until,
-            doubt: Some(epoch),
+            until: attempt.until,
+            in_doubt: Some(attempt.epoch),
             withdraws: true,
             answered: false,
-            then: None,
+            on_settled: None,
         }
     }
 
-    /// The owner of a waiter that gives up its place in the server, which lasts until `until` at most.
+    /// The owner of a waiter that gives up its place in the server's queue. The place lasts until `until` at most.
     pub(crate) fn of_place(target: Target, until: Tick) -> Self {
         Self {
             target,
             taken_until: Tick::default(),
             until,
-            doubt: None,
+            in_doubt: None,
             withdraws: true,
             answered: false,
-            then: None,
+            on_settled: None,
         }
     }
 
-    /// Calls `then` when the release is answered or given up.
-    pub(crate) fn then(mut self, then: impl FnOnce(Settled) + Send + Sync + 'static) -> Self {
-        self.then = Some(Box::new(then));
+    /// Calls `on_settled` when the release is answered or given up.
+    pub(crate) fn on_settled(
+        mut self,
+        on_settled: impl FnOnce(Settled) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_settled = Some(Box::new(on_settled));
         self
     }
 
-    /// Nobody is to end the owner: its lease will.
+    /// Sends nothing: the lease ends the owner.
     pub(crate) fn abandon(mut self) {
-        let _nobody_counted_it = self.tell(Settled::GivenUp);
+        let _was_not_counted = self.settle(Settled::GivenUp);
     }
 
-    /// The owner ends, and what it has stays taken.
+    /// Ends the owner and leaves its permits taken.
     pub(crate) fn without_permits(mut self) -> Self {
         self.target.permits = 0;
         self
@@ -123,19 +126,19 @@ impl PendingRelease {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
-    /// Passes on what became of the release; whether it was the first to.
-    pub(super) fn tell(&mut self, settled: Settled) -> bool {
-        if let Some(then) = self.then.take() {
-            then(settled);
+    /// Takes note of how the release ended, and answers whether this was the first time.
+    pub(super) fn settle(&mut self, settled: Settled) -> bool {
+        if let Some(on_settled) = self.on_settled.take() {
+            on_settled(settled);
         }
         !std::mem::replace(&mut self.answered, true)
     }
 
-    /// May the attempt still run after a release that was answered over connection `epoch`?
+    /// May an attempt be carried out after a release that was answered over connection `epoch`?
     ///
-    /// Not where a hold has no lease: there the server remembers the owner's end for as long as it may come.
+    /// This is not so for kinds without a lease: their server remembers that the owner was ended.
     pub(super) fn may_come_late(&self, epoch: u64) -> bool {
-        let over_another = self.doubt.is_some_and(|sent_over| sent_over != epoch);
+        let over_another = self.in_doubt.is_some_and(|sent_over| sent_over != epoch);
         over_another && self.target.resource.kind.has_lease()
     }
 }
@@ -149,14 +152,14 @@ impl fmt::Debug for PendingRelease {
     }
 }
 
-/// The releases that are owed.
+/// The pending releases of one client.
 #[derive(Debug)]
 pub(super) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
     done: Notify,
-    /// To send one: a crowd that was dropped at once must not time out for standing in its own way.
-    yielding: Semaphore,
+    /// Limits how many are sent at once: a thousand guards that are dropped together must not time each other out.
+    permits: Semaphore,
 }
 
 impl Default for Releaser {
@@ -165,7 +168,7 @@ impl Default for Releaser {
             list: Mutex::default(),
             wake: Notify::new(),
             done: Notify::new(),
-            yielding: Semaphore::new(RELEASES_AT_ONCE),
+            permits: Semaphore::new(RELEASES_AT_ONCE),
         }
     }
 }
@@ -173,7 +176,7 @@ impl Default for Releaser {
 #[derive(Debug, Default)]
 struct List {
     waiting: VecDeque<PendingRelease>,
-    /// How many were never answered: waiting, or in the task's hands.
+    /// How many were not answered yet: those that wait and those in flight.
     open: usize,
 }
 
@@ -191,7 +194,7 @@ impl Releaser {
         self.list.lock().open
     }
 
-    /// Is there anything for the task to do?
+    /// Does the task have anything to do?
     pub(super) fn has_work(&self) -> bool {
         let list = self.list.lock();
         list.open > 0 || !list.waiting.is_empty()
@@ -221,19 +224,16 @@ impl Releaser {
     }
 }
 
-/// A debt that the task works on.
+/// A release that the task is sending. Dropping it puts the release back into the list (invariant 3).
 struct InFlight {
     session: Arc<Session>,
     pending: Option<PendingRelease>,
 }
 
 impl InFlight {
-    fn answered(&mut self, settled: Settled) {
-        if self
-            .pending
-            .as_mut()
-            .is_some_and(|pending| pending.tell(settled))
-        {
+    fn settle(&mut self, settled: Settled) {
+        let pending = self.pending.as_mut();
+        if pending.is_some_and(|pending| pending.settle(settled)) {
             self.session.releaser.one_answered();
         }
     }
@@ -270,73 +270,70 @@ pub(super) async fn run(session: Arc<Session>) {
     }
 }
 
-async fn retry_until_confirmed(mut hand: InFlight) {
-    let session = Arc::clone(&hand.session);
+async fn retry_until_confirmed(mut in_flight: InFlight) {
+    let session = Arc::clone(&in_flight.session);
     let longest = session.config.longest_pause();
-    let (begun, mut pause) = (session.now(), RETRY_PAUSE.0.min(longest));
+    let (began, mut pause) = (session.now(), RETRY_PAUSE.0.min(longest));
     let mut was_denied = false;
     loop {
-        let Some(pending) = &hand.pending else { return };
+        let Some(pending) = &in_flight.pending else {
+            return;
+        };
         let (until, withdraws) = (pending.until, pending.withdraws);
-        let turn = session.releaser.yielding.acquire().await;
-        // It ended while it waited for its turn behind others that nobody answers: that would not end for them either.
-        if begun < until && session.now() >= until {
-            drop(turn);
-            hand.answered(Settled::GivenUp);
+        let permit = session.releaser.permits.acquire().await;
+        // Its time passed while it waited behind others that are not answered. It would not be answered either.
+        if began < until && session.now() >= until {
+            drop(permit);
+            in_flight.settle(Settled::GivenUp);
             break;
         }
-        let Some(pending) = &hand.pending else { return };
+        let Some(pending) = &in_flight.pending else {
+            return;
+        };
         let target = pending.target_at(session.now());
         let outcome = if withdraws {
             session.backend.withdraw(&target).await
         } else {
             session.backend.release(&target).await
         };
-        drop(turn);
-        // Read after the answer: where it is the attempt's own, the release cannot have gone over another.
+        drop(permit);
+        // Read after the answer: if this is still the attempt's connection, the release went over it as well.
         let epoch = session.backend.epoch();
-        let over = session.now() >= until;
+        let is_over = session.now() >= until;
         match outcome {
             Ok(released) => {
                 session.set_silent(false);
-                let late = hand
-                    .pending
-                    .as_ref()
-                    .is_some_and(|pending| pending.may_come_late(epoch));
-                hand.answered(Settled::Answered(released));
-                if over || !late {
+                let pending = in_flight.pending.as_ref();
+                let may_come_late = pending.is_some_and(|pending| pending.may_come_late(epoch));
+                in_flight.settle(Settled::Answered(released));
+                if is_over || !may_come_late {
                     break;
                 }
             }
-            // What no lease frees is owed for as long as the right to give it back may return.
-            Err(Fault::Denied(why)) if !over && !target.resource.kind.has_lease() => {
+            // No lease frees this: it is tried for as long as the right to release may return.
+            Err(Fault::Denied(why)) if !is_over && !target.resource.kind.has_lease() => {
                 if !std::mem::replace(&mut was_denied, true) {
                     telemetry::release_denied(&target, &Fault::Denied(why));
                 }
             }
-            Err(fault) if over || fault.is_final() => {
-                give_up(&mut hand, &target, &fault);
+            Err(fault) if is_over || fault.is_final() => {
+                telemetry::release_given_up(&target, &fault);
+                in_flight.settle(Settled::GivenUp);
                 break;
             }
             Err(_) => {}
         }
-        session
-            .clock
-            .sleep_until(session.now().after(pause).min(until))
-            .await;
-        // For one watchdog's lease often enough that nobody waits long; a longer lease is looked after ever more rarely,
-        // but what no lease frees comes free by nothing else.
-        let in_time = session.now() < begun.after(session.config.watchdog_timeout);
+        let next = session.now().after(pause).min(until);
+        session.clock.sleep_until(next).await;
+        // Often enough during one lease of the watchdog that waiters do not wait for long. After that ever more rarely, unless
+        // no lease frees the key.
+        let in_time = session.now() < began.after(session.config.watchdog_timeout);
         pause = if in_time || !target.resource.kind.has_lease() {
             (pause * 2).min(longest)
         } else {
             pause * 2
         };
     }
-    hand.pending = None;
-}
-
-fn give_up(hand: &mut InFlight, target: &Target, fault: &Fault) {
-    telemetry::release_given_up(target, fault);
-    hand.answered(Settled::GivenUp);
+    // Not put back into the list by the drop.
+    in_flight.pending = None;
 }

@@ -1,11 +1,13 @@
-//! What one client keeps alive: its id, its clock and backend, the holds it has, and the two tasks that serve them.
+//! What one client keeps: its id, its clock and its backend, the holds it has, and the two tasks that serve them.
 //!
-//! A client outlives runtimes (a `static` one under several `#[tokio::test]`s). All state lies here and not in the
-//! tasks: where a task went with its runtime, the next call starts it again in its own, and nothing is forgotten.
+//! A client may outlive a runtime, such as a `static` client in several `#[tokio::test]`s. All state is kept here and not
+//! in the tasks. If a task ended with its runtime, the next call starts it again in the caller's runtime, and nothing is
+//! lost.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use lru::LruCache;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 
 use super::releaser::{PendingRelease, Releaser};
 use super::watchdog::Watchdog;
-use super::{Hold, Settled, releaser, watchdog};
+use super::{Hold, Origin, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, RETRY_PAUSE, TOKENS_KEPT};
@@ -34,15 +36,15 @@ pub(crate) struct Session {
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
     owners: AtomicU64,
-    /// The highest fencing token seen of each key, of the keys used last.
+    /// The highest fencing token that was seen for each key, of the keys used last.
     tokens: Mutex<LruCache<Key, u64>>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
-    /// The runtime of the newest caller: for drops on threads that have none, and for tasks whose own has gone.
+    /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
-    /// The server was let go while it owed an answer, and has said nothing since.
+    /// A quorum stopped waiting for this server's answer, and the server has not answered anything since.
     silent: AtomicBool,
-    /// Since when nobody is left who could acquire: the tasks end when nothing is left to do, or it takes too long.
+    /// Since when no handle of the client is left. The tasks end when nothing is left to do, or after a while.
     retired: OnceLock<Tick>,
     closed: AtomicBool,
 }
@@ -67,12 +69,22 @@ impl Session {
         })
     }
 
-    /// An owner that never was before.
+    /// Where a guard of this client comes from, with a margin before its deadline.
+    pub(crate) fn origin(&self, margin: Duration) -> Origin {
+        Origin {
+            client: self.id,
+            clock: self.clock.clone(),
+            margin,
+        }
+    }
+
+    /// An owner that was never used before.
     pub(crate) fn new_owner(&self) -> Owner {
+        // Relaxed: the number only has to be another one each time.
         Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The highest fencing token that this client has seen of a key; 0 where it saw none, or long ago.
+    /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or none for long.
     pub(crate) fn highest_token(&self, key: &Key) -> u64 {
         self.tokens.lock().get(key).copied().unwrap_or(0)
     }
@@ -83,12 +95,13 @@ impl Session {
         *highest = token.max(*highest);
     }
 
-    /// Is there no sign of the server since somebody gave up on its answer?
+    /// Has the server not answered since a quorum stopped waiting for it?
     pub(crate) fn is_silent(&self) -> bool {
+        // Relaxed: a hint that only decides whether a round waits for this server.
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// The server answered, or somebody has waited for its answer long enough.
+    /// The server answered, or a quorum stopped waiting for its answer.
     pub(crate) fn set_silent(&self, silent: bool) {
         if self.is_silent() != silent {
             self.silent.store(silent, Ordering::Relaxed);
@@ -99,48 +112,49 @@ impl Session {
         self.clock.now()
     }
 
-    /// Puts a granted hold under the watchdog's eye.
+    /// Has the watchdog watch a granted hold.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.watch(hold, hold.next_look());
         self.start_tasks();
     }
 
-    /// Something about a hold has changed that may be due at once.
+    /// Has the watchdog look at a hold again, after a change that may have to be stated at once.
     pub(crate) fn look_at(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
         self.start_tasks();
     }
 
-    /// The watchdog looks at the hold when something is due next.
+    /// Plans the watchdog's next look at a hold.
     pub(super) fn look_again(&self, hold: &Hold) {
-        self.watchdog.ask_at(hold.owner, hold.next_look());
+        self.watchdog.look_at(hold.owner, hold.next_look());
     }
 
-    /// The hold needs no renewal any more. Answers whether it was still watched.
+    /// Ends the watch over a hold. Answers whether it was still watched.
     pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
         self.watchdog.unwatch(hold.owner)
     }
 
-    /// A hold is found lost: tells everyone, once, and ends what the server may still have of it.
+    /// Declares a hold lost: logs it and wakes its watchers, once, and ends what the server may still have of it.
     pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
         if !self.unwatch(hold) {
             return;
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
-        // Gone, too, where an earlier attempt of its owner may still come, or of several permits only one has gone.
-        if loss != Loss::Gone || hold.doubt.is_some() || hold.permits > 1 {
+        // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried out,
+        // or if only one of several permits is gone.
+        if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
             self.release_later(PendingRelease::of_hold(hold));
         }
         hold.announce_over();
     }
 
-    /// The count of guards of the hold that acquisition `number` of this client has.
+    /// The number of guards of the hold of this client's owner with this number.
     pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
         let owner = Owner::new(self.id, number);
         self.watchdog.find(owner).map(|hold| hold.count())
     }
 
-    /// A release that somebody has to see through: who gets the debt, or the releaser when it is dropped.
+    /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
     pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
         ReleaseTicket {
             session: Arc::clone(self),
@@ -154,7 +168,7 @@ impl Session {
         self.start_tasks();
     }
 
-    /// Completes when no release is owed any more.
+    /// Completes when no release is pending.
     pub(crate) async fn releases_done(self: &Arc<Self>) {
         self.start_tasks();
         self.releaser.done().await;
@@ -169,14 +183,14 @@ impl Session {
         self.watchdog.len()
     }
 
-    /// Starts what does not run: in the caller's runtime, or from a thread without one in the newest that was seen.
+    /// Starts the tasks that do not run: in the caller's runtime, or on a thread without one in the newest that was seen.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         if let Some(runtime) = self.newest_runtime() {
             self.start_tasks_in(&runtime);
         }
     }
 
-    /// Remembers the caller's runtime, if it has one. Where that has gone a task started in it ends at once.
+    /// Remembers the caller's runtime, if it has one. A task that is started in a runtime that has ended ends at once.
     fn newest_runtime(&self) -> Option<Handle> {
         let mut newest = self.runtime.lock();
         if let Ok(here) = Handle::try_current()
@@ -216,9 +230,9 @@ impl Session {
             done: false,
         };
         drop(runtime.spawn(async move {
-            // Dropped after the task: what that had in hand lies in the lists again by then.
+            // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
             let mut alive = alive;
-            // It wakes those who wait, and a waker of the user's own may panic: the other holds must not go without.
+            // The task wakes waiters, and a user's waker may panic. The other holds need the task all the same.
             while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.session)))
                 .catch_unwind()
                 .await
@@ -250,7 +264,7 @@ impl Session {
         self.retired.get().is_some()
     }
 
-    /// When a retired client gives up what it still owes: by then the leases that the watchdog kept have ended.
+    /// When a retired client abandons its pending releases: by then the leases that the watchdog kept have ended.
     pub(super) fn last_moment(&self) -> Tick {
         let lease = self.config.watchdog_timeout;
         self.retired
@@ -259,7 +273,7 @@ impl Session {
     }
 }
 
-/// A debt in the hands of whoever sends the release first. Dropped unsettled, it goes to the releaser.
+/// A release that its holder sends. If the ticket is dropped unsettled the release goes to the releaser.
 #[derive(Debug)]
 pub(crate) struct ReleaseTicket {
     session: Arc<Session>,
@@ -267,7 +281,7 @@ pub(crate) struct ReleaseTicket {
 }
 
 impl ReleaseTicket {
-    /// The key is to stay taken until then.
+    /// The key stays taken until then.
     pub(super) fn taken_until(&self) -> Tick {
         self.pending
             .as_ref()
@@ -275,10 +289,11 @@ impl ReleaseTicket {
             .unwrap_or_default()
     }
 
-    /// The release was answered over connection `epoch`. Only what may still come late is left to the releaser.
+    /// Takes note that the release was answered over connection `epoch`. If an attempt may be carried out late, the releaser
+    /// repeats it.
     pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut pending) = self.pending.take() {
-            let _nobody_counted_it = pending.tell(settled);
+            let _was_not_counted = pending.settle(settled);
             if pending.may_come_late(epoch) {
                 self.session.release_later(pending);
             }
@@ -294,7 +309,7 @@ impl Drop for ReleaseTicket {
     }
 }
 
-/// Held by a running task: says when it does no more, however it ended.
+/// A running task. Dropping it takes note that the task has ended, in whatever way.
 struct RunningTask {
     session: Arc<Session>,
     runs: fn(&Session) -> &AtomicBool,
@@ -303,7 +318,7 @@ struct RunningTask {
 }
 
 impl Drop for RunningTask {
-    /// A task that went with its runtime is started again in the newest one, if that is another: whoever holds a lock
+    /// Starts a task again that ended with its runtime, in the newest runtime if that is another one: the holder of a lock
     /// there may make no call for a long time.
     fn drop(&mut self) {
         (self.runs)(&self.session).store(false, Ordering::Release);

@@ -1,7 +1,7 @@
-//! What a guard stands on: the tenures that it has, on one key or on several, and how many of them it needs.
+//! A view of all that a guard holds: one hold, or several of which it needs some.
 //!
-//! A lock has one. A multi-lock has one for each key and needs them all; of a Redlock's, one for each server, it needs a
-//! quorum. Views (`lost()`, `is_held()`, sections) look at a stake, which keeps nothing held by itself.
+//! A lock has one hold. A multi-lock has one for each key and needs them all. A Redlock has one for each server and
+//! needs a quorum of them. `lost()`, `is_held()` and sections look at a view, which keeps nothing held by itself.
 
 use std::slice;
 use std::sync::Arc;
@@ -9,23 +9,13 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
-use uuid::Uuid;
 
 use super::HoldRef;
-use crate::clock::{Clock, Tick};
+#[cfg(feature = "test-util")]
+use crate::clock::Tick;
 use crate::error::{Error, Loss};
 
-/// A tenure, and the client that it is of.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) client: Uuid,
-    pub(crate) clock: Clock,
-    pub(crate) hold_ref: Arc<HoldRef>,
-    /// So long before its deadline it no longer counts: the clocks of several servers may drift.
-    pub(crate) margin: Duration,
-}
-
-/// The tenures of a guard. A clone costs the same however many they are.
+/// The holds of a guard. A clone costs the same however many they are.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldView {
     members: Members,
@@ -34,41 +24,21 @@ pub(crate) struct HoldView {
 
 #[derive(Clone, Debug)]
 enum Members {
-    /// In place, for this is the usual one.
-    One(Member),
-    Several(Arc<[Member]>),
-}
-
-impl Member {
-    fn is_held(&self) -> bool {
-        self.hold_ref.is_held(self.clock.now().after(self.margin))
-    }
-
-    /// When, as things stand, it no longer counts, by its own clock.
-    fn end(&self) -> Tick {
-        let end = self.hold_ref.term().end();
-        match self.hold_ref.hold().deadline().min(end) {
-            Tick::NEVER => Tick::NEVER,
-            end => end.before(self.margin),
-        }
-    }
-
-    /// How long, as things stand, it still counts. A span and no tick: each member's clock has a start of its own.
-    fn left(&self) -> Duration {
-        self.end().left(self.clock.now())
-    }
+    /// In place, since most guards have one hold.
+    One(Arc<HoldRef>),
+    Several(Arc<[Arc<HoldRef>]>),
 }
 
 impl HoldView {
-    pub(crate) fn one(member: Member) -> Self {
+    pub(crate) fn one(member: Arc<HoldRef>) -> Self {
         Self {
             members: Members::One(member),
             needs: 1,
         }
     }
 
-    /// `needs` of these have to be held.
-    pub(crate) fn of(members: impl IntoIterator<Item = Member>, needs: usize) -> Self {
+    /// A view of several holds, of which `needs` have to be held.
+    pub(crate) fn of(members: impl IntoIterator<Item = Arc<HoldRef>>, needs: usize) -> Self {
         Self {
             members: Members::Several(members.into_iter().collect()),
             needs,
@@ -76,70 +46,70 @@ impl HoldView {
     }
 
     /// At least one.
-    pub(crate) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[Arc<HoldRef>] {
         match &self.members {
             Members::One(member) => slice::from_ref(member),
             Members::Several(members) => members,
         }
     }
 
+    /// How many members have to be held.
+    pub(crate) fn needs(&self) -> usize {
+        self.needs
+    }
+
+    /// Are enough members held, as far as this process's clock can tell?
     pub(crate) fn is_held(&self) -> bool {
         let held = self.members().iter().filter(|member| member.is_held());
         held.count() >= self.needs
     }
 
-    /// Has the guard ended? Not whether the hold is lost.
+    /// Has the guard ended? This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        self.members()
-            .iter()
-            .any(|member| member.hold_ref.has_ended())
+        self.members().iter().any(|member| member.has_ended())
     }
 
-    /// The first loss because of which too few are held, if that is so.
+    /// The first loss because of which too few members are held, if that is so.
     pub(crate) fn loss(&self) -> Option<Error> {
         if self.is_held() {
             return None;
         }
-        let lost = |member: &Member| {
-            let now = member.clock.now().after(member.margin);
-            member.hold_ref.lost_error(now)
-        };
-        let first = self.members().iter().find_map(lost);
-        // Held again by the clock between two looks: nothing is lost then.
+        let first = self.members().iter().find_map(|member| member.loss());
+        // A renewal may have been confirmed between the two looks: then nothing is lost.
         first.filter(|_| !self.is_held())
     }
 
-    /// Completes when too few are held: released, handed on, lost, or their leases over by the clock.
+    /// Completes when too few members are held: released, handed on, lost, or their leases over by the clock.
     pub(crate) async fn over(self) {
         if let [only] = self.members()
-            && only.margin.is_zero()
+            && !only.has_margin()
         {
-            return Arc::clone(&only.hold_ref).over(only.clock.clone()).await;
+            return Arc::clone(only).over().await;
         }
-        let over = |member: &Member| Arc::clone(&member.hold_ref).over(member.clock.clone());
+        let over = |member: &Arc<HoldRef>| Arc::clone(member).over();
         let mut ends: FuturesUnordered<_> = self.members().iter().map(over).collect();
-        let clock = self.members().first().map(|member| member.clock.clone());
-        while let Some(clock) = clock.as_ref().filter(|_| self.is_held()) {
+        let first = self.members().first().cloned();
+        while let Some(first) = first.as_ref().filter(|_| self.is_held()) {
             tokio::select! {
                 _ = ends.next(), if !ends.is_empty() => {}
-                () = clock.sleep_until(clock.now().after(self.left())) => {}
+                () = first.sleep(self.left()) => {}
             }
         }
     }
 
-    /// How long, as things stand, enough of them are held.
+    /// How long, unless they are renewed, enough members are held.
     pub(crate) fn left(&self) -> Duration {
-        self.last_needed(Member::left)
+        self.last_needed(|member| member.left())
     }
 
-    /// When, as things stand, too few will be held or were, by the clock of the first member: for a history, which wants
-    /// to know of a deadline also when it has passed.
+    /// When, unless they are renewed, too few members will be held, or when they were, by the clock of the first member.
+    /// For a history, which wants to know of a deadline also when it has passed.
     #[cfg(feature = "test-util")]
     pub(crate) fn deadline(&self) -> Tick {
-        let first = self.members().first().map(|first| first.clock.now());
+        let first = self.members().first().map(|first| first.now());
         let here = first.unwrap_or_default();
-        // Each clock has a start of its own.
-        self.last_needed(|member| match (member.end(), member.clock.now()) {
+        // Each clock has its own start.
+        self.last_needed(|member| match (member.end_at(), member.now()) {
             (Tick::NEVER, _) => Tick::NEVER,
             (end, now) if end < now => here.before(now.since(end)),
             (end, now) => here.after(end.since(now)),
@@ -147,20 +117,18 @@ impl HoldView {
     }
 
     /// The value of the member whose end is that of the guard.
-    fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&Member) -> T) -> T {
-        let mut ends: SmallVec<[T; 1]> = self.members().iter().map(of).collect();
+    fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&HoldRef) -> T) -> T {
+        let mut ends: SmallVec<[T; 1]> = self.members().iter().map(|member| of(member)).collect();
         ends.sort_unstable();
         let last_needed = ends.len().saturating_sub(self.needs);
         ends.get(last_needed).copied().unwrap_or_default()
     }
 
-    /// An error that says for which key the guard is no good any more.
+    /// An error that names the key for which the guard no longer counts.
     pub(crate) fn lost(&self, loss: Loss) -> Error {
         self.loss().unwrap_or_else(|| {
-            let key = self
-                .members()
-                .first()
-                .map(|member| member.hold_ref.hold().resource.key.text());
+            let first = self.members().first();
+            let key = first.map(|member| member.hold().resource.key.text());
             Error::lost(key.unwrap_or_default(), loss)
         })
     }

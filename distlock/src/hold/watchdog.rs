@@ -1,13 +1,13 @@
 //! Renews the leases of all holds of one client, from one task, and finds those that are lost.
 //!
 //! # Invariants
-//! 1. A hold is watched from its grant to its release or loss; entries go by owner, never by key, so that a hold that
-//!    expired does not stand in the way of the next one on its key.
+//! 1. A hold is watched from its grant to its release or loss. It is entered by owner, never by key, so that a hold that
+//!    expired is not in the way of the next one on its key.
 //! 2. A deadline counts from before the command was sent, on this process's own clock.
-//! 3. A released hold is never renewed: its lease is ended first, and asking it what is due answers `Over`.
-//! 4. Losses do not wait for renewals: answers come in while the task sleeps to the next deadline.
-//! 5. A renewal counts as sent when it is: of a crowd only some batches are under way, so that none of them goes
-//!    unanswered for standing behind the others.
+//! 3. A released hold is never renewed: its lease ends first, and then nothing is due any more.
+//! 4. Losses do not wait for renewals: answers arrive while the task sleeps to the next deadline.
+//! 5. Only a few batches of many holds are under way at a time, so that no renewal times out behind the others. A renewal
+//!    counts as sent when its batch is.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::owner::Owner;
 use crate::telemetry;
 
-/// The watched holds, by owner and by when to look at them.
+/// The watched holds, by owner and by the time of the next look at them.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     agenda: Mutex<Agenda>,
@@ -37,14 +37,14 @@ pub(super) struct Watchdog {
 struct Agenda {
     holds: HashMap<Owner, (Arc<Hold>, Tick), RandomState>,
     order: BTreeSet<(Tick, Owner)>,
-    /// When the task wakes by itself, if it does. It may find nothing to do then: holds that come and go in
-    /// between cost it no wake-up.
+    /// When the task wakes by itself, if it does. It may find nothing to do then, which is cheaper than a wake-up for each
+    /// hold that comes and goes in between.
     armed: Option<Tick>,
 }
 
 impl Agenda {
-    /// Looks at the hold at `at` or before.
-    fn ask_at(&mut self, owner: Owner, at: Tick) {
+    /// Plans a look at the hold at `at`, if none is planned before.
+    fn look_at(&mut self, owner: Owner, at: Tick) {
         let Some((_, planned)) = self.holds.get_mut(&owner) else {
             return;
         };
@@ -56,7 +56,7 @@ impl Agenda {
         self.order.insert((at, owner));
     }
 
-    /// Whether the task has to wake earlier than it would.
+    /// Answers whether the task has to be woken because it would wake too late.
     fn arm(&mut self, at: Tick) -> bool {
         let earlier = at < self.armed.unwrap_or(Tick::NEVER);
         if earlier {
@@ -87,16 +87,16 @@ impl Watchdog {
         let mut agenda = self.agenda.lock();
         let watched = (Arc::clone(hold), Tick::NEVER);
         agenda.holds.insert(hold.owner, watched);
-        agenda.ask_at(hold.owner, at);
+        agenda.look_at(hold.owner, at);
         let wake = agenda.arm(at);
         drop(agenda);
         self.wake_if(wake);
     }
 
-    /// Looks at the hold at `at` or before.
-    pub(super) fn ask_at(&self, owner: Owner, at: Tick) {
+    /// Plans a look at the hold at `at`, if none is planned before.
+    pub(super) fn look_at(&self, owner: Owner, at: Tick) {
         let mut agenda = self.agenda.lock();
-        agenda.ask_at(owner, at);
+        agenda.look_at(owner, at);
         let wake = agenda.arm(at);
         drop(agenda);
         self.wake_if(wake);
@@ -131,7 +131,7 @@ impl Watchdog {
         }
     }
 
-    /// What a former task had in flight will not be answered: everything is looked at anew.
+    /// Looks at every hold again: what a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
         let holds: Vec<(Owner, Arc<Hold>)> = {
             let agenda = self.agenda.lock();
@@ -142,7 +142,7 @@ impl Watchdog {
         };
         for (owner, hold) in holds {
             hold.forget_in_flight();
-            self.ask_at(owner, now);
+            self.look_at(owner, now);
         }
     }
 
@@ -150,7 +150,7 @@ impl Watchdog {
         self.agenda.lock().take_due(now)
     }
 
-    /// When to wake next; an alarm that lies ahead is kept even where its hold has gone.
+    /// When to wake next. An alarm that lies ahead is kept also after its hold is gone.
     fn next_alarm(&self, now: Tick) -> Tick {
         let mut agenda = self.agenda.lock();
         if agenda.armed.is_none_or(|armed| armed <= now) {
@@ -185,12 +185,12 @@ pub(super) async fn run(session: Arc<Session>) {
     }
 }
 
-/// Tells at once of what is lost; what is to be renewed waits for its turn, and is looked at again when it would be lost.
+/// Handles losses at once. A hold that is to be renewed waits for a batch, and is looked at again when it would be lost.
 fn take_up(session: &Arc<Session>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
     for hold in session.watchdog.take_due(now) {
         let end = hold.end();
         if hold.is_held(now) && now < end {
-            session.watchdog.ask_at(hold.owner, end);
+            session.watchdog.look_at(hold.owner, end);
             waiting.push_back(hold);
         } else {
             attend_to(session, &hold, now);
@@ -198,7 +198,7 @@ fn take_up(session: &Arc<Session>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>)
     }
 }
 
-/// The first that wait, as long as they are of one family: each has a script of its own.
+/// The first holds that wait, as long as they are of one family: each family has a script of its own.
 fn next_batch(
     session: &Arc<Session>,
     now: Tick,
@@ -225,11 +225,11 @@ fn next_batch(
     batch
 }
 
-/// Does what is due for a hold, and answers the count and lease of its renewal if that is it.
+/// Does what is due for a hold. Answers the count and lease of its renewal if that is due.
 fn attend_to(session: &Arc<Session>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
-    match hold.work(now) {
+    match hold.next_action(now) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
-        WatchdogAction::Later(at) => session.watchdog.ask_at(hold.owner, at),
+        WatchdogAction::Later(at) => session.watchdog.look_at(hold.owner, at),
         WatchdogAction::Lost(loss) => session.lose(hold, loss),
         WatchdogAction::Over => drop(session.unwatch(hold)),
     }
@@ -255,8 +255,8 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     }
 }
 
-/// Renews a batch. Where the server refused it as a whole, it may have been for one hold alone (a key that the user may
-/// not touch any more): then each is renewed by itself, and no hold is lost for another's sake.
+/// Renews a batch. If the server refuses the batch as a whole, the reason may be a single hold, such as a key that the user
+/// may no longer access. Each hold is then renewed by itself, so that none is lost because of another.
 async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
     let told = |ours: bool| {
         if ours {

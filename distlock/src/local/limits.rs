@@ -1,4 +1,4 @@
-//! How many acquisitions of one client wait: for each key, and in all.
+//! How many acquisitions of one client wait: for each key, and in total.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::key::Key;
 
-/// The waiters of one client, counted.
+/// Counts the waiters of one client.
 #[derive(Debug, Default)]
 pub(super) struct WaiterLimits {
     counts: Mutex<Counts>,
@@ -16,11 +16,11 @@ pub(super) struct WaiterLimits {
 
 #[derive(Debug, Default)]
 struct Counts {
-    of: HashMap<Key, u32, RandomState>,
-    all: u32,
+    per_key: HashMap<Key, u32, RandomState>,
+    total: u32,
 }
 
-/// Counts as a waiter of a key for as long as it lives.
+/// Counts as one waiter of a key until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WaiterSlot {
     limits: Arc<WaiterLimits>,
@@ -28,33 +28,33 @@ pub(crate) struct WaiterSlot {
 }
 
 impl WaiterLimits {
-    /// One more waits, unless so many do already, of the key or in all; then how many those are.
+    /// Counts one more waiter, unless the key or the client has reached its limit: then how many wait already.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &Key,
-        (most, most_in_all): (u32, u32),
+        (per_key, total): (u32, u32),
     ) -> Result<WaiterSlot, u32> {
         let mut counts = self.counts.lock();
-        let before = counts.of.get(key).copied().unwrap_or(0);
-        if before >= most {
+        let before = counts.per_key.get(key).copied().unwrap_or(0);
+        if before >= per_key {
             return Err(before);
         }
-        if counts.all >= most_in_all {
-            return Err(counts.all);
+        if counts.total >= total {
+            return Err(counts.total);
         }
-        counts.of.insert(key.clone(), before + 1);
-        counts.all += 1;
+        counts.per_key.insert(key.clone(), before + 1);
+        counts.total += 1;
         Ok(WaiterSlot {
             limits: Arc::clone(self),
             key: key.clone(),
         })
     }
 
-    /// As [`join`](Crowd::join), without a bound: for who was first, and let others wait behind it.
+    /// As [`join`](WaiterLimits::join), without a limit: for the first in line, which others already wait behind.
     pub(super) fn join_as_first(self: &Arc<Self>, key: &Key) -> WaiterSlot {
         let mut counts = self.counts.lock();
-        *counts.of.entry(key.clone()).or_default() += 1;
-        counts.all += 1;
+        *counts.per_key.entry(key.clone()).or_default() += 1;
+        counts.total += 1;
         WaiterSlot {
             limits: Arc::clone(self),
             key: key.clone(),
@@ -65,25 +65,25 @@ impl WaiterLimits {
     #[cfg(feature = "test-util")]
     pub(super) fn size(&self) -> usize {
         let counts = self.counts.lock();
-        (counts.all as usize).max(counts.of.len())
+        (counts.total as usize).max(counts.per_key.len())
     }
 }
 
 impl Counts {
     fn leave(&mut self, key: &Key) {
-        match self.of.get_mut(key) {
+        match self.per_key.get_mut(key) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(self.of.remove(key)),
+            _ => drop(self.per_key.remove(key)),
         }
     }
 }
 
 impl WaiterSlot {
-    /// Waits for another key from here on, whoever waits there: it has been let in.
-    pub(crate) fn go_to(&mut self, key: &Key) {
+    /// Counts for another key from here on, however many wait there: this waiter has already been admitted.
+    pub(crate) fn move_to(&mut self, key: &Key) {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);
-        *counts.of.entry(key.clone()).or_default() += 1;
+        *counts.per_key.entry(key.clone()).or_default() += 1;
         self.key = key.clone();
     }
 }
@@ -91,7 +91,7 @@ impl WaiterSlot {
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts.lock();
-        counts.all -= 1;
+        counts.total -= 1;
         counts.leave(&self.key);
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_of_a_key_or_in_all_is_refused_until_another_leaves() {
+    fn one_too_many_of_a_key_or_in_total_is_refused_until_another_leaves() {
         let limits = Arc::new(WaiterLimits::default());
         let first = limits.join(&key("a"), (1, MANY)).unwrap();
         assert_eq!(limits.join(&key("a"), (1, MANY)).unwrap_err(), 1);
@@ -117,25 +117,25 @@ mod tests {
         let again = limits.join(&key("a"), (1, 2)).unwrap();
         drop((other, again));
         let counts = limits.counts.lock();
-        assert!(counts.all == 0 && counts.of.is_empty());
+        assert!(counts.total == 0 && counts.per_key.is_empty());
     }
 
     #[test]
-    fn who_goes_to_another_key_or_was_first_is_not_refused() {
+    fn waiter_that_moves_to_another_key_or_is_first_is_not_refused() {
         let limits = Arc::new(WaiterLimits::default());
         let mut moving = limits.join(&key("a"), (1, MANY)).unwrap();
         let there = limits.join(&key("b"), (1, MANY)).unwrap();
-        moving.go_to(&key("b"));
+        moving.move_to(&key("b"));
         let first = limits.join_as_first(&key("b"));
         assert_eq!(limits.join(&key("b"), (3, MANY)).unwrap_err(), 3);
         assert_eq!(limits.join(&key("a"), (1, 3)).unwrap_err(), 3);
         drop((moving, there, first));
         let counts = limits.counts.lock();
-        assert!(counts.all == 0 && counts.of.is_empty());
+        assert!(counts.total == 0 && counts.per_key.is_empty());
     }
 
     #[test]
-    fn nobody_waits_where_none_may() {
+    fn nobody_waits_where_the_limit_is_zero() {
         let limits = Arc::new(WaiterLimits::default());
         assert_eq!(limits.join(&key("a"), (0, MANY)).unwrap_err(), 0);
         assert_eq!(limits.join(&key("a"), (MANY, 0)).unwrap_err(), 0);

@@ -1,9 +1,10 @@
 //! The keys that this client holds or waits for, each with its queue and its local holder.
 //!
 //! # Invariants
-//! 1. An entry is there while a local waiter or a local holder of its key is, and no longer.
-//! 2. The mutex here is taken before any hold's, is held for a few lines and never while waking or sending.
-//! 3. A hold in a slot is still the entry's holder: whoever leaves last has it released, and the entry goes with it.
+//! 1. A key has an entry while it has a local waiter or a local holder, and no longer.
+//! 2. The mutex here is taken before that of any hold. It is held for a few lines, and never while waking or sending.
+//! 3. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
+//!    with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +16,16 @@ use tokio::task;
 
 use super::limits::{WaiterLimits, WaiterSlot};
 use super::queue::{Queue, QueueEffect};
-use super::slot::QueueSlot;
+use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
-use crate::key::Resource;
+use crate::key::{Key, Resource};
 use crate::kind::Line;
-use crate::wait::Request;
 
-/// What one client waits for and holds. The last handle to it ends the client's tasks.
+/// What one client waits for and holds. Dropping its last handle ends the client's tasks.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
@@ -34,28 +34,30 @@ pub(crate) struct Registry {
     limits: Arc<WaiterLimits>,
 }
 
+/// One key that has waiters or a holder in this client.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) queue: Queue<Arc<Hold>, Arc<Notify>>,
     pub(super) holder: Option<LocalHolder>,
-    /// Other processes heard of the last release: the next head lets them go first.
+    /// Other processes heard of the last release: the next head of the queue lets them go first.
     pub(super) yield_first: bool,
 }
 
+/// The hold that a guard of this client has, or had until its release is answered.
 #[derive(Debug)]
 pub(super) struct LocalHolder {
     pub(super) hold: Arc<Hold>,
     task: Option<task::Id>,
 }
 
-/// How a guard's part ended.
+/// What follows from the end of a guard.
 #[derive(Debug)]
 pub(crate) enum EndOutcome {
     /// Nothing has to be sent.
     Done,
-    /// The hold is to be released in the server.
+    /// The hold has to be released in the server.
     Release(PendingRelease),
-    /// It was gone before.
+    /// The hold was lost before.
     Lost(Loss),
 }
 
@@ -97,48 +99,40 @@ impl Registry {
         })
     }
 
-    /// An acquisition has to wait, and counts as a waiter from here on; `first`: others wait behind it already, and not
-    /// it is one too many.
+    /// Counts an acquisition that has to wait. `is_first`: others wait behind it already, so that it is not the one too
+    /// many.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] where as many wait already as it bears.
+    /// [`Error::Overloaded`] if the key or the client has as many waiters as it may have.
     pub(crate) fn count_as_waiter(
         &self,
-        request: &Request,
-        at: usize,
-        first: bool,
+        key: &Key,
+        max_waiters: (u32, u32),
+        is_first: bool,
     ) -> Result<WaiterSlot, Error> {
-        let key = &request.requested[at].resource.key;
-        if first {
+        if is_first {
             return Ok(self.limits.join_as_first(key));
         }
-        let joined = self.limits.join(key, request.max_waiters);
+        let joined = self.limits.join(key, max_waiters);
         joined.map_err(|waiters| Error::Overloaded {
             key: key.text().to_owned(),
             waiters,
         })
     }
 
-    /// Takes a place: the last one in the queue of a key, or one beside it. A waiter with a lease of its own is handed no
-    /// hold of the watchdog's, nor is one that wants more than that hold.
-    pub(crate) fn join(
-        self: &Arc<Self>,
-        request: &Request,
-        at: usize,
-        takes_over: bool,
-    ) -> QueueSlot {
-        let line = request.requested[at].resource.kind.line();
-        let mut slot = QueueSlot::new(self, request, at, takes_over);
-        let in_line = slot.lines_up && (line == Line::Local || self.has_line(&slot.resource));
-        if in_line {
-            let yield_first = self.yielding.lock().take(&slot.resource, request.since);
+    /// Makes a slot for an acquisition, at the end of the key's queue where it has to queue before its first attempt.
+    pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
+        let line = joining.resource.kind.line();
+        let mut slot = QueueSlot::new(self, joining);
+        let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
+        if queues_now {
+            let yield_first = self.yielding.lock().take(&slot.resource, joining.since);
             slot.join_queue(yield_first);
         }
         slot
     }
 
-    /// Does anyone stand in line for a key?
-    fn has_line(&self, resource: &Resource) -> bool {
+    fn has_waiters(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         entries
             .get(resource)
@@ -154,7 +148,7 @@ impl Registry {
         holder.is_some_and(|holder| holder.task.is_some() && holder.task == task::try_id())
     }
 
-    /// A hold that was granted to one that did not queue.
+    /// Takes note of a hold that was granted to an acquisition which did not queue.
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
         if hold.resource.kind.line() == Line::Shared {
@@ -174,14 +168,15 @@ impl Registry {
         }
     }
 
-    /// A guard ends: its hold goes on with other guards or the next local waiter, or is to be released.
+    /// Ends a guard: its hold goes on with other guards or with the next local waiter, or it is to be released.
     pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef) -> EndOutcome {
         let now = self.session.now();
         let hold = hold_ref.hold();
-        let (ended, then) = {
+        // The count, the queue and the hand-over change in one section, or two guards could end as the last one.
+        let (ended, effect) = {
             let mut entries = self.entries.lock();
             let ended = hold_ref.finish(now);
-            let then = match (ended, entries.get_mut(&hold.resource)) {
+            let effect = match (ended, entries.get_mut(&hold.resource)) {
                 (GuardEnd::Last { may_pass_on }, Some(entry)) => {
                     let may_pass_on =
                         may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
@@ -190,10 +185,10 @@ impl Registry {
                 (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
                 (GuardEnd::Shared | GuardEnd::Lost { .. }, _) => QueueEffect::Nothing,
             };
-            (ended, then)
+            (ended, effect)
         };
         hold_ref.announce_end();
-        match (ended, then) {
+        match (ended, effect) {
             (GuardEnd::Last { .. }, QueueEffect::HandedOver(wake)) => {
                 wake.notify_one();
                 EndOutcome::Done
@@ -214,7 +209,7 @@ impl Registry {
         }
     }
 
-    /// No renewal follows; what is left is to tell the server.
+    /// Ends the renewals of a hold that has no guard. What remains is to tell the server.
     fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
         if let Err(loss) = hold.stop_renewals(now) {
             self.session.lose(hold, loss);
@@ -222,8 +217,10 @@ impl Registry {
             return EndOutcome::Lost(loss);
         }
         self.session.unwatch(hold);
+        // Weak: a release that is never answered must not keep a client that nobody has any more.
         let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
-        EndOutcome::Release(PendingRelease::of_hold(hold).then(move |settled| {
+        let pending = PendingRelease::of_hold(hold);
+        EndOutcome::Release(pending.on_settled(move |settled| {
             let others_wait = settled == Settled::Answered(Released::Freed { others_wait: true });
             match registry.upgrade() {
                 Some(registry) => registry.freed(&freed, others_wait),
@@ -232,30 +229,31 @@ impl Registry {
         }))
     }
 
-    /// A hold of this client is no more: whoever is first in line may ask the server.
+    /// A hold of this client is over: the first in line may ask the server.
     fn freed(&self, hold: &Hold, others_wait: bool) {
-        let resource = hold.resource.clone();
-        let mut nobody_waits = false;
+        let resource = &hold.resource;
+        let mut nobody_waits_here = false;
         {
             let mut entries = self.entries.lock();
-            if let Some(entry) = entries.get_mut(&resource)
+            if let Some(entry) = entries.get_mut(resource)
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
                 entry.yield_first = others_wait;
                 if entry.is_idle() {
-                    entries.remove(&resource);
-                    nobody_waits = true;
+                    entries.remove(resource);
+                    nobody_waits_here = true;
                 }
             }
         }
-        if others_wait && nobody_waits {
-            self.yielding.lock().give(resource, self.session.now());
+        if others_wait && nobody_waits_here {
+            let now = self.session.now();
+            self.yielding.lock().add(resource.clone(), now);
         }
         hold.announce_over();
     }
 
-    /// Whoever leaves a queue last takes the entry along, where nobody holds the key.
+    /// Removes the entry of a key that has neither a waiter nor a holder.
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();
         if entries.get(resource).is_some_and(Entry::is_idle) {
@@ -263,9 +261,9 @@ impl Registry {
         }
     }
 
-    /// Does what a change in a queue asks for.
-    pub(super) fn follow(self: &Arc<Self>, then: QueueEffect<Arc<Hold>, Arc<Notify>>) {
-        let (release, wake) = match then {
+    /// Does what a change in a queue requires. Not under the mutex: it wakes and sends.
+    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Notify>>) {
+        let (release, wake) = match effect {
             QueueEffect::Nothing => (None, None),
             QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),
             QueueEffect::Release(hold) => (Some(hold), None),
@@ -286,7 +284,7 @@ impl Registry {
         }
     }
 
-    /// How many acquisitions wait.
+    /// How many acquisitions count as waiters.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiter_slots(&self) -> usize {
         self.limits.size()

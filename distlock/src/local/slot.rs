@@ -1,4 +1,4 @@
-//! One waiter's place in the queue of its key, and what it is to do when its turn may have come.
+//! One waiter's slot in the queue of its key, and what it has to do next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,65 +11,70 @@ use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef};
 use crate::key::Resource;
 use crate::kind::Line;
-use crate::wait::{Request, RequestedKey};
 
-/// A waiter's place in the queue of its key. Dropped, it leaves, and passes on what it had.
+/// How an acquisition waits in the queue of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joining<'a> {
+    pub(crate) resource: &'a Resource,
+    /// When the caller began to wait.
+    pub(crate) since: Tick,
+    /// May a hold be handed over to it as it is?
+    pub(crate) takes_over: bool,
+    /// The longest time for which it keeps a hold that was handed over.
+    pub(crate) max_hold: Option<Duration>,
+    /// An enclosing scope admits it beside its own hold.
+    pub(crate) is_let_in: bool,
+}
+
+/// A waiter's slot in the queue of its key. Dropping it leaves the queue and passes on what the slot contained.
 #[derive(Debug)]
 pub(crate) struct QueueSlot {
     registry: Arc<Registry>,
     pub(super) resource: Resource,
-    /// Where it stands in the queue, if it does.
+    /// The position in the queue, if the waiter is in it.
     ticket: Option<Ticket>,
     wake: Arc<Notify>,
     takes_over: bool,
-    /// How long it may keep what it takes over.
     max_hold: Option<Duration>,
-    /// It is to stand in the queue once it was refused.
-    pub(super) lines_up: bool,
+    /// Does the waiter join the queue after it was refused?
+    pub(super) queues: bool,
 }
 
-/// What a waiter is to do next.
+/// What a waiter has to do next.
 #[derive(Debug)]
 pub(crate) enum NextStep {
-    /// Others stand before it.
+    /// Wait: others are before it in the queue.
     WaitInLine,
-    /// It has the hold that was handed over.
+    /// Nothing: it has the hold that was handed over.
     HandedOver(Arc<HoldRef>),
-    /// It is first in line, behind this hold of its own client.
+    /// Wait: it is first in line, behind this hold of its own client.
     Behind(Arc<Hold>),
-    /// It is first in line, and may ask the server; after other processes, where they heard of the last release.
+    /// Ask the server: it is first in line. `yield_first`: after other processes, which heard of the last release.
     Attempt { yield_first: bool },
 }
 
 impl QueueSlot {
-    /// A place that stands in no line yet.
-    pub(super) fn new(
-        registry: &Arc<Registry>,
-        request: &Request,
-        at: usize,
-        takes_over: bool,
-    ) -> Self {
-        let RequestedKey {
-            resource, inside, ..
-        } = &request.requested[at];
+    /// A slot that is not in the queue yet.
+    pub(super) fn new(registry: &Arc<Registry>, joining: Joining<'_>) -> Self {
+        let resource = joining.resource.clone();
         Self {
             registry: Arc::clone(registry),
-            resource: resource.clone(),
+            // An acquisition that a scope lets in must not wait behind those which the scope's hold keeps out.
+            queues: resource.kind.line() != Line::Server && !joining.is_let_in,
+            resource,
             ticket: None,
             wake: Arc::new(Notify::new()),
-            takes_over: takes_over && request.lease.is_none() && request.hands_on,
-            max_hold: request.max_hold,
-            // What the scope around lets in must not wait behind those whom it keeps out.
-            lines_up: resource.kind.line() != Line::Server && inside.is_none(),
+            takes_over: joining.takes_over,
+            max_hold: joining.max_hold,
         }
     }
 
-    /// Completes when it may be this waiter's turn.
+    /// Completes when the next step may have changed.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Takes the last place in the queue.
+    /// Joins the end of the queue.
     pub(super) fn join_queue(&mut self, yield_first: bool) {
         let mut entries = self.registry.entries.lock();
         let entry = entries
@@ -79,16 +84,17 @@ impl QueueSlot {
         self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
     }
 
-    /// It was refused. Is it first in line now, or does it stand in none?
-    pub(crate) fn stand_in_line(&mut self) -> bool {
-        if self.lines_up && self.ticket.is_none() {
+    /// Joins the queue after a refusal. Answers whether the waiter may listen to the server now: it is the first in line,
+    /// or its kind of lock has no local line.
+    pub(crate) fn listens_after_refusal(&mut self) -> bool {
+        if self.queues && self.ticket.is_none() {
             self.join_queue(false);
         }
         self.ticket.is_none()
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
     }
 
-    /// Is it first in line, with others behind it?
+    /// Is it the first in line, with others behind it?
     pub(crate) fn is_first_of_several(&self) -> bool {
         self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
             == Some(true)
@@ -97,12 +103,10 @@ impl QueueSlot {
     pub(crate) fn next_step(&mut self) -> NextStep {
         let step = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
-                return entry
-                    .queue
-                    .has(ticket)
-                    .then_some((NextStep::WaitInLine, None));
+                let is_queued = entry.queue.has(ticket);
+                return is_queued.then_some((NextStep::WaitInLine, None));
             }
-            let handed = entry.queue.take(ticket);
+            let handed_over = entry.queue.take(ticket);
             let step = match &entry.holder {
                 Some(holder) if !holder.hold.is_over() => {
                     NextStep::Behind(Arc::clone(&holder.hold))
@@ -111,29 +115,29 @@ impl QueueSlot {
                     yield_first: std::mem::take(&mut entry.yield_first),
                 },
             };
-            Some((step, handed))
+            Some((step, handed_over))
         });
         match step.flatten() {
-            Some((_, Some(handed))) => self.take(&handed),
+            Some((_, Some(hold))) => self.take_over(&hold),
             Some((step, None)) => step,
             None => {
-                // It stands in no line, or no more: the whole line was let go.
+                // It is not in the queue, or not any more: the whole line was dismissed.
                 self.ticket = None;
                 NextStep::Attempt { yield_first: false }
             }
         }
     }
 
-    /// Takes over what was handed to it, if that is still good.
-    fn take(&mut self, handed: &Arc<Hold>) -> NextStep {
-        let now = self.registry.session.now();
-        let Some(hold_ref) = handed.succeed(now, self.max_hold) else {
-            self.registry.give_back(handed);
+    /// Takes over a hold that was handed to it, if the hold is still good.
+    fn take_over(&mut self, hold: &Arc<Hold>) -> NextStep {
+        let origin = self.registry.session.origin(Duration::ZERO);
+        let Some(hold_ref) = hold.succeed(origin, self.max_hold) else {
+            self.registry.give_back(hold);
             return NextStep::Attempt { yield_first: false };
         };
-        self.leave_with(handed, None);
-        // The count may have to be told, and another guard has another bound.
-        self.registry.session.look_at(handed);
+        self.leave_with(hold, None);
+        // The server may have to hear of the count, and this guard may have another limit.
+        self.registry.session.look_at(hold);
         NextStep::HandedOver(hold_ref)
     }
 
@@ -146,34 +150,34 @@ impl QueueSlot {
         self.leave_with(hold, Some(self.registry.session.now()));
     }
 
-    /// Leaves the queue as the holder; `began` where the server granted the hold then.
-    fn leave_with(&mut self, hold: &Arc<Hold>, began: Option<Tick>) {
-        let then = self.look(|entry, ticket| {
-            let left_over = began.and_then(|now| entry.queue.began(now));
-            if hold.resource.kind.line() != Line::Shared {
+    /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
+    fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
+        let kind = hold.resource.kind;
+        let left = self.look(|entry, ticket| {
+            let left_over = granted_at.and_then(|now| entry.queue.began(now));
+            if kind.line() != Line::Shared {
                 entry.set_holder(hold);
             }
-            let then = entry.queue.granted(ticket);
-            // One after the other they would be served slower than others come, and the line would never end.
-            let let_go = if hold.resource.kind.is_shared() {
-                entry.queue.let_go()
-            } else {
-                Vec::new()
+            let effect = entry.queue.granted(ticket);
+            // Readers that were let in one after the other would be served more slowly than new ones arrive.
+            let dismissed = match kind.is_shared() {
+                true => entry.queue.let_go(),
+                false => Vec::new(),
             };
-            (left_over, then, let_go)
+            (left_over, effect, dismissed)
         });
         self.ticket = None;
         self.registry.forget_if_idle(&self.resource);
-        let Some((left_over, then, let_go)) = then else {
+        let Some((left_over, effect, dismissed)) = left else {
             return;
         };
-        for waiter in let_go {
+        for waiter in dismissed {
             waiter.notify_one();
         }
         if let Some(left_over) = left_over {
             self.registry.give_back(&left_over);
         }
-        self.registry.follow(then);
+        self.registry.follow(effect);
     }
 
     fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
@@ -189,17 +193,18 @@ impl Drop for QueueSlot {
             return;
         };
         let now = self.registry.session.now();
-        let then = {
+        let effect = {
             let mut entries = self.registry.entries.lock();
             let Some(entry) = entries.get_mut(&self.resource) else {
                 return;
             };
-            let then = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
+            let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
             if entry.is_idle() {
                 entries.remove(&self.resource);
             }
-            then
+            effect
         };
-        self.registry.follow(then);
+        // Outside of the mutex: a waker may run any code, this queue's included.
+        self.registry.follow(effect);
     }
 }

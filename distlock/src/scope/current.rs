@@ -1,4 +1,4 @@
-//! The holds that the running code is inside of, by key.
+//! The holds that enclose the running code, by key.
 
 use std::fmt;
 
@@ -6,13 +6,15 @@ use crate::hold::{Hold, HoldView};
 use crate::owner::Owner;
 use crate::scope::view_of;
 
-/// Does the code that runs now hold `key`, inside a scope around it? Where several scopes have the key, in any of them.
+/// Returns whether the running code is inside a scope that holds `key`. If several enclosing scopes have the key, one that
+/// holds it is enough.
 ///
-/// For functions that rely on their caller's lock: `debug_assert!(distlock::is_held("order:42"))`. Scopes are those of
-/// [`run`](crate::Acquire::run), [`scope`](crate::Guard::scope), the attribute and the layer, and what
-/// [`inherit`](crate::inherit) carried along; a guard without a scope is not seen. The key is as it was written, without
-/// the client's prefix; it is not told apart of which client and kind the lock is. No I/O: a comparison of clocks, as
-/// [`Guard::is_held`](crate::Guard::is_held).
+/// Use it in functions that rely on their caller's lock: `debug_assert!(distlock::is_held("order:42"))`. Scopes are made by
+/// [`run`](crate::Acquire::run), by [`scope`](crate::Guard::scope), by the attribute and by the layer, and
+/// [`inherit`](crate::inherit) carries them into a task. A guard without a scope is not seen.
+///
+/// The key is compared as it was written, without the client's prefix. Clients and kinds of locks are not told apart. This is
+/// a comparison of clocks without I/O, like [`Guard::is_held`](crate::Guard::is_held).
 ///
 /// # Examples
 /// ```
@@ -30,8 +32,10 @@ pub fn is_held(key: &str) -> bool {
     view_of(key).is_some_and(|(view, _)| view.is_held())
 }
 
-/// The hold on `key` that the code which runs now is inside of, if it is inside of one: of the innermost scope that
-/// holds it, or, where all have lost it, of the innermost that did. Which scopes count, see [`is_held`].
+/// Returns the hold on `key` that encloses the running code, if there is one.
+///
+/// If several enclosing scopes have the key it is the hold of the innermost scope that still holds it, or of the innermost
+/// scope if all have lost it. [`is_held`] says which scopes count.
 ///
 /// # Examples
 /// ```
@@ -52,9 +56,10 @@ pub fn current(key: &str) -> Option<Current> {
     Some(Current { view, at })
 }
 
-/// A view of the hold that code runs inside of; see [`current`].
+/// A view of a hold that encloses the running code, returned by [`current`].
 ///
-/// It keeps nothing held, and may be kept or sent elsewhere: once the guard of its scope has ended it says so.
+/// The view does not keep the lock held, and it may be stored or sent elsewhere. It answers that nothing is held once the
+/// guard of its scope has ended.
 ///
 /// # Examples
 /// ```
@@ -69,37 +74,37 @@ pub fn current(key: &str) -> Option<Current> {
 #[derive(Clone)]
 pub struct Current {
     view: HoldView,
-    /// Which member of the stake has the key.
+    /// The index of the key's hold in the view.
     at: usize,
 }
 
 impl Current {
     fn hold(&self) -> &Hold {
-        self.view.members()[self.at].hold_ref.hold()
+        self.view.members()[self.at].hold()
     }
 
-    /// The key, as it was asked for.
+    /// Returns the key as it was written, without the client's prefix.
     pub fn key(&self) -> &str {
         self.hold().resource.key.text()
     }
 
-    /// Is the lock held, as far as this process can tell? As [`Guard::is_held`](crate::Guard::is_held): of a multi-lock
-    /// all of its keys. `false` once its guard has ended.
+    /// Returns whether the lock is held, as far as this process can tell; for a multi-lock, whether all of its keys are. See
+    /// [`Guard::is_held`](crate::Guard::is_held). It is `false` once the guard has ended.
     pub fn is_held(&self) -> bool {
         self.view.is_held()
     }
 
-    /// The fencing token of the key's grant, where its lock is a fenced one.
+    /// Returns the fencing token of the grant, if the lock is a fenced one.
     pub fn token(&self) -> Option<u64> {
         self.hold().token
     }
 
-    /// The identity under which the hold of the key stands in the server; of a Redlock in the first server of the guard.
+    /// Returns the identity of the hold in the server. For a Redlock it is that of the first server of the guard.
     pub fn owner(&self) -> Owner {
         self.hold().owner
     }
 
-    /// Completes when the hold is lost or its guard ends. As [`Guard::lost`](crate::Guard::lost).
+    /// Returns a future that completes when the hold is lost or its guard ends. See [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -1,11 +1,12 @@
-//! The critical section as code sees it: frames around running futures, by which a nested acquire finds its own hold.
+//! Scopes: the frames around running code, by which a nested acquire finds the hold that encloses it.
 //!
-//! A frame says "this code runs inside that guard". Frames stand in a thread-local only while a scope's future is being
-//! polled or dropped, so they follow the future over threads and never leak into another task.
+//! A frame records that code runs inside a guard's critical section. Frames are in a thread-local only while the future of a
+//! scope is polled or dropped. They follow the future from thread to thread and never leak into another task.
 //!
 //! # Invariants
-//! 1. Frames are taken at the first poll, never where a future is made: a future spawned from a scope does not inherit.
-//! 2. A frame is closed when its scope completes, is lost or is dropped; a closed frame is passed over.
+//! 1. Frames are taken at the first poll and never where a future is made: a future that is spawned from a scope does not
+//!    inherit it.
+//! 2. A frame is closed when its scope completes, is lost or is dropped. A closed frame is passed over.
 //! 3. A body is polled and dropped inside its frames, so that code in a `Drop` sees them too.
 
 pub(crate) mod current;
@@ -25,19 +26,21 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::hold::{HoldRef, HoldView, Member};
+use crate::hold::{HoldRef, HoldView};
 use crate::key::Resource;
 use crate::kind::Nesting;
 
-/// One scope around running code: the frames of all keys of its guard. One for all, for a guard may have thousands.
+/// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
+/// guard may have thousands of keys.
 #[derive(Debug)]
 pub(crate) struct EnclosingScope {
-    /// Closed ones are let go, or tasks that start each other, each from inside the last one, would make an endless chain.
+    /// Closed parents are dropped. Otherwise tasks that start each other from inside the last one's scope would build an
+    /// endless chain.
     parent: Mutex<Frames>,
     view: HoldView,
     /// Written under the mutex of each hold.
     closed: AtomicBool,
-    /// Wakes who waits at a gate when the frames close.
+    /// Wakes the waiters of the gates when the frames close.
     closing: CancellationToken,
 }
 
@@ -45,7 +48,7 @@ pub(crate) struct EnclosingScope {
 #[derive(Debug)]
 pub(crate) struct Frame {
     scope: Arc<EnclosingScope>,
-    /// Which member of the scope's stake it is of.
+    /// The index of the key's hold in the scope's view.
     at: usize,
 }
 
@@ -56,8 +59,8 @@ thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
 }
 
-/// The stake on a key that the code which runs now is inside of, and which of its members has the key: the innermost
-/// that is held, or else the innermost.
+/// The view of the scope around the running code that has the key, and the index of the key's hold in it. Of several such
+/// scopes it is the innermost that is held, or the innermost if none is.
 pub(crate) fn view_of(key: &str) -> Option<(HoldView, usize)> {
     let frames = frames();
     let on_key = || outwards(&frames).filter_map(|scope| scope.on_key(key));
@@ -82,7 +85,7 @@ impl Drop for Restore {
     }
 }
 
-/// Quietly does nothing on a thread that is just ending: a drop must not panic.
+/// Does nothing on a thread that is just ending: this may be called from a drop, which must not panic.
 fn swap_in(frames: &mut Frames) {
     let _ending = FRAMES.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), frames));
 }
@@ -109,9 +112,9 @@ fn pass_closed(frames: &mut Frames) {
     }
 }
 
-fn nesting(member: &Member, client: Uuid, resource: &Resource) -> Nesting {
-    let hold = member.hold_ref.hold();
-    if member.client == client && hold.resource.key == resource.key {
+fn nesting(member: &HoldRef, client: Uuid, resource: &Resource) -> Nesting {
+    let hold = member.hold();
+    if member.client() == client && hold.resource.key == resource.key {
         resource.kind.within(hold.resource.kind)
     } else {
         Nesting::Apart
@@ -121,7 +124,7 @@ fn nesting(member: &Member, client: Uuid, resource: &Resource) -> Nesting {
 impl EnclosingScope {
     fn new(mut parent: Frames, view: HoldView) -> Self {
         pass_closed(&mut parent);
-        // One link further, too: what lies behind was let go when that one began, or will be when it ends.
+        // The next link as well. What is behind that one was dropped when it began, or will be when it ends.
         if let Some(around) = &parent {
             around.parent();
         }
@@ -145,15 +148,15 @@ impl EnclosingScope {
         })
     }
 
-    /// The stake, and which member of it holds this key, as the user wrote it, for whatever client; of several the first.
+    /// The view, and the index of the first hold of this key as the user wrote it, of any client.
     fn on_key(&self, key: &str) -> Option<(HoldView, usize)> {
-        let is_on = |member: &Member| member.hold_ref.hold().resource.key.text() == key;
+        let is_on = |member: &Arc<HoldRef>| member.hold().resource.key.text() == key;
         let mut members = self.view.members().iter();
         let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
         Some((self.view.clone(), at))
     }
 
-    /// The scope around this one that is open.
+    /// The innermost open scope around this one.
     fn parent(&self) -> Frames {
         let mut parent = self.parent.lock();
         pass_closed(&mut parent);
@@ -164,21 +167,20 @@ impl EnclosingScope {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn is_open_for(&self, member: &Member) -> bool {
-        !self.is_closed() && !member.hold_ref.has_ended()
+    fn is_open_for(&self, member: &HoldRef) -> bool {
+        !self.is_closed() && !member.has_ended()
     }
 
     fn close(&self) {
         for member in self.view.members() {
-            member.hold_ref.hold().close(&self.closed);
+            member.hold().close(&self.closed);
         }
         self.closing.cancel();
     }
 }
 
 impl Frame {
-    /// The innermost open frame of this client around `frames` that holds the key and has to do with acquiring it as
-    /// `kind`, and what.
+    /// The innermost open frame in `frames` whose hold has a bearing on acquiring the resource, and which one it has.
     pub(crate) fn find(
         frames: &Frames,
         client: Uuid,
@@ -188,7 +190,7 @@ impl Frame {
     }
 
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
-        &self.scope.view.members()[self.at].hold_ref
+        &self.scope.view.members()[self.at]
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {
@@ -203,9 +205,12 @@ impl Frame {
 
 /// The critical section of a guard as an owned value, for authors of middleware.
 ///
-/// [`Guard::scope`](crate::Guard::scope) borrows the guard, and so no struct can hold both. A section stands beside the guard: enter it
-/// around each piece of code that belongs to the critical section, be it a call, a future or a body. All that runs in
-/// one section re-enters the guard's hold. The section ends when it is dropped; the hold ends with its guard.
+/// [`Guard::scope`](crate::Guard::scope) borrows the guard, so a struct cannot store both. A section does not borrow: store it
+/// beside the guard, and enter it around every piece of code that belongs to the critical section, such as a call, a future
+/// or a body. Code inside the section re-enters the guard's hold. The section ends when it is dropped, and the hold ends with
+/// its guard.
+///
+/// Drop the section before the guard, so that nothing re-enters a hold that is just ending.
 ///
 /// # Examples
 /// ```
@@ -227,7 +232,7 @@ impl Frame {
 /// ```
 pub struct Section {
     view: HoldView,
-    /// This section, inside the frames that stand when it is first entered; made then.
+    /// The frames of this section, inside those that are active when it is entered first. Made then.
     frames: Frames,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
@@ -249,12 +254,14 @@ impl Section {
         &self.frames
     }
 
-    /// Is the key held by the section's guard? As [`Guard::is_held`](crate::Guard::is_held), wherever the guard is by now.
+    /// Returns whether the section's guard holds the key, wherever that guard is by now. See
+    /// [`Guard::is_held`](crate::Guard::is_held).
     pub fn is_held(&self) -> bool {
         self.view.is_held()
     }
 
-    /// Completes when the hold is lost or the section's guard ends. As [`Guard::lost`](crate::Guard::lost), wherever the guard is by now.
+    /// Returns a future that completes when the hold is lost or the section's guard ends, wherever that guard is by now. See
+    /// [`Guard::lost`](crate::Guard::lost).
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -262,18 +269,18 @@ impl Section {
         self.view.clone().over()
     }
 
-    /// Runs a function inside the section: what it acquires re-enters. Does not ask whether the hold is lost.
+    /// Runs a function inside the section: what it acquires re-enters the hold. Does not check whether the hold is lost.
     pub fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
         within(self.frames(), run)
     }
 
     /// Polls a future inside the section, unless the hold is lost.
     ///
-    /// The clock is compared before `poll` runs, and the task is woken when the hold is lost. A guard that its owner
-    /// released is no loss: then `poll` goes on, and what it acquires is an ordinary acquisition.
+    /// The clock is compared before `poll` runs, and the task is woken when the hold is lost. A guard that was released is not
+    /// a loss: `poll` runs then, and what it acquires is an ordinary acquisition.
     ///
     /// # Errors
-    /// [`Error::Lost`]; the caller drops what it was polling, inside [`enter`](Section::enter).
+    /// [`Error::Lost`] if the hold is lost. The caller then drops what it was polling, inside [`enter`](Section::enter).
     pub fn poll_in<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -320,13 +327,13 @@ impl Drop for Section {
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Section")
-            .field("stake", &self.view)
+            .field("view", &self.view)
             .finish_non_exhaustive()
     }
 }
 
 pin_project! {
-    /// A future that runs inside a critical section; made by [`Guard::scope`](crate::Guard::scope).
+    /// A future that runs inside a critical section, made by [`Guard::scope`](crate::Guard::scope).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Scope<'g, F> {
         section: Section,
@@ -363,7 +370,7 @@ impl<F: Future> Future for Scope<'_, F> {
     }
 }
 
-/// Polls a body in its section, and drops it there when it is done or the hold is lost.
+/// Polls a body inside its section, and drops it there when it is done or the hold is lost.
 pub(crate) fn poll_body<F: Future>(
     section: &mut Section,
     mut body: Pin<&mut Option<F>>,
@@ -371,7 +378,7 @@ pub(crate) fn poll_body<F: Future>(
 ) -> Poll<Result<F::Output, Error>> {
     let output = ready!(section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
         Some(body) => body.poll(cx),
-        // Polled again after it was done: like any finished future, it says nothing more.
+        // Polled again after it completed.
         None => Poll::Pending,
     }));
     section.enter(|| body.set(None));
@@ -392,7 +399,7 @@ mod tests {
     use crate::Client;
 
     #[tokio::test]
-    async fn section_on_many_keys_is_one_link_of_the_chain_and_shares_its_guards_tenures() {
+    async fn section_on_many_keys_is_one_link_of_the_chain_and_shares_its_guards_view() {
         let client = Client::in_memory();
         let keys = ["a", "b", "c"];
         let guard = client.multi_lock(keys).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! One owner's attempts on a key, and the promise that an owner whose fate is unknown is ended.
+//! The attempts of one acquisition, and the promise that an owner of unknown fate is ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,42 +10,47 @@ use crate::backend::{Attempt, Attempted, Fault, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
-use crate::hold::{Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
+use crate::hold::{Grant, Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
 use crate::kind::Kind;
 use crate::telemetry;
 
-/// Attempts on keys that are granted together, each key under one owner, sent again where nobody answered. Dropped while
-/// one of them is in doubt, or while the server knows an owner as a waiter, it hands the owners to the releaser.
+/// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
+/// sent again under the same owner.
+///
+/// Dropping it hands the owners to the releaser if one of the attempts is in doubt, or if the server has a place for the
+/// owner in its queue.
 #[derive(Debug)]
 pub(super) struct Attempts {
     session: Arc<Session>,
     attempts: SmallVec<[Attempt; 1]>,
-    /// How long the guards of what is granted keep it.
+    /// How long the guards keep what is granted.
     terms: HoldTerms,
-    doubt: Option<InDoubtAttempt>,
-    /// The server keeps a place for the owner, for this long at most.
+    in_doubt: Option<InDoubtAttempt>,
+    /// The server keeps the owner's place in its queue until this time at the latest.
     placed_until: Option<Tick>,
 }
 
-/// How long guards keep what they are given.
+/// How long guards keep what is granted to them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoldTerms {
-    /// For the lease that was asked for, and not as long as the watchdog renews it.
+    /// For the lease that was asked for. Otherwise the watchdog renews it.
     pub(super) fixed: bool,
-    /// Where the watchdog does, for so long at most.
+    /// The longest time for which the watchdog renews it.
     pub(super) max_hold: Option<Duration>,
+    /// How long before its deadline a hold stops counting.
+    pub(super) margin: Duration,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Granted(HoldRefs),
-    /// The key at this place is another's, for so long.
+    /// The key with this index is held by another owner, for this long.
     Held {
         at: usize,
         ttl: Option<Duration>,
     },
-    /// It was granted too late to be of use, and given back: this owner is spent.
+    /// The grant came too late to be useful and is given back. This owner is not used again.
     TooLate,
     Failed(Fault),
 }
@@ -60,7 +65,7 @@ impl Attempts {
             session: Arc::clone(session),
             attempts,
             terms,
-            doubt: None,
+            in_doubt: None,
             placed_until: None,
         }
     }
@@ -69,15 +74,16 @@ impl Attempts {
         &self.attempts[at].target
     }
 
-    /// Asks once. `latest`: a grant after this time is given back.
+    /// Sends one attempt. A grant that is answered after `latest` is given back.
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
         let sent = self.session.now();
-        let before = self.doubt;
-        // A hold lasts for its lease, and who comes too late for that stands in the way as a waiter.
+        let before = self.in_doubt;
+        // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
         let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
         let longest = self.attempts.iter().map(lasts).max();
-        self.doubt = Some(InDoubtAttempt {
-            epoch: before.map_or_else(|| self.session.backend.epoch(), |doubt| doubt.epoch),
+        // Set before the first await: a future that is dropped there leaves an attempt in doubt behind.
+        self.in_doubt = Some(InDoubtAttempt {
+            epoch: before.map_or_else(|| self.session.backend.epoch(), |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
         });
         for attempt in &mut self.attempts {
@@ -95,7 +101,7 @@ impl Attempts {
                 self.granted(sent, token, latest, before)
             }
             Ok((at, Attempted::Held { ttl })) => {
-                self.doubt = before;
+                self.in_doubt = before;
                 self.placed_until = self.attempts[at].place.map(|place| {
                     let longest = self.session.now().after(ttl.unwrap_or_default());
                     longest.after(place)
@@ -104,14 +110,15 @@ impl Attempts {
             }
             Err(fault) => {
                 if fault.was_refused() {
-                    self.doubt = before;
+                    self.in_doubt = before;
                 }
                 Outcome::Failed(fault)
             }
         }
     }
 
-    /// A guard is never handed out with less than the part of its lease in which it would be renewed.
+    /// Makes holds of a grant. A guard is never given out with so little of its lease left that it should have been
+    /// renewed by then.
     fn granted(
         &mut self,
         sent: Tick,
@@ -120,15 +127,15 @@ impl Attempts {
         before: Option<InDoubtAttempt>,
     ) -> Outcome {
         let now = self.session.now();
-        let of_use = |attempt: &Attempt| {
+        let is_useful = |attempt: &Attempt| {
             let left = sent.after(attempt.lease).left(now);
             now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
         };
-        if let Some(late) = self.attempts.iter().find(|attempt| !of_use(attempt)) {
+        if let Some(late) = self.attempts.iter().find(|attempt| !is_useful(attempt)) {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;
         }
-        self.doubt = None;
+        self.in_doubt = None;
         let hold = |attempt: &Attempt| self.hold(attempt, sent, token, before);
         Outcome::Granted(self.attempts.iter().map(hold).collect())
     }
@@ -138,7 +145,7 @@ impl Attempts {
         attempt: &Attempt,
         sent: Tick,
         token: Option<u64>,
-        doubt: Option<InDoubtAttempt>,
+        in_doubt: Option<InDoubtAttempt>,
     ) -> Arc<HoldRef> {
         let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {
@@ -149,8 +156,15 @@ impl Attempts {
         } else {
             Term::kept(sent, self.terms.max_hold)
         };
-        let watchdog = self.session.config.watchdog_timeout;
-        let hold_ref = Hold::granted((target, token), (sent, *lease), term, watchdog, doubt);
+        let grant = Grant {
+            target,
+            token,
+            sent,
+            lease: *lease,
+            watchdog: self.session.config.watchdog_timeout,
+            in_doubt,
+        };
+        let hold_ref = Hold::granted(grant, term, self.session.origin(self.terms.margin));
         if self.attempts.len() > 1 {
             hold_ref.hold().keep_to_its_guards();
         }
@@ -160,12 +174,10 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        let (doubt, placed_until) = (self.doubt.take(), self.placed_until);
+        let (in_doubt, placed_until) = (self.in_doubt.take(), self.placed_until);
         for attempt in self.attempts.drain(..) {
-            let pending = match (doubt, placed_until) {
-                (Some(doubt), _) => {
-                    PendingRelease::of_attempt(attempt.target, doubt.until, doubt.epoch)
-                }
+            let pending = match (in_doubt, placed_until) {
+                (Some(in_doubt), _) => PendingRelease::of_attempt(attempt.target, in_doubt),
                 (None, Some(until)) => PendingRelease::of_place(attempt.target, until),
                 (None, None) => return,
             };

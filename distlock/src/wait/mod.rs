@@ -1,12 +1,52 @@
-//! How an acquisition waiter_slot: attempt, subscribe, attempt again, sleep to a message, the holder's lease or the deadline.
+//! How an acquisition waits.
 //!
-//! Local waiters of one key stand in one queue and only its head comes here into the loop. Behind a holder of its own
-//! client the head first trusts that neighbour to hand over or to free, without asking the server.
+//! # The way of an acquisition
+//! 1. **Re-entry.** [`acquire::reentry`](crate::acquire) looks at the scopes around the caller first. A scope that holds
+//!    the key answers without this module: the hold is entered again, or the new one is admitted beside it.
+//! 2. **A single try** (`wait` zero, `try_acquire`) passes by the local queue: one attempt, and its answer.
+//! 3. **The local queue.** Every other acquisition joins the queue of its key in this client. Only the head of the queue
+//!    talks to the server, so that a thousand local waiters cost what one costs. The queue is first come, first served;
+//!    fair locks are the exception, since their order of arrival is kept by the server among all processes.
+//! 4. **Behind a holder of the same client** the head does not ask the server at once. It relies on that holder for
+//!    [`NEIGHBOUR_TRUST`](crate::config::NEIGHBOUR_TRUST): within that time the hold is handed over or freed, or it is a
+//!    long one, and then the head asks the server and subscribes like any waiter.
+//! 5. **Attempt, subscribe, attempt again, sleep.** The head sends an attempt. If another owner holds the key it
+//!    subscribes to the key's channel and sleeps only until the subscription is confirmed. It attempts again then, since a
+//!    release may have come in between. After that it sleeps until a message arrives, the holder's lease is over, or the
+//!    deadline is there. A message is a hint and nothing more: the next attempt decides.
+//! 6. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. It passes on a
+//!    wake-up or a hold that had reached its slot, and an owner whose attempt was not answered is ended in the background.
+//!
+//! # Hand-over
+//! A release does not have to go through the server when a local waiter is next. The hold itself, with its owner and its
+//! deadline, moves into the slot of the head, which becomes its new guard without a round trip. [`local::queue`](crate::local)
+//! decides: the hold must have no guard left, at least half of its lease, and no lease of its own; fair locks (the order is
+//! the server's), fenced locks (each grant needs a higher token) and holds that were granted together are never handed
+//! over. Nothing is handed over once a release was sent, since the owner is ended by that.
+//!
+//! # Yielding to other processes
+//! Hand-overs would keep a busy key in one process for ever. After
+//! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME) the
+//! queue has the hold released for real. The answer to a release says whether other clients listened to its message. If
+//! they did, the head yields: it attempts only after its own message has arrived and one round trip has passed, or after
+//! [`YIELD_TIME`](crate::config::YIELD_TIME). Without this it would win nearly every time, because its attempt would be on
+//! the way before the others have even heard of the release.
+//!
+//! # Subscriptions
+//! Waiters of one client share one subscription for each channel. A subscription that is dropped and made again wakes its
+//! waiters, since messages may have been missed. Waiters of kinds that have no messages (spin locks) pause between
+//! attempts, twice as long each time. Waiters that the server keeps in a queue (fair locks, writers) repeat their attempt
+//! often enough to keep their place there.
+//!
+//! # When nobody answers
+//! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
+//! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended.
 
 mod attempt;
 mod number;
 pub(crate) mod quorum;
-pub(crate) mod request;
+mod request;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +55,20 @@ use smallvec::smallvec;
 
 use self::attempt::{Attempts, Outcome};
 pub(crate) use self::number::{adjust, until_zero};
-pub(crate) use self::request::{HoldRefs, Request, RequestedKey};
-
+pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
+use self::turn::{Blocking, MyTurn, Turn};
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Tick;
-use crate::config::{
-    MAX_SLEEP_UNTOLD, NEIGHBOUR_TRUST, RETRY_PAUSE, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME,
-};
+use crate::config::{MAX_SLEEP_UNTOLD, RETRY_PAUSE, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
-use crate::hold::{Hold, Session};
-use crate::local::{NextStep, QueueSlot, Registry, WaiterSlot};
+use crate::hold::Session;
+use crate::local::{NextStep, Registry, WaiterSlot};
 use crate::telemetry;
 
-/// What a round of asking came to.
+/// The result of a single try.
 pub(crate) enum TryOutcome {
     Granted(HoldRefs),
-    /// The key at this place is not to be had, for so long.
+    /// The key with this index is held by another owner, for this long.
     Held {
         at: usize,
         ttl: Option<Duration>,
@@ -64,12 +102,12 @@ pub(crate) async fn try_once(
     }
 }
 
-/// Waits until all that is asked for is granted: the path of every acquisition that is not a re-entry.
+/// Waits until everything that is asked for is granted: the path of every acquisition that is not a re-entry.
 pub(crate) async fn acquire(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<HoldRefs, Error> {
-    if request.wait.is_some_and(|wait| wait.is_zero()) {
+    if request.is_single_try() {
         return match try_once(registry, request).await? {
             TryOutcome::Granted(hold_refs) => Ok(hold_refs),
             TryOutcome::Held { at, ttl } => {
@@ -85,70 +123,46 @@ pub(crate) async fn acquire(
     {
         telemetry::waits_for_itself(&requested.resource.key);
     }
-    let (mut at, mut waits) = (0, None);
+    let (mut at, mut waiter_slot) = (0, None);
     loop {
-        match Waiter::join(registry, request, at, waits).win().await? {
+        match Waiter::join(registry, request, at, waiter_slot)
+            .win()
+            .await?
+        {
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
-            RoundOutcome::Elsewhere(refused, counted) => (at, waits) = (refused, counted),
+            RoundOutcome::Elsewhere(refused, counted) => (at, waiter_slot) = (refused, counted),
         }
     }
 }
 
-/// What a waiter's turn came to.
+/// The result of waiting in the queue of one key.
 enum RoundOutcome {
     All(HoldRefs),
-    /// The key at this place was refused: that is the queue to stand in, counted as a waiter if it was before.
+    /// The key with this index was refused: its queue is the one to wait in next, with the waiter's count.
     Elsewhere(usize, Option<WaiterSlot>),
 }
 
-/// One acquisition that waits, with all that it must give back when it is dropped.
+/// One acquisition that waits, with everything that it must give back when it is dropped.
 ///
-/// What an uncontended acquisition does not come to is boxed: its future is allocated each time, and a small one is
-/// cheap.
+/// What an uncontended acquisition never reaches is boxed. Its future is allocated for each acquisition, and a small one
+/// is cheap.
 struct Waiter<'a> {
-    registry: &'a Arc<Registry>,
     session: &'a Arc<Session>,
+    registry: &'a Arc<Registry>,
     request: &'a Request,
-    /// The key in whose queue it stands.
+    /// The index of the key in whose queue it waits.
     at: usize,
     deadline: Tick,
-    // Dropped in this order: the owner is ended before the place is passed on.
+    // The drop order matters: the owner is ended before the next in line is woken, or that one would be refused.
     attempts: Attempts,
     subscription: Option<Subscription>,
-    slot: QueueSlot,
-    blocking: Blocking,
-    failing: Option<UnansweredAttempts>,
-    /// The next pause, where nobody listens for messages.
+    turn: Turn<'a>,
+    unanswered: Option<UnansweredAttempts>,
+    /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
-    /// Counts it as a waiter, once it had to wait.
-    waiter_slot: Option<WaiterSlot>,
 }
 
-/// Who stands in the way, by what was heard last.
-#[derive(Clone, Copy, Debug)]
-enum Blocking {
-    /// Nobody, as far as is known: the server has not answered yet.
-    Nobody,
-    /// Other waiters of this client.
-    Queue,
-    /// An owner whose lease ends then, unless it renews.
-    Owner(Option<Tick>),
-}
-
-impl Blocking {
-    fn owner(ttl: Option<Duration>, now: Tick) -> Self {
-        Self::Owner(ttl.map(|ttl| now.after(ttl)))
-    }
-
-    fn blocker(self, now: Tick) -> Blocker {
-        match self {
-            Self::Nobody | Self::Queue => Blocker::Queue,
-            Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
-        }
-    }
-}
-
-/// Attempts that nobody answered, in a row.
+/// Attempts in a row that were not answered.
 struct UnansweredAttempts {
     since: Tick,
     pause: Duration,
@@ -160,104 +174,49 @@ impl<'a> Waiter<'a> {
         registry: &'a Arc<Registry>,
         request: &'a Request,
         at: usize,
-        mut waiter_slot: Option<WaiterSlot>,
+        waiter_slot: Option<WaiterSlot>,
     ) -> Self {
         let session = &registry.session;
-        if let Some(waiter_slot) = &mut waiter_slot {
-            waiter_slot.go_to(&request.requested[at].resource.key);
-        }
+        // Holds that are granted together are never handed over, neither from nor to a multi-lock.
+        let takes_over = request.requested.len() == 1;
         Self {
-            registry,
             session,
+            registry,
             request,
             at,
             deadline: request.deadline(),
             attempts: request.attempts(session, true),
             subscription: None,
-            slot: registry.join(request, at, request.requested.len() == 1),
-            blocking: Blocking::Nobody,
-            failing: None,
+            turn: Turn::new(registry, request, at, takes_over, waiter_slot),
+            unanswered: None,
             pause: request.requested[at].pause.0,
-            waiter_slot,
         }
-    }
-
-    /// It has to wait: from here on it counts as a waiter, unless those are too many.
-    fn count_as_waiter(&mut self) -> Result<(), Error> {
-        if self.waiter_slot.is_none() {
-            let first = self.slot.is_first_of_several();
-            let waiter_slot = self
-                .registry
-                .count_as_waiter(self.request, self.at, first)?;
-            self.waiter_slot = Some(waiter_slot);
-        }
-        Ok(())
     }
 
     fn requested(&self) -> &'a RequestedKey {
         &self.request.requested[self.at]
     }
 
-    /// Waits for its turn, and then until everything is ours or another key is in the way.
+    /// Waits for its turn, and then until everything is granted or another key is refused.
     async fn win(mut self) -> Result<RoundOutcome, Error> {
-        let mut trust_until = None;
         loop {
-            let step = self.slot.next_step();
-            // What was handed over counts, also when it came with the deadline.
-            if let NextStep::HandedOver(hold_ref) = step {
-                return Ok(RoundOutcome::All(smallvec![hold_ref]));
-            }
-            let now = self.session.now();
-            if now >= self.deadline {
-                return Err(self.timed_out());
-            }
-            let yield_first = match step {
-                NextStep::HandedOver(_) | NextStep::WaitInLine => {
-                    self.blocking = Blocking::Queue;
-                    self.count_as_waiter()?;
-                    self.wait_in_line().await;
-                    continue;
+            match self.turn.wait(self.deadline).await? {
+                MyTurn::HandedOver(hold_ref) => {
+                    return Ok(RoundOutcome::All(smallvec![hold_ref]));
                 }
-                NextStep::Behind(neighbour) => {
-                    let trusted = *trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
-                    if now < trusted {
-                        self.count_as_waiter()?;
-                        self.wait_behind(&neighbour, trusted).await;
-                        continue;
-                    }
-                    false
+                MyTurn::TimedOut => return Err(self.timed_out()),
+                MyTurn::Attempt { yield_first: true } => {
+                    Box::pin(self.yield_to_others()).await;
                 }
-                NextStep::Attempt { yield_first } => yield_first,
-            };
-            if yield_first {
-                Box::pin(self.yield_to_others()).await;
+                MyTurn::Attempt { yield_first: false } => {}
             }
-            if let Some(won) = self.ask_server().await? {
-                return Ok(won);
+            if let Some(outcome) = self.ask_server().await? {
+                return Ok(outcome);
             }
         }
     }
 
-    async fn wait_in_line(&self) {
-        tokio::select! {
-            () = self.slot.woken() => {}
-            () = self.session.clock.sleep_until(self.deadline) => {}
-        }
-    }
-
-    /// Sleeps until the neighbour hands over, frees or loses the hold, or was trusted long enough.
-    async fn wait_behind(&mut self, neighbour: &Hold, until: Tick) {
-        self.blocking = Blocking::Owner(Some(neighbour.deadline()));
-        tokio::select! {
-            biased;
-            () = self.slot.woken() => {}
-            () = neighbour.over() => {}
-            () = self.session.clock.sleep_until(until.min(self.deadline)) => {}
-        }
-    }
-
-    /// Another process heard of the release: attempt only after our own message and one hop more, else the one who
-    /// released wins nearly always.
+    /// Lets other processes go first, which heard of the last release: waits for its own message and one round trip more.
     async fn yield_to_others(&mut self) {
         let until = self.session.now().after(YIELD_TIME).min(self.deadline);
         let (session, was_active) = (self.session, self.is_active());
@@ -266,21 +225,22 @@ impl<'a> Waiter<'a> {
             return session.clock.sleep_until(until).await;
         }
         let subscription = self.subscribed();
-        let hop = async {
+        let round_trip = async {
             subscription.changed(was_active).await;
             drop(session.backend.inspect(resource).await);
-            // In memory nothing of this takes time: let those run who were woken.
+            // In memory nothing of this takes time: tasks that were woken run here.
             tokio::task::yield_now().await;
         };
         tokio::select! {
-            () = hop => {}
+            () = round_trip => {}
             () = session.clock.sleep_until(until) => {}
         }
     }
 
-    /// One attempt, and the sleep that follows where it was not granted.
+    /// Sends one attempt, and sleeps if it was not granted.
     async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
         if let Some(subscription) = &mut self.subscription {
+            // Before the attempt: a message that arrives while it is under way counts as news.
             subscription.mark_seen();
         }
         let was_active = self.is_active();
@@ -291,42 +251,42 @@ impl<'a> Waiter<'a> {
             outcome = self.attempts.once(self.deadline) => outcome,
             () = self.session.clock.sleep_until(latest) => match latest {
                 latest if latest == self.deadline => return self.last_chance(),
-                // What was answered before says more than that this one was not.
-                _ => Outcome::Failed(match &self.failing {
-                    Some(failing) => failing.last.clone(),
+                // The fault of an earlier attempt says more than that this one was not answered.
+                _ => Outcome::Failed(match &self.unanswered {
+                    Some(unanswered) => unanswered.last.clone(),
                     None => Fault::Unknown(cause("no answer")),
                 }),
             },
         };
         match outcome {
             Outcome::Granted(hold_refs) => {
-                self.slot.granted(hold_refs[self.at].hold());
-                for (_, other) in hold_refs
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| *at != self.at)
-                {
+                self.turn.slot.granted(hold_refs[self.at].hold());
+                let others = hold_refs.iter().enumerate();
+                for (_, other) in others.filter(|(at, _)| *at != self.at) {
                     self.registry.granted(other.hold());
                 }
                 return Ok(Some(RoundOutcome::All(hold_refs)));
             }
             Outcome::Held { at, .. } if at != self.at => {
-                return Ok(Some(RoundOutcome::Elsewhere(at, self.waiter_slot.take())));
+                let counted = self.turn.take_waiter_slot();
+                return Ok(Some(RoundOutcome::Elsewhere(at, counted)));
             }
             Outcome::Held { ttl, .. } => {
-                self.failing = None;
-                self.blocking = Blocking::owner(ttl, self.session.now());
-                self.count_as_waiter()?;
-                if self.slot.stand_in_line() {
+                self.unanswered = None;
+                self.turn.blocking = Blocking::owner(ttl, self.session.now());
+                self.turn.count_as_waiter()?;
+                if self.turn.slot.listens_after_refusal() {
                     Box::pin(self.sleep(ttl, was_active)).await;
                 }
             }
-            Outcome::TooLate if self.session.now() >= self.deadline => return Err(self.timed_out()),
+            Outcome::TooLate if self.session.now() >= self.deadline => {
+                return Err(self.timed_out());
+            }
             Outcome::TooLate => {
                 self.attempts = self.request.attempts(self.session, true);
-                // A waiter that the server knows listens to a channel of its owner's.
+                // A waiter that the server knows by its owner listens to a channel of that owner.
                 self.subscription = None;
-                let late = cause("the grant arrived when it was of no use any more");
+                let late = cause("the grant arrived too late to be used");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
             Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
@@ -334,19 +294,20 @@ impl<'a> Waiter<'a> {
         Ok(None)
     }
 
-    /// The deadline came while an attempt was under way; its owner is ended when this waiter is dropped.
+    /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
     fn last_chance(&mut self) -> Result<Option<RoundOutcome>, Error> {
-        match self.slot.next_step() {
+        match self.turn.slot.next_step() {
             NextStep::HandedOver(hold_ref) => Ok(Some(RoundOutcome::All(smallvec![hold_ref]))),
-            _ if self.failing.is_none() && matches!(self.blocking, Blocking::Nobody) => {
+            _ if self.unanswered.is_none() && matches!(self.turn.blocking, Blocking::Nobody) => {
                 let none = cause("no answer within the wait");
-                Err(Fault::Unknown(none).into_error(&self.requested().resource.key, self.waited()))
+                let key = &self.requested().resource.key;
+                Err(Fault::Unknown(none).into_error(key, self.waited()))
             }
             _ => Err(self.timed_out()),
         }
     }
 
-    /// Sleeps until it makes sense to ask again; before the first sleep, only until the subscription stands.
+    /// Sleeps until the next attempt makes sense. Before the subscription is active it sleeps only until that.
     async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
         if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
@@ -354,14 +315,14 @@ impl<'a> Waiter<'a> {
         let now = self.session.now();
         let untold = now.after(MAX_SLEEP_UNTOLD);
         let until = match ttl {
-            // Up to a millisecond is left when the server says 0.
+            // The server rounds down: when it answers 0, up to a millisecond is left.
             Some(ttl) => now.after(ttl + Duration::from_millis(1)),
             None => untold,
         };
         let until = if was_active { until } else { until.min(untold) };
-        let until = until.min(self.next_sign(now)).min(self.deadline);
+        let until = until.min(self.next_sign_of_life(now)).min(self.deadline);
         let clock = &self.session.clock;
-        let (slot, target) = (&self.slot, self.attempts.target(self.at));
+        let (slot, target) = (&self.turn.slot, self.attempts.target(self.at));
         let subscription = self
             .subscription
             .get_or_insert_with(|| self.session.backend.subscribe(target));
@@ -373,21 +334,21 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Pauses twice as long each time, up to the longest, and at random between half of that and all of it: waiters that
-    /// came together do not ask together for ever. Not beyond the end of the lease in the way.
+    /// Pauses twice as long each time, up to the longest pause, but not beyond the end of the lease in the way. The pause
+    /// is drawn at random from its second half, so that waiters that came together do not attempt together for ever.
     async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
         self.pause = (self.pause * 2).min(self.requested().pause.1);
         let until = self.session.now().after(pause).min(self.deadline);
         tokio::select! {
-            () = self.slot.woken() => {}
+            () = self.turn.slot.woken() => {}
             () = self.session.clock.sleep_until(until) => {}
         }
     }
 
-    /// When the server has to hear of this waiter again, if it knows of it.
-    fn next_sign(&self, now: Tick) -> Tick {
+    /// When the server has to hear of this waiter again, if it keeps a place for it.
+    fn next_sign_of_life(&self, now: Tick) -> Tick {
         if self.requested().resource.kind.has_places() {
             now.after(self.session.config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
         } else {
@@ -395,7 +356,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Will messages come, as things stand?
+    /// Will messages arrive, as far as is known?
     fn is_active(&self) -> bool {
         let subscription = self.subscription.as_ref();
         subscription.is_some_and(Subscription::is_active)
@@ -407,57 +368,55 @@ impl<'a> Waiter<'a> {
             .get_or_insert_with(|| backend.subscribe(target))
     }
 
-    /// Nobody answered what was `sent` then: pauses, or gives up when that went on for too long.
+    /// An attempt that was `sent` then was not answered: pauses, or gives up if that went on for too long.
     async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
+        let key = &self.requested().resource.key;
         if fault.is_final() {
-            return Err(fault.into_error(&self.requested().resource.key, self.waited()));
+            return Err(fault.into_error(key, self.waited()));
         }
         let now = self.session.now();
         let longest = self.session.config.longest_pause();
-        let failing = self.failing.get_or_insert_with(|| UnansweredAttempts {
+        let unanswered = self.unanswered.get_or_insert_with(|| UnansweredAttempts {
             since: sent,
             pause: RETRY_PAUSE.0.min(longest),
             last: fault.clone(),
         });
-        failing.last = fault;
-        let pause = failing.pause;
-        failing.pause = (pause * 2).min(longest);
-        let (last, since) = (failing.last.clone(), failing.since);
+        unanswered.last = fault;
+        let pause = unanswered.pause;
+        unanswered.pause = (pause * 2).min(longest);
+        let (last, since) = (unanswered.last.clone(), unanswered.since);
         let give_up = self.give_up_at();
         if now >= give_up {
-            return Err(last.into_error(&self.requested().resource.key, now.since(since)));
+            return Err(last.into_error(key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.deadline);
         tokio::select! {
-            () = self.slot.woken() => {}
+            () = self.turn.slot.woken() => {}
             () = self.session.clock.sleep_until(until) => {}
         }
         Ok(())
     }
 
-    /// When attempts that nobody answers have gone on for too long. The first one is bounded by the backend.
+    /// When unanswered attempts have gone on for too long. The first one is bounded by the backend.
     fn give_up_at(&self) -> Tick {
         let limit = self.session.config.unavailable_after;
-        let failing = self.failing.as_ref();
-        failing.map_or(Tick::NEVER, |failing| failing.since.after(limit))
+        let unanswered = self.unanswered.as_ref();
+        unanswered.map_or(Tick::NEVER, |unanswered| unanswered.since.after(limit))
     }
 
     fn waited(&self) -> Duration {
         self.session.now().since(self.request.since)
     }
 
-    /// The wait is over. Where the server has not been answering, that is what is wrong, and not a holder.
+    /// The error for a wait that is over. If the server has not been answering, that is the reason, and not a holder.
     fn timed_out(&self) -> Error {
-        match &self.failing {
-            Some(failing) => failing
-                .last
-                .clone()
-                .into_error(&self.requested().resource.key, self.waited()),
+        let key = &self.requested().resource.key;
+        match &self.unanswered {
+            Some(unanswered) => unanswered.last.clone().into_error(key, self.waited()),
             None => {
                 let now = self.session.now();
-                let blocker = self.blocking.blocker(now);
-                self.request
-                    .timed_out(&self.requested().resource.key, now, blocker)
+                let blocker = self.turn.blocking.blocker(now);
+                self.request.timed_out(key, now, blocker)
             }
         }
     }

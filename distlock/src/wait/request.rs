@@ -12,39 +12,42 @@ use crate::config::MAX_LEASE;
 use crate::error::{Blocker, Error};
 use crate::hold::{HoldRef, Session};
 use crate::key::{Key, Resource};
+use crate::local::{Joining, Registry};
 use crate::owner::Owner;
 
 /// One key that is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedKey {
     pub(crate) resource: Resource,
-    /// How many permits of a semaphore; 1 of all else.
+    /// How many permits of a semaphore; 1 for everything else.
     pub(crate) permits: u32,
-    /// First and longest pause between two attempts, where nobody listens for messages.
+    /// First and longest pause between two attempts of a waiter that does not listen for messages.
     pub(crate) pause: (Duration, Duration),
-    /// The owner of the hold around, which lets this one in beside itself.
+    /// The owner of the enclosing hold, which admits this one beside itself.
     pub(crate) inside: Option<Owner>,
 }
 
-/// What is asked for: one key, or several of one client that are granted together or not at all.
+/// What is asked for: one key, or several keys of one client that are granted together or not at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) requested: SmallVec<[RequestedKey; 1]>,
     /// When the caller began to wait.
     pub(crate) since: Tick,
-    /// How long it waits; without limit where there is none.
+    /// How long the caller waits; `None` is without limit.
     pub(crate) wait: Option<Duration>,
-    /// A fixed lease; the watchdog's where there is none.
+    /// A fixed lease; `None` is the watchdog's.
     pub(crate) lease: Option<Duration>,
-    /// For how long the watchdog renews it at most.
+    /// The longest time for which the watchdog renews it.
     pub(crate) max_hold: Option<Duration>,
-    /// May a hold be handed to it that another of its client has had?
-    pub(crate) hands_on: bool,
-    /// How many may wait already, for its key and for all, where this one has to.
+    /// How long before its deadline a hold stops counting; zero but for a quorum.
+    pub(crate) margin: Duration,
+    /// May a hold of another guard be handed over to it?
+    pub(crate) takes_over: bool,
+    /// How many waiters there may be already, of its key and in total, when this one begins to wait.
     pub(crate) max_waiters: (u32, u32),
 }
 
-/// What was granted, in the order in which it was asked for.
+/// What was granted, in the order of the request.
 pub(crate) type HoldRefs = SmallVec<[Arc<HoldRef>; 1]>;
 
 impl Request {
@@ -52,7 +55,12 @@ impl Request {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
     }
 
-    /// The wait is over, and this key was not to be had.
+    /// Is this a single try, without any waiting?
+    pub(crate) fn is_single_try(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.is_zero())
+    }
+
+    /// The error for a wait that ended before this key was granted.
     pub(crate) fn timed_out(&self, key: &Key, now: Tick, blocker: Blocker) -> Error {
         Error::Timeout {
             key: key.text().to_owned(),
@@ -61,18 +69,19 @@ impl Request {
         }
     }
 
-    /// Attempts under new owners, of one that `waits` or one that asks once.
+    /// Attempts under new owners, of an acquisition that `waits` or of a single try.
     pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
         let attempt = |requested: &RequestedKey| {
             let mut target = Target::of(&requested.resource, session.new_owner());
             target.permits = requested.permits;
-            let lease = match requested.resource.kind.has_lease() {
+            let kind = requested.resource.kind;
+            let lease = match kind.has_lease() {
                 true => self.first_lease(session),
                 false => MAX_LEASE,
             };
             let mut attempt = Attempt::new(target, lease);
             attempt.inside = requested.inside;
-            if waits && requested.resource.kind.has_places() {
+            if waits && kind.has_places() {
                 attempt.place = Some(session.config.waiter_timeout);
             }
             attempt
@@ -81,13 +90,44 @@ impl Request {
         let terms = HoldTerms {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
+            margin: self.margin,
         };
         Attempts::new(session, attempts, terms)
     }
 
-    /// The lease that is asked for: fixed, or the first of those that the watchdog renews.
+    /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.
     pub(crate) fn first_lease(&self, session: &Session) -> Duration {
         let lease = self.lease.unwrap_or(session.config.watchdog_timeout);
         self.max_hold.map_or(lease, |most| lease.min(most))
+    }
+
+    /// How the acquisition waits in the queue of the key with this index.
+    pub(super) fn joining(&self, at: usize, takes_over: bool) -> Joining<'_> {
+        let requested = &self.requested[at];
+        Joining {
+            resource: &requested.resource,
+            since: self.since,
+            takes_over: takes_over && self.takes_over && self.lease.is_none(),
+            max_hold: self.max_hold,
+            is_let_in: requested.inside.is_some(),
+        }
+    }
+}
+
+/// A request, and the client that it is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientRequest {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) request: Request,
+}
+
+impl ClientRequest {
+    /// The key that is asked for; of several keys the first.
+    pub(crate) fn requested(&self) -> &RequestedKey {
+        &self.request.requested[0]
+    }
+
+    pub(crate) fn requested_mut(&mut self) -> &mut RequestedKey {
+        &mut self.request.requested[0]
     }
 }

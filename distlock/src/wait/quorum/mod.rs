@@ -1,0 +1,211 @@
+//! One key on several independent servers, held by the client that has it on a majority of them.
+//!
+//! An acquisition plays rounds. In a [`round`] it asks all servers at once, each under an owner of its own. The round takes
+//! as long as the quorum does: a server that answers much later, or not at all, is left behind, and what it may have
+//! granted is released in the background. Until such a server has answered again, later rounds do not wait for it beyond
+//! the quorum.
+//!
+//! Without a quorum everything is given back, and a [`pause`] follows: until a server that refused sends a message, until
+//! its lease is over, or in the end by the clock. A random part of the pause keeps several clients from sharing the servers
+//! between them for ever.
+//!
+//! Each granted part is a hold like any other, renewed by its own client. It stops counting some time before its deadline,
+//! because the clocks of independent servers drift.
+//!
+//! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
+
+mod pause;
+mod round;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use self::round::{Refusal, Round};
+use super::turn::{Blocking, MyTurn, Turn};
+use super::{ClientRequest, Request};
+use crate::backend::{Subscription, cause};
+use crate::clock::Tick;
+use crate::config::RENEWALS_PER_LEASE;
+use crate::error::{Blocker, Error};
+use crate::hold::{HoldView, Session};
+use crate::local::HoldShare;
+
+type HoldShares = SmallVec<[HoldShare; 1]>;
+
+/// How many of `servers` are a majority.
+pub(crate) fn of(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+/// The part of a lease that is set aside because clocks may drift apart while it lasts: a hundredth of it, and 2 ms for
+/// the precision of the clocks.
+pub(crate) fn margin(session: &Session, request: &Request) -> Duration {
+    request.first_lease(session) / 100 + Duration::from_millis(2)
+}
+
+/// Acquires a `quorum`. Each request is for the same key on another server.
+pub(crate) async fn acquire(
+    requests: &[ClientRequest],
+    quorum: usize,
+) -> Result<HoldShares, Error> {
+    Rounds::new(requests, quorum).win().await
+}
+
+/// An acquisition that asks all servers in rounds.
+struct Rounds<'a> {
+    requests: &'a [ClientRequest],
+    quorum: usize,
+    /// One for each server that ever refused.
+    subscriptions: Vec<Option<RefusalChannel>>,
+    /// The queue of its own program: one acquisition at a time, or they would take the servers from each other. `None` for a
+    /// single try.
+    turn: Option<Turn<'a>>,
+    /// Since when too few servers answer.
+    unanswered_since: Option<Tick>,
+    /// Was any owner in the way so far?
+    was_blocked: bool,
+}
+
+/// The subscription to a server that refused.
+struct RefusalChannel {
+    subscription: Subscription,
+    /// Was it active when the server was asked last?
+    was_active: bool,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(requests: &'a [ClientRequest], quorum: usize) -> Self {
+        let first = &requests[0];
+        let turn = || Turn::new(&first.registry, &first.request, 0, false, None);
+        Self {
+            requests,
+            quorum,
+            subscriptions: requests.iter().map(|_| None).collect(),
+            turn: (!first.request.is_single_try()).then(turn),
+            unanswered_since: None,
+            was_blocked: false,
+        }
+    }
+
+    /// The request that stands for all: they differ only in their servers.
+    fn request(&self) -> &'a Request {
+        &self.requests[0].request
+    }
+
+    fn session(&self) -> &'a Arc<Session> {
+        &self.requests[0].registry.session
+    }
+
+    fn now(&self) -> Tick {
+        self.session().now()
+    }
+
+    async fn win(mut self) -> Result<HoldShares, Error> {
+        let deadline = self.request().deadline();
+        loop {
+            self.wait_for_turn(deadline).await?;
+            let began = self.now();
+            for channel in self.subscriptions.iter_mut().flatten() {
+                channel.subscription.mark_seen();
+                channel.was_active = channel.subscription.is_active();
+            }
+            let round = self.play(deadline).await;
+            if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
+                return Ok(round.shares);
+            }
+            let Round {
+                shares,
+                refused,
+                wanting,
+                unanswered,
+            } = round;
+            // What was granted in vain is released in the background.
+            drop(shares);
+            let failed = match unanswered {
+                None => {
+                    (self.unanswered_since, self.was_blocked) = (None, true);
+                    if self.now() >= deadline {
+                        return Err(self.timed_out(&refused));
+                    }
+                    None
+                }
+                Some(error) => Some(self.unanswered(error, began, deadline, &refused)?),
+            };
+            if failed.is_none()
+                && let Some(turn) = &mut self.turn
+            {
+                turn.count_as_waiter()?;
+            }
+            self.pause(&refused, wanting, deadline).await;
+            if self.now() >= deadline {
+                return Err(failed.unwrap_or_else(|| self.timed_out(&refused)));
+            }
+        }
+    }
+
+    /// Too few servers answered a round that `began` then. Gives up if that has gone on for too long.
+    fn unanswered(
+        &mut self,
+        error: Error,
+        began: Tick,
+        deadline: Tick,
+        refused: &[Refusal],
+    ) -> Result<Error, Error> {
+        let now = self.now();
+        if self.was_blocked && self.unanswered_since.is_none() && now >= deadline {
+            // The wait was over before the servers could answer: it was spent on an owner in the way.
+            return Err(self.timed_out(refused));
+        }
+        let since = *self.unanswered_since.get_or_insert(began);
+        let limit = self.session().config.unavailable_after;
+        if now >= since.after(limit).min(deadline) {
+            return Err(error);
+        }
+        Ok(error)
+    }
+
+    /// Waits until it is first in line in its own program, and until the holder before it has ended or was relied on for
+    /// long enough.
+    async fn wait_for_turn(&mut self, deadline: Tick) -> Result<(), Error> {
+        let Some(turn) = &mut self.turn else {
+            return Ok(());
+        };
+        turn.renew_trust();
+        turn.blocking = Blocking::Nobody;
+        let waited = turn.wait(deadline).await;
+        // A hold of its own that is only being released is not in the way.
+        let blocking = turn.blocking;
+        self.was_blocked |= matches!(blocking, Blocking::Queue | Blocking::Owner(_));
+        match waited? {
+            MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
+            MyTurn::TimedOut => Err(self.timed_out(&[])),
+        }
+    }
+
+    /// Is a quorum left for at least the part of the lease in which it would be renewed?
+    fn is_valid(&self, shares: &HoldShares) -> bool {
+        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
+        let view = HoldView::of(members, self.quorum);
+        view.left() >= self.request().first_lease(self.session()) / (RENEWALS_PER_LEASE + 1)
+    }
+
+    fn timed_out(&self, refused: &[Refusal]) -> Error {
+        let key = &self.request().requested[0].resource.key;
+        let ttl = refused.iter().filter_map(|refusal| refusal.ttl).min();
+        let blocker = match refused {
+            [] => Blocker::Queue,
+            _ => Blocker::Owner(ttl),
+        };
+        self.request().timed_out(key, self.now(), blocker)
+    }
+
+    fn no_answer(&self, since: Tick) -> Error {
+        Error::Unavailable {
+            key: self.request().requested[0].resource.key.text().to_owned(),
+            after: self.now().since(since),
+            cause: cause("too few of the servers answered"),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The pause between two rounds.
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::round::Refusal;
+use super::{RefusalChannel, Rounds};
+use crate::backend::Target;
+use crate::clock::Tick;
+use crate::config::{MAX_SLEEP_UNTOLD, QUORUM_JITTER};
+use crate::owner::Owner;
+
+impl Rounds<'_> {
+    /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or their lease is
+    /// over, or until it is time to ask anyway. Messages of fewer servers are what other clients cause that try in vain.
+    pub(super) async fn pause(&mut self, refused: &[Refusal], wanting: usize, deadline: Tick) {
+        let (now, clock) = (self.now(), &self.session().clock);
+        let requested = &self.request().requested[0];
+        let listens = requested.resource.kind.listens();
+        let longest = if !listens {
+            requested.pause.1
+        } else if refused.len() < wanting {
+            // Too many servers did not answer, and nothing tells when they are back.
+            QUORUM_JITTER
+        } else {
+            MAX_SLEEP_UNTOLD
+        };
+        if listens {
+            self.subscribe_to(refused);
+        }
+        let channels = self.subscriptions.iter_mut().enumerate();
+        let changes = channels.filter_map(|(server, channel)| {
+            let refusal = refused.iter().find(|refusal| refusal.server == server)?;
+            let over = refusal.ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
+            let channel = channel.as_mut()?;
+            Some(async move {
+                tokio::select! {
+                    () = channel.subscription.changed(channel.was_active) => {}
+                    () = clock.sleep_until(over) => {}
+                }
+            })
+        });
+        let mut changes: FuturesUnordered<_> = changes.collect();
+        let enough_changes = async {
+            for _ in 0..wanting {
+                if changes.next().await.is_none() {
+                    std::future::pending().await
+                }
+            }
+        };
+        tokio::select! {
+            () = enough_changes => {}
+            () = clock.sleep_until(now.after(longest).min(deadline)) => {}
+        }
+        let jitter = QUORUM_JITTER.mul_f64(rand::random());
+        let until = clock.now().after(jitter).min(deadline);
+        clock.sleep_until(until).await;
+    }
+
+    fn subscribe_to(&mut self, refused: &[Refusal]) {
+        for Refusal { server, .. } in refused {
+            let one = &self.requests[*server];
+            let session = &one.registry.session;
+            // The channel is that of the key, whoever waits.
+            let nobody = Owner::new(session.id, 0);
+            let target = Target::of(&one.request.requested[0].resource, nobody);
+            self.subscriptions[*server].get_or_insert_with(|| RefusalChannel {
+                subscription: session.backend.subscribe(&target),
+                was_active: false,
+            });
+        }
+    }
+}

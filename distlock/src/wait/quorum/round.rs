@@ -1,0 +1,128 @@
+//! One round: all servers are asked at once, and those that answer much later than the quorum are left behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use smallvec::{SmallVec, smallvec};
+
+use super::{HoldShares, Rounds};
+use crate::clock::Tick;
+use crate::config::QUORUM_GRACE;
+use crate::error::Error;
+use crate::local::HoldShare;
+use crate::wait::{HoldRefs, TryOutcome, try_once};
+
+/// The result of a round.
+pub(super) struct Round {
+    pub(super) shares: HoldShares,
+    pub(super) refused: Vec<Refusal>,
+    /// How many of the servers that refused must change before there can be a quorum.
+    pub(super) wanting: usize,
+    /// Why fewer servers than a quorum answered, if that is so.
+    pub(super) unanswered: Option<Error>,
+}
+
+/// A server that refused, and what is left of the lease in the way.
+pub(super) struct Refusal {
+    pub(super) server: usize,
+    pub(super) ttl: Option<Duration>,
+}
+
+impl Rounds<'_> {
+    /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
+    pub(super) async fn play(&self, deadline: Tick) -> Round {
+        let began = self.now();
+        let (mut shares, mut refused, mut failed) = (HoldShares::new(), Vec::new(), None);
+        let (mut granted, mut failures) = (0, 0);
+        let requests = self.requests.iter().enumerate();
+        let mut tries: FuturesUnordered<_> =
+            requests
+                .map(|(server, one)| async move {
+                    (server, try_once(&one.registry, &one.request).await)
+                })
+                .collect();
+        // A single try is bounded by the backend.
+        let single = self.request().is_single_try();
+        let mut until = if single { Tick::NEVER } else { deadline };
+        let mut open: SmallVec<[bool; 8]> = smallvec![true; self.requests.len()];
+        loop {
+            let has_quorum_answered = shares.len() + refused.len() >= self.quorum;
+            let answer = if has_quorum_answered && !self.may_answer(&open) {
+                tries.next().now_or_never().flatten()
+            } else {
+                tokio::select! {
+                    biased;
+                    answer = tries.next() => answer,
+                    () = self.session().clock.sleep_until(until) => None,
+                }
+            };
+            let Some((server, tried)) = answer else {
+                self.leave_behind(&open);
+                break;
+            };
+            open[server] = false;
+            let session = &self.requests[server].registry.session;
+            session.set_silent(tried.is_err());
+            match tried {
+                Ok(TryOutcome::Granted(hold_refs)) => {
+                    granted += 1;
+                    shares.extend(self.shares_of(server, hold_refs));
+                }
+                Ok(TryOutcome::Held { ttl, .. }) => refused.push(Refusal { server, ttl }),
+                Err(error) => {
+                    failures += 1;
+                    failed = failed.or(Some(error));
+                }
+            }
+            let (answered, spare) = (granted + refused.len(), self.requests.len() - self.quorum);
+            let in_vain = refused.len() + failures > spare;
+            if in_vain {
+                // Given back at once: it keeps others out while this round still finds out whether it is busy or
+                // unavailable.
+                shares.clear();
+            }
+            if failures > spare || in_vain && answered >= self.quorum && single {
+                break;
+            }
+            if answered == self.quorum {
+                // The others are useful only if they answer soon. A refusal is useful too, since its end will be told.
+                let took = self.now().since(began);
+                until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
+            }
+        }
+        let answered = granted + refused.len() >= self.quorum;
+        Round {
+            unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
+            wanting: (self.quorum + refused.len() + failures)
+                .saturating_sub(self.requests.len())
+                .max(1),
+            shares,
+            refused,
+        }
+    }
+
+    /// Has a server with an open answer that is known to give any? A server that hangs costs the grace once, and not in
+    /// each round.
+    fn may_answer(&self, open: &[bool]) -> bool {
+        let mut open = self.requests.iter().zip(open).filter(|(_, open)| **open);
+        open.any(|(one, _)| !one.registry.session.is_silent())
+    }
+
+    /// Stops waiting for the open answers. What those servers may have granted is released in the background, and when that
+    /// is answered the server is waited for again.
+    fn leave_behind(&self, open: &[bool]) {
+        for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
+            one.registry.session.set_silent(true);
+        }
+    }
+
+    fn shares_of(&self, server: usize, hold_refs: HoldRefs) -> impl Iterator<Item = HoldShare> {
+        let registry = &self.requests[server].registry;
+        hold_refs.into_iter().map(move |hold_ref| {
+            hold_ref.hold().keep_to_its_guards();
+            HoldShare::new(Arc::clone(registry), hold_ref, None)
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! An acquisition's turn in the queue of its key: what the waiter of one server and the rounds of a quorum share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Request;
+use crate::clock::Tick;
+use crate::config::NEIGHBOUR_TRUST;
+use crate::error::{Blocker, Error};
+use crate::hold::{Hold, HoldRef};
+use crate::key::Resource;
+use crate::local::{NextStep, QueueSlot, Registry, WaiterSlot};
+
+/// A waiter's turn. Dropping it leaves the queue.
+pub(super) struct Turn<'a> {
+    registry: &'a Arc<Registry>,
+    request: &'a Request,
+    /// The index of the key in whose queue it waits.
+    at: usize,
+    pub(super) slot: QueueSlot,
+    /// What was in the way when that was last known.
+    pub(super) blocking: Blocking,
+    /// Until when the holder of its own client is relied on.
+    trust_until: Option<Tick>,
+    /// Counts it as a waiter, once it had to wait.
+    waiter_slot: Option<WaiterSlot>,
+}
+
+/// What a waiter does when it is its turn.
+pub(super) enum MyTurn {
+    /// It has a hold that was handed over.
+    HandedOver(Arc<HoldRef>),
+    /// It asks the server. `yield_first`: after other processes, which heard of the last release.
+    Attempt { yield_first: bool },
+    /// It gives up: the deadline has passed.
+    TimedOut,
+}
+
+/// What is in the way of an acquisition, as far as is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Blocking {
+    /// Nothing is known: the server has not answered yet.
+    Nobody,
+    /// Other waiters of this client.
+    Queue,
+    /// A hold of this client that is only being released, and ends then at the latest.
+    Releasing(Tick),
+    /// An owner whose lease ends then, unless it renews it.
+    Owner(Option<Tick>),
+}
+
+impl Blocking {
+    /// An owner that the server named, with what is left of its lease.
+    pub(super) fn owner(ttl: Option<Duration>, now: Tick) -> Self {
+        Self::Owner(ttl.map(|ttl| now.after(ttl)))
+    }
+
+    fn neighbour(hold: &Hold) -> Self {
+        match hold.count() {
+            0 => Self::Releasing(hold.deadline()),
+            _ => Self::Owner(Some(hold.deadline())),
+        }
+    }
+
+    pub(super) fn blocker(self, now: Tick) -> Blocker {
+        match self {
+            Self::Nobody | Self::Queue => Blocker::Queue,
+            Self::Releasing(until) => Blocker::Owner(Some(until.left(now))),
+            Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
+        }
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// Takes a slot for the key with this index. `takes_over`: a hold may be handed over to it.
+    pub(super) fn new(
+        registry: &'a Arc<Registry>,
+        request: &'a Request,
+        at: usize,
+        takes_over: bool,
+        mut waiter_slot: Option<WaiterSlot>,
+    ) -> Self {
+        let joining = request.joining(at, takes_over);
+        if let Some(waiter_slot) = &mut waiter_slot {
+            waiter_slot.move_to(&joining.resource.key);
+        }
+        Self {
+            registry,
+            request,
+            at,
+            slot: registry.join(joining),
+            blocking: Blocking::Nobody,
+            trust_until: None,
+            waiter_slot,
+        }
+    }
+
+    pub(super) fn resource(&self) -> &'a Resource {
+        &self.request.requested[self.at].resource
+    }
+
+    /// Counts the acquisition as a waiter from here on, unless there are too many.
+    pub(super) fn count_as_waiter(&mut self) -> Result<(), Error> {
+        if self.waiter_slot.is_none() {
+            let is_first = self.slot.is_first_of_several();
+            let (key, max_waiters) = (&self.resource().key, self.request.max_waiters);
+            let counted = self.registry.count_as_waiter(key, max_waiters, is_first)?;
+            self.waiter_slot = Some(counted);
+        }
+        Ok(())
+    }
+
+    /// Gives the waiter's count to its next turn, in the queue of another key.
+    pub(super) fn take_waiter_slot(&mut self) -> Option<WaiterSlot> {
+        self.waiter_slot.take()
+    }
+
+    /// Relies on a holder of its own client anew.
+    pub(super) fn renew_trust(&mut self) {
+        self.trust_until = None;
+    }
+
+    /// Waits until the acquisition is first in line, and until the holder of its own client, if there is one, has ended or
+    /// was relied on for long enough.
+    pub(super) async fn wait(&mut self, deadline: Tick) -> Result<MyTurn, Error> {
+        let session = &self.registry.session;
+        loop {
+            let step = self.slot.next_step();
+            // Before the deadline is looked at: a hold that arrived together with it counts.
+            if let NextStep::HandedOver(hold_ref) = step {
+                return Ok(MyTurn::HandedOver(hold_ref));
+            }
+            let now = session.now();
+            if now >= deadline {
+                return Ok(MyTurn::TimedOut);
+            }
+            match step {
+                NextStep::HandedOver(_) | NextStep::WaitInLine => {
+                    self.blocking = Blocking::Queue;
+                    self.count_as_waiter()?;
+                    tokio::select! {
+                        () = self.slot.woken() => {}
+                        () = session.clock.sleep_until(deadline) => {}
+                    }
+                }
+                NextStep::Behind(neighbour) => {
+                    let trusted = *self.trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
+                    if now >= trusted {
+                        return Ok(MyTurn::Attempt { yield_first: false });
+                    }
+                    self.count_as_waiter()?;
+                    self.blocking = Blocking::neighbour(&neighbour);
+                    tokio::select! {
+                        biased;
+                        () = self.slot.woken() => {}
+                        () = neighbour.over() => {}
+                        () = session.clock.sleep_until(trusted.min(deadline)) => {}
+                    }
+                }
+                NextStep::Attempt { yield_first } => return Ok(MyTurn::Attempt { yield_first }),
+            }
+        }
+    }
+}
