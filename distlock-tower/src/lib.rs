@@ -195,34 +195,27 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod body;
-mod completing;
+mod enter;
+mod error;
 mod future;
 mod held;
-mod info;
 pub mod key;
 mod layer;
-mod request;
+mod non_http;
 mod respond;
 mod service;
 mod setters;
 mod settings;
 
-pub use crate::body::{HoldBody, HoldUntil};
-pub use crate::completing::{CompletingFuture, CompletingLayer, CompletingService};
-pub use crate::future::LockFuture;
+pub use crate::error::BoxError;
+pub use crate::future::{HoldBody, LockFuture};
 pub use crate::held::Held;
 #[cfg(feature = "axum")]
 pub use crate::held::HeldRejection;
-pub use crate::info::LockInfo;
 #[doc(no_inline)]
 pub use crate::key::{IntoLockKeys, KeyFn, LockKeys, Template, TemplateError};
-pub use crate::layer::{LockLayer, Unkeyed};
-pub use crate::request::{LockError, ServiceLock, ServiceLockFuture, ServiceLockLayer};
-pub use crate::respond::{IntoAnswer, Reason, Rejection};
+pub use crate::layer::{CompletingFuture, CompletingLayer, CompletingService, LockLayer, Unkeyed};
+pub use crate::non_http::{LockError, ServiceLock, ServiceLockFuture, ServiceLockLayer};
+pub use crate::respond::{IntoAnswer, LockInfo, Reason, Rejection};
 pub use crate::service::LockService;
-
-/// Any error, in a box: of a [`HoldBody`], the inner body's own or a [`distlock::Error`].
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+pub use crate::settings::HoldUntil;

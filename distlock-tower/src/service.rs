@@ -10,9 +10,8 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::BoxError;
-use crate::body::HoldBody;
-use crate::future::LockFuture;
+use crate::error::BoxError;
+use crate::future::{HoldBody, LockFuture};
 use crate::key::{Head, WholeBody};
 use crate::settings::Settings;
 

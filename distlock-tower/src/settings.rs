@@ -1,22 +1,16 @@
-//! What a layer, its services and their requests share: its settings, and the way from a request to its lock.
+//! What a layer, its services and their requests share.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use distlock::{Error, Guard, LockSource, Mode};
 use http::Method;
 use http::request::Parts;
-use http_body::Body;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
-use crate::BoxError;
-use crate::body::HoldUntil;
-use crate::info::LockInfo;
-use crate::key::{self, ErasedKey, Named, Read, WholeBody};
-use crate::respond::{self, Answer, Answers, is_grpc};
+use crate::key::ErasedKey;
+use crate::respond::Answers;
 
 /// How long a request waits for its lock where nothing else was said. Strangers' requests must not pile up without
 /// bound, and few of them wait longer for an answer.
@@ -109,6 +103,39 @@ impl Terms {
     }
 }
 
+/// When a request's hold ends; for [`LockLayer::hold_until`](crate::LockLayer::hold_until).
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use distlock_tower::{HoldUntil, LockLayer};
+///
+/// let client = distlock::Client::in_memory();
+/// let while_it_streams = LockLayer::new(client)
+///     .key(|_: &http::request::Parts| "export")
+///     .hold_until(HoldUntil::Body)
+///     .max_hold(Duration::from_secs(600));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldUntil {
+    /// Before the response is returned, once the release was confirmed: its body is sent without the lock.
+    #[default]
+    Response,
+    /// With the response's body: at its end, at its error, or when it is dropped, as it is when the client hangs up.
+    ///
+    /// The body runs inside the critical section. Its last frame, or its end where that cannot be known before, is
+    /// passed on after the release was confirmed. The last frame is what the body says is its last, trailers, or the one
+    /// that fills the size that the body or `Content-Length` announced: trailers may follow that if they are ready by
+    /// then, and nothing else does. A body that is empty from the start, such as that of a 204 or of an upgrade, ends
+    /// the hold before the response is returned. When the hold is lost, the body ends in an error, so that the client
+    /// sees that something is missing.
+    ///
+    /// A client that reads slowly holds the lock for as long; set [`max_hold`](crate::LockLayer::max_hold), and it cannot
+    /// hold on for ever.
+    Body,
+}
+
 /// Whether a request is one to lock for.
 pub(crate) type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
@@ -121,7 +148,7 @@ pub(crate) enum Modes {
 }
 
 impl Modes {
-    fn of(self, method: &Method) -> Mode {
+    pub(crate) fn of(self, method: &Method) -> Mode {
         match self {
             Self::All(mode) => mode,
             Self::ByMethod if matches!(*method, Method::GET | Method::HEAD) => Mode::Read,
@@ -142,13 +169,6 @@ pub(crate) struct Settings {
     pub(crate) answers: Answers,
 }
 
-/// What came of a request's key.
-pub(crate) enum Entry {
-    Unlocked,
-    Locked { guard: Guard, waited: Duration },
-    Answered(Answer),
-}
-
 impl Settings {
     pub(crate) fn new(locks: LockSource, key: ErasedKey) -> Self {
         Self {
@@ -159,75 +179,6 @@ impl Settings {
             optional: false,
             hold_until: HoldUntil::Response,
             answers: Answers::default(),
-        }
-    }
-
-    /// Whether this request is one to lock for, by what it says of itself.
-    fn concerns(&self, parts: &Parts) -> bool {
-        self.when.as_ref().is_none_or(|when| when(parts))
-    }
-
-    /// Reads the body first, which its key is to come from, and answers it anew.
-    pub(crate) async fn enter_with<B>(
-        &self,
-        parts: &mut Parts,
-        body: B,
-        reads: WholeBody,
-    ) -> (Entry, Option<B>)
-    where
-        B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes>,
-    {
-        if !self.concerns(parts) {
-            return (Entry::Unlocked, Some(body));
-        }
-        match reads.read(body).await {
-            Ok(read) => {
-                parts.extensions.insert(Read(read.clone()));
-                (self.enter_keyed(parts).await, Some(B::from(read)))
-            }
-            Err(bad) => {
-                let answer = self.answers.refuse_keys(&bad, is_grpc(&parts.headers));
-                (Entry::Answered(answer), None)
-            }
-        }
-    }
-
-    pub(crate) async fn enter(&self, parts: &mut Parts) -> Entry {
-        if self.concerns(parts) {
-            self.enter_keyed(parts).await
-        } else {
-            Entry::Unlocked
-        }
-    }
-
-    async fn enter_keyed(&self, parts: &mut Parts) -> Entry {
-        let grpc = is_grpc(&parts.headers);
-        let keys = match self.key.of(parts).await {
-            Named::Keys(keys) => key::distinct(keys),
-            Named::Missing(_) if self.optional => return Entry::Unlocked,
-            Named::Missing(what) => Err(key::BadKeys::Missing { what }),
-            Named::Unclear(what) => Err(key::BadKeys::Unclear { what }),
-            Named::Nothing => return Entry::Unlocked,
-            Named::Answer(answer) => return Entry::Answered(respond::own_answer(answer, grpc)),
-        };
-        match keys {
-            Ok(keys) => self.lock(self.modes.of(&parts.method), keys, grpc).await,
-            Err(bad) => Entry::Answered(self.answers.refuse_keys(&bad, grpc)),
-        }
-    }
-
-    async fn lock(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> Entry {
-        let since = Instant::now();
-        let acquired = self.terms.acquire(mode, keys).await;
-        let waited = since.elapsed();
-        match acquired {
-            Ok(guard) => Entry::Locked { guard, waited },
-            Err(error) => {
-                let mut answer = self.answers.refuse(&error, grpc);
-                let held = Duration::ZERO;
-                answer.extensions_mut().insert(LockInfo { waited, held });
-                Entry::Answered(answer)
-            }
         }
     }
 }

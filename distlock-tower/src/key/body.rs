@@ -8,7 +8,7 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use super::{BadKeys, KeyFn, KeyFuture};
-use crate::BoxError;
+use crate::error::BoxError;
 
 /// Marks layers that look at the head of a request alone, whatever its body is; see [`LockLayer`](crate::LockLayer).
 #[derive(Clone, Copy, Debug, Default)]

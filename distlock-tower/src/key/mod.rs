@@ -13,10 +13,10 @@ mod template;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_core::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
 
@@ -24,12 +24,12 @@ pub use self::body::{Head, WholeBody};
 pub(crate) use self::body::{OfBody, Read};
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
-use crate::BoxError;
-use crate::respond::{self, Answer};
+use crate::error::BoxError;
+use crate::respond::{self, Answer, Reason, Rejection};
 
 /// What [`KeyFn`] works out.
 #[doc(hidden)]
-pub type KeyFuture<'a, K> = Pin<Box<dyn Future<Output = Result<K, LockKeys>> + Send + 'a>>;
+pub type KeyFuture<'a, K> = BoxFuture<'a, Result<K, LockKeys>>;
 
 /// A function that says which key a request locks.
 ///
@@ -202,6 +202,15 @@ pub(crate) enum BadKeys {
     Unread { error: BoxError },
 }
 
+impl BadKeys {
+    pub(crate) fn rejection(&self) -> Rejection {
+        match self {
+            Self::TooLarge { .. } => Rejection::too_large(),
+            _ => Rejection::new(Reason::Key),
+        }
+    }
+}
+
 impl fmt::Display for BadKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -282,9 +291,9 @@ impl<T: IntoLockKeys> IntoLockKeys for Result<T, Response<http_body_util::Full<B
 
 /// A key function with its state, as the layer keeps it.
 #[derive(Clone)]
-pub(crate) struct ErasedKey(Arc<dyn for<'a> Fn(&'a mut Parts) -> Working<'a> + Send + Sync>);
-
-type Working<'a> = Pin<Box<dyn Future<Output = Named> + Send + 'a>>;
+pub(crate) struct ErasedKey(
+    Arc<dyn for<'a> Fn(&'a mut Parts) -> BoxFuture<'a, Named> + Send + Sync>,
+);
 
 impl ErasedKey {
     pub(crate) fn new<F, M, S>(key: F, state: S) -> Self

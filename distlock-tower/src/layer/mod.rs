@@ -1,5 +1,6 @@
 //! The layer: its settings, and the way from a client to a finished layer.
 
+mod completing;
 mod unkeyed;
 
 use std::fmt;
@@ -11,14 +12,13 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use tower_layer::Layer;
 
+pub use self::completing::{CompletingFuture, CompletingLayer, CompletingService};
 pub use self::unkeyed::Unkeyed;
-use crate::body::HoldUntil;
-use crate::completing::CompletingLayer;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
 use crate::setters::setters;
-use crate::settings::{Modes, Settings};
+use crate::settings::{HoldUntil, Modes, Settings};
 
 /// Runs requests under a distributed lock whose key comes from the request.
 ///

@@ -4,9 +4,11 @@
 //! answer that the layer makes by itself.
 
 mod grpc;
+mod info;
 mod problem;
 mod rejection;
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,9 +20,9 @@ use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 
 pub(crate) use self::grpc::is_grpc;
+pub use self::info::LockInfo;
 pub use self::rejection::{Reason, Rejection};
-use crate::BoxError;
-use crate::key::BadKeys;
+use crate::error::BoxError;
 
 /// Whole answers, whoever made them.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -93,12 +95,13 @@ impl Answers {
     }
 
     /// Logs why the keys of a request cannot be locked, and answers it.
-    pub(crate) fn refuse_keys(&self, bad: &BadKeys, grpc: bool) -> Answer {
-        tracing::debug!(reason = %bad, "request refused");
-        let rejection = match bad {
-            BadKeys::TooLarge { .. } => Rejection::too_large(),
-            _ => Rejection::new(Reason::Key),
-        };
+    pub(crate) fn refuse_keys(
+        &self,
+        reason: &impl fmt::Display,
+        rejection: Rejection,
+        grpc: bool,
+    ) -> Answer {
+        tracing::debug!(%reason, "request refused");
         self.answer(rejection, grpc)
     }
 

@@ -132,7 +132,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(super) fn new(reason: Reason) -> Self {
+    pub(crate) fn new(reason: Reason) -> Self {
         Self {
             reason,
             status: reason.status(),
@@ -144,7 +144,7 @@ impl Rejection {
     }
 
     /// A body that is too large to look for a key in it.
-    pub(super) fn too_large() -> Self {
+    pub(crate) fn too_large() -> Self {
         Self {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             detail: "The request's body is too large to see which resource it is about.",

@@ -10,6 +10,7 @@ use std::panic;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
+use futures_core::future::BoxFuture;
 use http::{Request, Response};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -17,11 +18,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument as _;
 
-use crate::Boxed;
-use crate::body::HoldBody;
-use crate::future::LockFuture;
+use super::LockLayer;
+use crate::future::{HoldBody, LockFuture};
 use crate::key::Head;
-use crate::layer::LockLayer;
 use crate::service::LockService;
 
 /// A [`LockLayer`] whose handlers run to their end also when their client hangs up; made by
@@ -124,7 +123,7 @@ where
 type Output<T, E> = Option<Result<T, E>>;
 
 enum Stage<T, E> {
-    New(Boxed<Output<T, E>>),
+    New(BoxFuture<'static, Output<T, E>>),
     Spawned(JoinHandle<Output<T, E>>),
     Done,
 }

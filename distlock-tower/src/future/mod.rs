@@ -5,6 +5,8 @@
 //! 2. The response is returned only after the release was confirmed, or failed, unless its body has the hold from here.
 //! 3. Whatever ends this future early ends the hold too, unless the handler took the guard with `Held::keep`.
 
+mod body;
+
 use std::fmt;
 use std::mem;
 use std::pin::Pin;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use distlock::{Error, Guard, Section};
+use futures_core::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
@@ -21,13 +24,13 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::body::{self, HoldBody, HoldUntil};
+pub use self::body::HoldBody;
+use crate::enter::Entry;
+use crate::error::BoxError;
 use crate::held::{Held, Tenancy, Unlocked};
-use crate::info::LockInfo;
 use crate::key::WholeBody;
-use crate::respond::{self, is_grpc};
-use crate::settings::{Entry, Settings};
-use crate::{BoxError, Boxed};
+use crate::respond::{self, LockInfo, is_grpc};
+use crate::settings::{HoldUntil, Settings};
 
 pin_project! {
     /// The response future of a [`LockService`](crate::LockService).
@@ -60,12 +63,12 @@ pin_project! {
 
 enum Stage<S: Service<Request<B>>, B> {
     // The body is where its key does not come from it.
-    Entering(Boxed<Entered<B>>, S, Option<B>),
+    Entering(BoxFuture<'static, Entered<B>>, S, Option<B>),
     Unlocked,
     // The section first: its frame closes before the hold ends.
     Running(Section, Tenancy, Times),
     Releasing(
-        Boxed<Result<(), Error>>,
+        BoxFuture<'static, Result<(), Error>>,
         Result<S::Response, S::Error>,
         Times,
     ),

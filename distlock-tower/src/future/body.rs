@@ -11,52 +11,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use distlock::{Error, Section};
+use futures_core::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
 
+use crate::error::BoxError;
 use crate::held::Tenancy;
-use crate::{BoxError, Boxed, respond};
-
-/// When a request's hold ends; for [`LockLayer::hold_until`](crate::LockLayer::hold_until).
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use distlock_tower::{HoldUntil, LockLayer};
-///
-/// let client = distlock::Client::in_memory();
-/// let while_it_streams = LockLayer::new(client)
-///     .key(|_: &http::request::Parts| "export")
-///     .hold_until(HoldUntil::Body)
-///     .max_hold(Duration::from_secs(600));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HoldUntil {
-    /// Before the response is returned, once the release was confirmed: its body is sent without the lock.
-    #[default]
-    Response,
-    /// With the response's body: at its end, at its error, or when it is dropped, as it is when the client hangs up.
-    ///
-    /// The body runs inside the critical section. Its last frame, or its end where that cannot be known before, is
-    /// passed on after the release was confirmed. The last frame is what the body says is its last, trailers, or the one
-    /// that fills the size that the body or `Content-Length` announced: trailers may follow that if they are ready by
-    /// then, and nothing else does. A body that is empty from the start, such as that of a 204 or of an upgrade, ends
-    /// the hold before the response is returned. When the hold is lost, the body ends in an error, so that the client
-    /// sees that something is missing.
-    ///
-    /// A client that reads slowly holds the lock for as long; set [`max_hold`](crate::LockLayer::max_hold), and it cannot
-    /// hold on for ever.
-    Body,
-}
+use crate::respond;
 
 pin_project! {
     /// The response body of a [`LockService`](crate::LockService).
     ///
-    /// It passes on what the inner body says, frames, end and size alike. With [`HoldUntil::Body`] it has the hold, as
+    /// It passes on what the inner body says, frames, end and size alike. With [`HoldUntil::Body`](crate::HoldUntil::Body) it has the hold, as
     /// told there; dropping it then releases in the background.
     ///
     /// # Examples
@@ -150,7 +119,7 @@ pub(crate) fn length<B: Body>(response: &Response<B>) -> Option<u64> {
 enum Stage {
     // The section first: its frame closes before the hold ends.
     Streaming(Section, Tenancy),
-    Releasing(Boxed<Result<(), Error>>),
+    Releasing(BoxFuture<'static, Result<(), Error>>),
     Ended,
 }
 

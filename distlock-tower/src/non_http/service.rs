@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use distlock::Guard;
+use futures_core::future::BoxFuture;
 use tower_service::Service;
 
 use super::{LockError, Settings};
 use crate::key::{self, Named};
-use crate::{Boxed, respond};
+use crate::respond;
 
 /// A service whose requests run under a lock; made by [`ServiceLockLayer`](super::ServiceLockLayer).
 ///
@@ -107,7 +108,7 @@ impl<S, R> fmt::Debug for ServiceLock<S, R> {
 /// Dropping it while it waits gives up the request's place in line. Dropping it later drops the inner service's future
 /// first, inside the critical section, and then releases the lock in the background.
 #[must_use = "futures do nothing unless awaited"]
-pub struct ServiceLockFuture<T, E>(Boxed<Result<T, LockError<E>>>);
+pub struct ServiceLockFuture<T, E>(BoxFuture<'static, Result<T, LockError<E>>>);
 
 impl<T, E> Future for ServiceLockFuture<T, E> {
     type Output = Result<T, LockError<E>>;
