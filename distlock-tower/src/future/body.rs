@@ -10,8 +10,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use distlock::{Error, Section};
-use futures_core::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
@@ -19,7 +17,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
 
 use crate::error::BoxError;
-use crate::held::Tenancy;
+use crate::held::RequestHold;
 use crate::respond;
 
 pin_project! {
@@ -54,7 +52,7 @@ pin_project! {
     impl<B> PinnedDrop for HoldBody<B> {
         fn drop(this: Pin<&mut Self>) {
             if let KindProj::Held { mut body, holding } = this.project().kind.project() {
-                holding.enter(|| body.set(None));
+                holding.hold.enter(|| body.set(None));
             }
         }
     }
@@ -77,12 +75,12 @@ impl<B> HoldBody<B> {
     }
 
     /// `length` is how many bytes it is to have, where that is known.
-    pub(crate) fn held(body: B, length: Option<u64>, section: Section, tenancy: Tenancy) -> Self {
+    pub(crate) fn held(body: B, length: Option<u64>, hold: RequestHold) -> Self {
         Self {
             kind: Kind::Held {
                 body: Some(body),
                 holding: Holding {
-                    stage: Stage::Streaming(section, tenancy),
+                    hold,
                     left: length,
                     last: None,
                     trailers: None,
@@ -100,7 +98,7 @@ impl<B> HoldBody<B> {
 
 /// The hold of a body.
 struct Holding {
-    stage: Stage,
+    hold: RequestHold,
     /// How many bytes are still to come, where that is known: servers drop a body without asking for its end once they
     /// have sent as many as were announced.
     left: Option<u64>,
@@ -116,13 +114,6 @@ pub(crate) fn length<B: Body>(response: &Response<B>) -> Option<u64> {
     announced.or_else(|| response.body().size_hint().exact())
 }
 
-enum Stage {
-    // The section first: its frame closes before the hold ends.
-    Streaming(Section, Tenancy),
-    Releasing(BoxFuture<'static, Result<(), Error>>),
-    Ended,
-}
-
 /// What is done with a frame.
 enum Next {
     Pass(Frame<Bytes>),
@@ -134,22 +125,17 @@ enum Next {
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 impl Holding {
-    fn enter(&mut self, run: impl FnOnce()) {
-        match &mut self.stage {
-            Stage::Streaming(section, _) => section.enter(run),
-            _ => run(),
-        }
-    }
-
     fn poll_frame<B>(&mut self, mut body: Pin<&mut Option<B>>, cx: &mut Context<'_>) -> Polled
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        while let Stage::Streaming(section, _) = &mut self.stage {
-            let polled = section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
-                Some(body) => body.poll_frame(cx),
-                None => Poll::Ready(None),
-            });
+        while self.hold.is_running() {
+            let polled = self
+                .hold
+                .poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
+                    Some(body) => body.poll_frame(cx),
+                    None => Poll::Ready(None),
+                });
             let frame = match polled {
                 Poll::Ready(frame) => frame,
                 // All bytes are there: what is not by now is not waited for.
@@ -169,22 +155,18 @@ impl Holding {
                 Next::Pass(frame) => return Poll::Ready(Some(Ok(frame))),
                 Next::LookOn => {}
                 Next::End => {
-                    self.enter(|| body.set(None));
-                    self.release();
+                    self.hold.enter(|| body.set(None));
+                    self.hold.begin_release();
                 }
             }
         }
-        if let Stage::Releasing(releasing) = &mut self.stage {
-            let released = ready!(releasing.as_mut().poll(cx));
-            self.stage = Stage::Ended;
-            match released {
-                Err(lost) if lost.is_lost() => {
-                    respond::lost_while_streaming(&lost);
-                    return self.fail(body, lost.into());
-                }
-                Err(error) => respond::release_failed(&error),
-                Ok(()) => {}
+        match ready!(self.hold.poll_release(cx)) {
+            Err(lost) if lost.is_lost() => {
+                respond::lost_while_streaming(&lost);
+                return self.fail(body, lost.into());
             }
+            Err(error) => respond::release_failed(&error),
+            Ok(()) => {}
         }
         let frame = self.last.take().or_else(|| self.trailers.take());
         Poll::Ready(frame.map(Ok))
@@ -211,21 +193,10 @@ impl Holding {
 
     /// What may be left of the hold is released in the background.
     fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
-        self.enter(|| body.set(None));
-        self.stage = Stage::Ended;
+        self.hold.enter(|| body.set(None));
+        self.hold.release_in_background();
         (self.last, self.trailers) = (None, None);
         Poll::Ready(Some(Err(error)))
-    }
-
-    fn release(&mut self) {
-        let Stage::Streaming(section, tenancy) = std::mem::replace(&mut self.stage, Stage::Ended)
-        else {
-            return;
-        };
-        drop(section);
-        if let Some(guard) = tenancy.end() {
-            self.stage = Stage::Releasing(Box::pin(guard.release()));
-        }
     }
 
     /// How much is still to come.
@@ -261,8 +232,7 @@ where
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
             Kind::Held { holding, .. } => {
-                let ended = matches!(holding.stage, Stage::Ended);
-                ended && holding.last.is_none() && holding.trailers.is_none()
+                holding.hold.is_done() && holding.last.is_none() && holding.trailers.is_none()
             }
             Kind::Answer { body } => body.is_end_stream(),
         }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Error, Guard, Section};
+use distlock::Error;
 use futures_core::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response};
@@ -27,7 +27,7 @@ use tower_service::Service;
 pub use self::body::HoldBody;
 use crate::enter::Entry;
 use crate::error::BoxError;
-use crate::held::{Held, Tenancy, Unlocked};
+use crate::held::{RequestHold, Unlocked};
 use crate::key::WholeBody;
 use crate::respond::{self, LockInfo, is_grpc};
 use crate::settings::{HoldUntil, Settings};
@@ -65,13 +65,8 @@ enum Stage<S: Service<Request<B>>, B> {
     // The body is where its key does not come from it.
     Entering(BoxFuture<'static, Entered<B>>, S, Option<B>),
     Unlocked,
-    // The section first: its frame closes before the hold ends.
-    Running(Section, Tenancy, Times),
-    Releasing(
-        BoxFuture<'static, Result<(), Error>>,
-        Result<S::Response, S::Error>,
-        Times,
-    ),
+    Running(RequestHold, Times),
+    Releasing(RequestHold, Result<S::Response, S::Error>, Times),
     Done,
 }
 
@@ -149,7 +144,7 @@ where
     fn drop_handler(self: Pin<&mut Self>) {
         let mut this = self.project();
         match this.stage {
-            Stage::Running(section, ..) => section.enter(|| this.handler.set(None)),
+            Stage::Running(hold, _) => hold.enter(|| this.handler.set(None)),
             _ => this.handler.set(None),
         }
     }
@@ -174,12 +169,12 @@ where
                     let output = ready!(poll_handler(this.handler, cx));
                     self.as_mut().leave(Ok(output))
                 }
-                Stage::Running(section, ..) => {
-                    let output = ready!(section.poll_in(cx, |cx| poll_handler(this.handler, cx)));
+                Stage::Running(hold, _) => {
+                    let output = ready!(hold.poll_in(cx, |cx| poll_handler(this.handler, cx)));
                     self.as_mut().leave(output)
                 }
-                Stage::Releasing(releasing, ..) => {
-                    let released = ready!(releasing.as_mut().poll(cx));
+                Stage::Releasing(hold, ..) => {
+                    let released = ready!(hold.poll_release(cx));
                     self.as_mut().finish(released)
                 }
                 Stage::Done => return Poll::Pending,
@@ -218,11 +213,10 @@ where
             }
             Some((guard, waited)) => {
                 let granted = Instant::now();
-                let mut section = guard.section();
-                let (held, tenancy) = Held::new(guard);
+                let (held, mut hold) = RequestHold::new(guard);
                 request.extensions_mut().insert(held);
-                section.enter(|| this.handler.set(Some(service.call(request))));
-                Stage::Running(section, tenancy, Times { waited, granted })
+                hold.enter(|| this.handler.set(Some(service.call(request))));
+                Stage::Running(hold, Times { waited, granted })
             }
         };
         None
@@ -235,46 +229,30 @@ where
     ) -> Answered<R, S::Error> {
         self.as_mut().drop_handler();
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
-        let Stage::Running(section, tenancy, times) = stage else {
+        let Stage::Running(mut hold, times) = stage else {
             return output
                 .ok()
                 .map(|output| output.map(|response| response.map(HoldBody::inner)));
         };
         let output = match output {
+            // Dropping `hold` releases what may be left of it in the background.
+            Err(lost) => return Some(Ok(self.lost(&lost, times))),
             Ok(Ok(response)) if self.outlives(&response) => {
                 let length = body::length(&response);
-                let held = |body| HoldBody::held(body, length, section, tenancy);
+                let held = |body| HoldBody::held(body, length, hold);
                 return Some(Ok(told(response, times).map(held)));
             }
-            output => output,
+            Ok(output) => output,
         };
-        drop(section);
-        match (output, tenancy.end()) {
-            // The guard is dropped: what may be left of the hold is released in the background.
-            (Err(lost), _) => Some(Ok(self.lost(&lost, times))),
-            (Ok(output), None) => {
-                Some(output.map(|response| told(response, times).map(HoldBody::inner)))
-            }
-            (Ok(output), Some(guard)) => {
-                self.release(guard, output, times);
-                None
-            }
-        }
+        hold.begin_release();
+        *self.project().stage = Stage::Releasing(hold, output, times);
+        None
     }
 
     /// Whether the hold goes on with the response's body.
     fn outlives(&self, response: &Response<R>) -> bool {
         let is_empty = || response.body().is_end_stream() || body::length(response) == Some(0);
         self.settings.hold_until == HoldUntil::Body && !is_empty()
-    }
-
-    fn release(
-        self: Pin<&mut Self>,
-        guard: Guard,
-        output: Result<Response<R>, S::Error>,
-        times: Times,
-    ) {
-        *self.project().stage = Stage::Releasing(Box::pin(guard.release()), output, times);
     }
 
     /// A response of a handler that was not alone must not pass for one that was. Its own error stays, and so does a

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "axum")]
 mod extract;
+mod request_hold;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "axum")]
 pub use self::extract::HeldRejection;
+pub(crate) use self::request_hold::RequestHold;
 
 /// The hold that a request runs under: an extension of the request, and an axum extractor.
 ///
@@ -63,16 +65,16 @@ struct View {
 }
 
 impl Held {
-    /// Puts a guard into a slot of its own: the handler's view of it, and the layer's.
-    pub(crate) fn new(guard: Guard) -> (Self, Tenancy) {
-        let view = Arc::new(View {
+    fn new(guard: Guard) -> Self {
+        let view = View {
             keys: guard.keys().map(str::to_owned).collect(),
             token: guard.token(),
             section: guard.section(),
             slot: Mutex::new(Some(guard)),
-        });
-        let held = Self { view };
-        (held.clone(), Tenancy(held))
+        };
+        Self {
+            view: Arc::new(view),
+        }
     }
 
     /// The key that is held; of several, the first.
@@ -169,23 +171,6 @@ impl fmt::Debug for Held {
             .field("keys", &self.view.keys)
             .field("held", &self.is_held())
             .finish_non_exhaustive()
-    }
-}
-
-/// The layer's side of a [`Held`]: ends the hold when it is dropped, unless the guard was taken.
-pub(crate) struct Tenancy(Held);
-
-impl Tenancy {
-    /// The guard to release, unless the handler kept it.
-    pub(crate) fn end(self) -> Option<Guard> {
-        self.0.keep()
-    }
-}
-
-impl Drop for Tenancy {
-    fn drop(&mut self) {
-        // A view that the handler left somewhere shares the slot, and would keep the guard in it alive.
-        drop(self.0.keep());
     }
 }
 

@@ -1,0 +1,109 @@
+//! The hold of one request, from its grant until its release is confirmed.
+//!
+//! The handler's future and the response body share this state machine: both run inside the section, and both wait for
+//! the release before they pass their last result on.
+//!
+//! # Invariants
+//! 1. The section is dropped before the guard, whichever way the hold ends.
+//! 2. A guard that the handler took with [`Held::keep`] is neither released nor dropped here.
+
+use std::mem;
+use std::task::{Context, Poll, ready};
+
+use distlock::{Error, Guard, Section};
+use futures_core::future::BoxFuture;
+
+use super::Held;
+
+/// The layer's side of a hold. Dropping it releases the lock in the background, unless the handler kept the guard.
+pub(crate) struct RequestHold {
+    state: State,
+}
+
+enum State {
+    /// The handler or the response body runs inside the section. The guard is in the slot of the `Held`.
+    Running(Section, Held),
+    /// The section is closed, and the release is not confirmed yet.
+    Releasing(BoxFuture<'static, Result<(), Error>>),
+    /// Nothing is left to release: the hold was released or lost, or the handler kept the guard.
+    Done,
+}
+
+impl RequestHold {
+    /// Takes a guard over. The [`Held`] is the handler's view of the same hold.
+    pub(crate) fn new(guard: Guard) -> (Held, Self) {
+        let section = guard.section();
+        let held = Held::new(guard);
+        let state = State::Running(section, held.clone());
+        (held, Self { state })
+    }
+
+    /// Runs a function inside the section, or just runs it once the section is closed.
+    pub(crate) fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
+        match &mut self.state {
+            State::Running(section, _) => section.enter(run),
+            State::Releasing(_) | State::Done => run(),
+        }
+    }
+
+    /// Polls something inside the section, unless the hold is lost.
+    pub(crate) fn poll_in<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
+    ) -> Poll<Result<R, Error>> {
+        match &mut self.state {
+            State::Running(section, _) => section.poll_in(cx, poll),
+            State::Releasing(_) | State::Done => Poll::Pending,
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(..))
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Closes the section and starts to release the guard, if the handler did not keep it.
+    pub(crate) fn begin_release(&mut self) {
+        if let Some(guard) = self.close() {
+            self.state = State::Releasing(Box::pin(guard.release()));
+        }
+    }
+
+    /// Completes when the release is confirmed or has failed, and at once where there is nothing to release.
+    pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let State::Releasing(releasing) = &mut self.state else {
+            return Poll::Ready(Ok(()));
+        };
+        let released = ready!(releasing.as_mut().poll(cx));
+        self.state = State::Done;
+        Poll::Ready(released)
+    }
+
+    /// Closes the section and drops the guard: what is left of the hold is released in the background.
+    pub(crate) fn release_in_background(&mut self) {
+        drop(self.close());
+    }
+
+    /// Closes the section, and then takes the guard out of its slot.
+    fn close(&mut self) -> Option<Guard> {
+        let State::Running(section, held) = mem::replace(&mut self.state, State::Done) else {
+            return None;
+        };
+        // The section goes first. Code that still has the scope, such as a task that inherited it, must not re-enter a
+        // hold whose guard is about to end.
+        drop(section);
+        // Clones of `held` that the handler left somewhere share the slot: dropping this one alone would keep the
+        // guard alive.
+        held.keep()
+    }
+}
+
+impl Drop for RequestHold {
+    fn drop(&mut self) {
+        self.release_in_background();
+    }
+}
