@@ -1,7 +1,4 @@
 //! Each answer that stands in the handler's place: status, headers, body, and what it must not name.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,8 +11,9 @@ use distlock_tower::{Held, IntoLockKeys, KeyFn, LockLayer};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{Answer, SEC, replicas};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC, replicas};
 
 async fn handler(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::from("done")))

@@ -1,7 +1,4 @@
 //! What the public types promise to the compiler, whatever services and requests they are given.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -18,8 +15,9 @@ use distlock_tower::{
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::Answer;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::Answer;
 
 fn is_value<T: Clone + Debug + Send + Sync + Unpin + 'static>() {}
 fn is_send_and_debug<T: Debug + Send + 'static>(_: &T) {}

@@ -1,7 +1,4 @@
 //! Handlers that run to their end whether or not anybody waits for their response.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 
@@ -13,9 +10,10 @@ use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use support::{SEC, eventually, freed};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{SEC, eventually, freed};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k").wait(60 * SEC)

@@ -1,9 +1,5 @@
 //! What becomes of a hold on real connections, by what hyper does with the response: bodies that it reads to their end, or
 //! not at all, and upgrades as of WebSockets, before which the hold ends unless its guard is taken along.
-#![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,9 +18,10 @@ use distlock_tower::{Held, HoldUntil, LockLayer};
 use futures_util::stream::{self, StreamExt as _};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use support::{eventually, freed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{eventually, freed};
 
 /// Says on the upgraded connection whether the lock is held, and takes its guard along where the query says so.
 async fn chat(State(client): State<Client>, held: Held, mut request: Request) -> Response {

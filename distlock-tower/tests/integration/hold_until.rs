@@ -1,7 +1,4 @@
 //! The hold that goes on with the response's body: when it ends, and what the body then says.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,8 +18,9 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use support::{SEC, freed};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{SEC, freed};
 
 type Frames = Vec<Result<Frame<Bytes>, BoxError>>;
 

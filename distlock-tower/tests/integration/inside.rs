@@ -1,7 +1,4 @@
 //! What code that runs under the layer knows of the hold, and where that ends.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 
@@ -13,8 +10,9 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use support::Answer;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::Answer;
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k")

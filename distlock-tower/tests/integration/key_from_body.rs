@@ -1,7 +1,4 @@
 //! Keys from the body of a request: how it is read, and what the handler still sees of it.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,8 +16,9 @@ use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
-use support::{Answer, SEC, freed};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC, freed};
 
 /// A body as a server has it: of any kind, and made of bytes where one is wanted.
 struct AnyBody(UnsyncBoxBody<Bytes, BoxError>);

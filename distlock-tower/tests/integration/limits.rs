@@ -1,7 +1,4 @@
 //! How many requests wait, and for how long one may hold.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 
@@ -15,9 +12,10 @@ use futures_util::stream;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use support::{Answer, SEC, eventually, freed};
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC, eventually, freed};
 
 /// Locks the path's key.
 fn layer(client: &Client) -> LockLayer {

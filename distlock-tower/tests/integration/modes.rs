@@ -1,7 +1,4 @@
 //! Which kind of lock a layer takes, and of which servers.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,9 +10,10 @@ use distlock_tower::{Held, LockLayer, LockService};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use support::{Answer, SEC};
 use tokio::sync::Barrier;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client)

@@ -1,7 +1,4 @@
 //! The layer for services that are no HTTP.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::time::Duration;
 
@@ -10,8 +7,9 @@ use distlock::{Client, MemoryServer, Mode};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{LockError, ServiceLockLayer};
-use support::{SEC, eventually, freed};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{SEC, eventually, freed};
 
 /// Knows neither `Clone` nor `Debug`: nothing is asked of a request.
 struct Job(&'static str);

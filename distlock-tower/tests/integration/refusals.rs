@@ -1,7 +1,4 @@
 //! Answers to gRPC clients, and answers of one's own.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,8 +11,9 @@ use distlock_tower::{LockLayer, Reason};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use support::{Answer, SEC, replicas};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC, replicas};
 
 async fn unreachable_handler(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     unreachable!("the handler must not run")

@@ -1,5 +1,4 @@
 //! The response body: passes on what the inner one says, and does not keep the lock.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::convert::Infallible;
 

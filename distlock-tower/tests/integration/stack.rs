@@ -1,7 +1,4 @@
 //! The layer among others: what each sees of it, on either side.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,10 +9,11 @@ use distlock::test_util::sizes;
 use distlock_tower::{BoxError, HoldUntil, LockLayer};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use support::{SEC, freed};
 use tower::timeout::error::Elapsed;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::support::{SEC, freed};
 
 type Answered = Result<Response<Full<Bytes>>, Infallible>;
 

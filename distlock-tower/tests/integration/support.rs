@@ -1,5 +1,4 @@
 //! What several test files need: clients that share a server, answers taken apart, and waiting for a fact.
-#![allow(dead_code, reason = "every test file uses another part of it")]
 
 use std::time::Duration;
 

@@ -1,7 +1,4 @@
 //! Keys from templates and headers, and which requests are locked at all.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod support;
 
 use std::convert::Infallible;
 
@@ -11,8 +8,9 @@ use distlock_tower::{Held, LockLayer, Template, TemplateError, Unkeyed};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use support::{Answer, SEC};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{Answer, SEC};
 
 /// Tells what it runs under.
 async fn tell(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -8,8 +8,8 @@ use axum::routing::post;
 use distlock::Client;
 use distlock_tower::{Held, LockLayer};
 
+use super::{App, orders, post_to, send, tell};
 use crate::support::SEC;
-use crate::{App, orders, post_to, send, tell};
 
 #[tokio::test]
 async fn handler_re_enters_and_a_spawned_task_does_not() {

@@ -13,8 +13,8 @@ use distlock_tower::{IntoLockKeys, LockLayer};
 use http::request::Parts;
 use tower::ServiceExt;
 
+use super::{orders, post_to, send, tell, under};
 use crate::support::Answer;
-use crate::{orders, post_to, send, tell, under};
 
 #[tokio::test]
 async fn one_to_eight_extractors() {

@@ -1,13 +1,9 @@
 //! The layer in axum routers: the keys of requests, places in a router, the hold in the handler, real connections.
-#![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod held;
 mod keys;
 mod places;
 mod served;
-#[path = "../support/mod.rs"]
-mod support;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,8 +12,9 @@ use axum::http::Request;
 use axum::routing::post;
 use distlock::Client;
 use distlock_tower::{Held, IntoLockKeys, KeyFn, LockLayer};
-use support::Answer;
 use tower::ServiceExt;
+
+use crate::support::Answer;
 
 async fn tell(held: Option<Held>) -> String {
     held.map_or("-".into(), |held| held.key().to_owned())

@@ -9,8 +9,8 @@ use distlock::Client;
 use distlock_tower::LockLayer;
 use tower::ServiceBuilder;
 
+use super::{App, orders, post_to, send, tell};
 use crate::support::SEC;
-use crate::{App, orders, post_to, send, tell};
 
 #[tokio::test]
 async fn state_is_the_one_given_before_the_key() {

@@ -9,8 +9,8 @@ use axum::extract::{Path, State};
 use axum::routing::post;
 use distlock::Client;
 
+use super::{orders, tell};
 use crate::support::{SEC, eventually, freed, replicas};
-use crate::{orders, tell};
 
 /// A program on a real port; ends with the test.
 async fn serve(app: Router) -> String {

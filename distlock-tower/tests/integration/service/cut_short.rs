@@ -12,8 +12,8 @@ use http::{Request, Response};
 use tokio::sync::Notify;
 use tower::{Layer, ServiceExt, service_fn};
 
+use super::{Text, by_path, locked, text, to};
 use crate::support::{Answer, SEC, eventually, freed};
-use crate::{Text, by_path, locked, text, to};
 
 #[tokio::test(start_paused = true)]
 async fn handler_is_dropped_inside_the_section_when_the_lease_ends() {

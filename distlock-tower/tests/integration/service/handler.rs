@@ -15,8 +15,8 @@ use http::request::Parts;
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
+use super::{Text, by_path, locked, text, to};
 use crate::support::{Answer, SEC, replicas};
-use crate::{Text, by_path, locked, text, to};
 
 #[tokio::test]
 async fn locked_in_the_handler_and_free_when_the_response_is_there() {

@@ -9,8 +9,8 @@ use http::{Request, Response};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 
+use super::{Text, by_path, locked, text, to};
 use crate::support::SEC;
-use crate::{Text, by_path, locked, text, to};
 
 #[tokio::test]
 async fn kept_guard_outlives_the_response() {

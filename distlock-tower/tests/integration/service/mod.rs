@@ -1,12 +1,9 @@
 //! The layer around plain tower services: what runs under it, readiness, requests that are cut short, and the hold in hand.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod cut_short;
 mod handler;
 mod held;
 mod readiness;
-#[path = "../support/mod.rs"]
-mod support;
 
 use distlock::Client;
 use distlock_tower::{Held, LockLayer, LockService};
@@ -16,7 +13,7 @@ use http_body_util::Full;
 use tokio::sync::mpsc;
 use tower::{Layer, Service};
 
-use crate::readiness::OncePerPoll;
+use self::readiness::OncePerPoll;
 
 type Text = Full<bytes::Bytes>;
 

@@ -8,8 +8,8 @@ use http::{Request, Response};
 use tokio::sync::mpsc;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
+use super::{Text, by_path, locked, text, to};
 use crate::support::eventually;
-use crate::{Text, by_path, locked, text, to};
 
 /// Ready for one call each time it was polled ready, as `Buffer` and `ConcurrencyLimit` are; a clone is not ready.
 pub(crate) struct OncePerPoll {
