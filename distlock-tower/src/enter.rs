@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::error::BoxError;
 use crate::key::{self, BadKeys, Named, Read, WholeBody};
 use crate::respond::{self, Answer, LockInfo, is_grpc};
-use crate::settings::Settings;
+use crate::settings::{NotAcquired, Settings};
 
 /// What came of a request's key.
 pub(crate) enum Entry {
@@ -81,12 +81,17 @@ impl Settings {
 
     async fn lock(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> Entry {
         let since = Instant::now();
-        let acquired = self.terms.acquire(mode, keys).await;
+        let acquired = self.lock.acquire(mode, keys).await;
         let waited = since.elapsed();
         match acquired {
             Ok(guard) => Entry::Locked { guard, waited },
             Err(error) => {
-                let mut answer = self.answers.refuse(&error, grpc);
+                let mut answer = match error {
+                    NotAcquired::TooManyPending { limit, busy } => {
+                        self.answers.refuse_pending(limit, &busy, grpc)
+                    }
+                    NotAcquired::Failed(error) => self.answers.refuse(&error, grpc),
+                };
                 let held = Duration::ZERO;
                 answer.extensions_mut().insert(LockInfo { waited, held });
                 Entry::Answered(answer)

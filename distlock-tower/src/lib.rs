@@ -204,7 +204,6 @@ mod layer;
 mod non_http;
 mod respond;
 mod service;
-mod setters;
 mod settings;
 
 pub use crate::error::BoxError;

@@ -107,6 +107,6 @@ where
 
 impl<S, R> fmt::Debug for LockService<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("LockService", f)
+        self.settings.lock.fmt_as("LockService", f)
     }
 }

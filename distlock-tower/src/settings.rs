@@ -21,31 +21,40 @@ const DEFAULT_MAX_WAITERS: u32 = 1024;
 
 /// Which lock a request takes, and for how long it waits and holds.
 #[derive(Clone)]
-pub(crate) struct Terms {
+pub(crate) struct LockSettings {
     pub(crate) locks: LockSource,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: u32,
-    places: Option<Places>,
+    pending: Option<PendingLimit>,
 }
 
-/// One for each request that may wait, of all clones of a layer together.
+/// How many requests of all clones of a layer may be acquiring their lock at once.
 #[derive(Clone)]
-struct Places {
-    free: Arc<Semaphore>,
-    most: u32,
+struct PendingLimit {
+    slots: Arc<Semaphore>,
+    limit: u32,
 }
 
-impl Places {
-    fn new(most: u32) -> Self {
-        let places = usize::try_from(most).unwrap_or(usize::MAX);
-        let free = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-        Self { free, most }
+impl PendingLimit {
+    fn new(limit: u32) -> Self {
+        let slots = usize::try_from(limit).unwrap_or(usize::MAX);
+        let slots = Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS)));
+        Self { slots, limit }
     }
 }
 
-impl Terms {
+/// Why a request has no lock.
+pub(crate) enum NotAcquired {
+    /// As many requests of this layer as its limit allows are acquiring a lock, and one attempt found this one's held:
+    /// `busy` says by whom.
+    TooManyPending { limit: u32, busy: Error },
+    /// The acquisition failed.
+    Failed(Error),
+}
+
+impl LockSettings {
     pub(crate) fn new(locks: LockSource) -> Self {
         Self {
             locks,
@@ -53,29 +62,36 @@ impl Terms {
             lease: None,
             max_hold: None,
             max_waiters: DEFAULT_MAX_WAITERS,
-            places: None,
+            pending: None,
         }
     }
 
-    pub(crate) fn max_total_waiters(&mut self, most: u32) {
-        self.places = Some(Places::new(most));
+    pub(crate) fn set_max_pending_requests(&mut self, limit: u32) {
+        self.pending = Some(PendingLimit::new(limit));
     }
 
-    pub(crate) async fn acquire(&self, mode: Mode, keys: Vec<String>) -> Result<Guard, Error> {
-        let Some(places) = &self.places else {
-            return self.acquire_within(self.wait, mode, keys).await;
+    pub(crate) async fn acquire(
+        &self,
+        mode: Mode,
+        keys: Vec<String>,
+    ) -> Result<Guard, NotAcquired> {
+        let Some(PendingLimit { slots, limit }) = &self.pending else {
+            let acquired = self.acquire_within(self.wait, mode, keys).await;
+            return acquired.map_err(NotAcquired::Failed);
         };
-        match places.free.try_acquire() {
-            Ok(_place) => self.acquire_within(self.wait, mode, keys).await,
-            // Who finds no place may still find the lock free. Asked once: who asks again while nobody answers would be
-            // one more that waits.
+        match slots.try_acquire() {
+            Ok(_slot) => self.acquire_within(self.wait, mode, keys).await,
+            // Without a slot the request makes one attempt, since its lock may be free. It does not retry while the
+            // server is silent: then it would be one more pending request.
             Err(_) => match self.acquire_within(Duration::ZERO, mode, keys).await {
-                Err(Error::Timeout { key, .. }) if !self.wait.is_zero() => {
-                    Err(Error::overloaded(key, places.most))
+                Err(busy) if busy.is_busy() && !self.wait.is_zero() => {
+                    let limit = *limit;
+                    return Err(NotAcquired::TooManyPending { limit, busy });
                 }
-                tried => tried,
+                attempted => attempted,
             },
         }
+        .map_err(NotAcquired::Failed)
     }
 
     async fn acquire_within(
@@ -160,7 +176,7 @@ impl Modes {
 /// What a layer for HTTP was set to.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) terms: Terms,
+    pub(crate) lock: LockSettings,
     pub(crate) modes: Modes,
     pub(crate) key: ErasedKey,
     pub(crate) when: Option<When>,
@@ -172,7 +188,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(locks: LockSource, key: ErasedKey) -> Self {
         Self {
-            terms: Terms::new(locks),
+            lock: LockSettings::new(locks),
             modes: Modes::All(Mode::default()),
             key,
             when: None,

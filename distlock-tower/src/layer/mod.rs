@@ -1,11 +1,11 @@
 //! The layer: its settings, and the way from a client to a finished layer.
 
 mod completing;
+mod setters;
 mod unkeyed;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use distlock::{LockSource, Mode};
 use http::request::Parts;
@@ -17,7 +17,6 @@ pub use self::unkeyed::Unkeyed;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
-use crate::setters::setters;
 use crate::settings::{HoldUntil, Modes, Settings};
 
 /// Runs requests under a distributed lock whose key comes from the request.
@@ -80,15 +79,6 @@ impl LockLayer {
 }
 
 impl<R> LockLayer<R> {
-    setters! {
-        make: "distlock_tower::LockLayer::new(client)\n    .key(|_: &http::request::Parts| \"import\")",
-        busy: "is answered 409 `urn:distlock:busy`",
-        overloaded: "is answered 503 `urn:distlock:overloaded`",
-        unavailable: "is answered 503 `urn:distlock:unavailable`",
-        lost: "is answered 500 `urn:distlock:lost`; a [body](HoldUntil::Body) that does is cut with an error",
-        misused: "is answered 500 `urn:distlock:config`",
-    }
-
     /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.
     ///
     /// A kind that cannot be, such as [`Mode::Fenced`] for several keys at once or [`Mode::Fair`] of a
@@ -285,6 +275,6 @@ impl<S, R: Copy> Layer<S> for LockLayer<R> {
 
 impl<R> fmt::Debug for LockLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("LockLayer", f)
+        self.settings.lock.fmt_as("LockLayer", f)
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use distlock::Error;
 
+use crate::settings::NotAcquired;
+
 /// Why a request of a [`ServiceLock`](super::ServiceLock) failed.
 ///
 /// # Examples
@@ -32,6 +34,15 @@ pub enum LockError<E> {
     Lock(Error),
     /// The keys of the request cannot be locked; why. The inner service was not called.
     Keys(String),
+    /// The layer's limit of [pending requests](super::ServiceLockLayer::max_pending_requests) is reached, and a single
+    /// attempt found the lock held. The inner service was not called.
+    #[non_exhaustive]
+    TooManyPending {
+        /// The layer's limit.
+        limit: u32,
+        /// What the attempt found.
+        busy: Error,
+    },
     /// The inner service's own error.
     Inner(E),
 }
@@ -41,6 +52,9 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
         match self {
             Self::Lock(error) => error.fmt(f),
             Self::Keys(reason) => f.write_str(reason),
+            Self::TooManyPending { limit, busy } => {
+                write!(f, "too many pending requests, the limit is {limit}: {busy}")
+            }
             Self::Inner(error) => error.fmt(f),
         }
     }
@@ -50,8 +64,17 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
 impl<E: fmt::Debug + fmt::Display> StdError for LockError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Lock(error) => error.source(),
+            Self::Lock(error) | Self::TooManyPending { busy: error, .. } => error.source(),
             Self::Keys(_) | Self::Inner(_) => None,
+        }
+    }
+}
+
+impl<E> From<NotAcquired> for LockError<E> {
+    fn from(error: NotAcquired) -> Self {
+        match error {
+            NotAcquired::TooManyPending { limit, busy } => Self::TooManyPending { limit, busy },
+            NotAcquired::Failed(error) => Self::Lock(error),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 mod error;
 mod service;
+mod setters;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use distlock::{LockSource, Mode};
 use tower_layer::Layer;
@@ -13,8 +13,7 @@ use tower_layer::Layer;
 pub use self::error::LockError;
 pub use self::service::{ServiceLock, ServiceLockFuture};
 use crate::key::{IntoLockKeys, Named};
-use crate::setters::setters;
-use crate::settings::Terms;
+use crate::settings::LockSettings;
 
 /// Runs the requests of any tower service under a distributed lock whose key comes from the request: consumers of
 /// queues, clients, whatever is no HTTP server.
@@ -53,7 +52,7 @@ pub struct ServiceLockLayer<R> {
 }
 
 struct Settings<R> {
-    terms: Terms,
+    lock: LockSettings,
     mode: Mode,
     key: KeyOf<R>,
 }
@@ -86,22 +85,13 @@ impl<R> ServiceLockLayer<R> {
         K: IntoLockKeys,
     {
         let settings = Settings {
-            terms: Terms::new(locks.into()),
+            lock: LockSettings::new(locks.into()),
             mode: Mode::default(),
             key: Arc::new(move |request| key(request).into_lock_keys().0),
         };
         Self {
             settings: Arc::new(settings),
         }
-    }
-
-    setters! {
-        make: "distlock_tower::ServiceLockLayer::new(&client, |_: &u32| \"sweep\")",
-        busy: "fails with [`Timeout`](distlock::Error::Timeout)",
-        overloaded: "fails with [`Overloaded`](distlock::Error::Overloaded)",
-        unavailable: "fails with [`Unavailable`](distlock::Error::Unavailable)",
-        lost: "fails with [`Lost`](distlock::Error::Lost)",
-        misused: "fails with [`InvalidLease`](distlock::Error::InvalidLease)",
     }
 
     /// As [`LockLayer::mode`](crate::LockLayer::mode): the reentrant lock unless set.
@@ -134,7 +124,7 @@ impl<R> Clone for ServiceLockLayer<R> {
 impl<R> Clone for Settings<R> {
     fn clone(&self) -> Self {
         Self {
-            terms: self.terms.clone(),
+            lock: self.lock.clone(),
             mode: self.mode,
             key: Arc::clone(&self.key),
         }
@@ -143,6 +133,6 @@ impl<R> Clone for Settings<R> {
 
 impl<R> fmt::Debug for ServiceLockLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("ServiceLockLayer", f)
+        self.settings.lock.fmt_as("ServiceLockLayer", f)
     }
 }

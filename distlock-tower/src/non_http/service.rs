@@ -71,8 +71,7 @@ async fn handle<S: Service<R>, R>(
             return Err(LockError::Keys(reason));
         }
     };
-    let acquired = settings.terms.acquire(settings.mode, keys).await;
-    let guard = acquired.map_err(LockError::Lock)?;
+    let guard = settings.lock.acquire(settings.mode, keys).await?;
     let output = guard
         .scope(async move { service.call(request).await })
         .await;
@@ -98,7 +97,7 @@ impl<S: Clone, R> Clone for ServiceLock<S, R> {
 
 impl<S, R> fmt::Debug for ServiceLock<S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.terms.fmt_as("ServiceLock", f)
+        self.settings.lock.fmt_as("ServiceLock", f)
     }
 }
 

@@ -94,6 +94,12 @@ impl Answers {
         self.answer(rejection, grpc)
     }
 
+    /// Logs that a request is one too many for its layer, and answers it.
+    pub(crate) fn refuse_pending(&self, limit: u32, busy: &Error, grpc: bool) -> Answer {
+        tracing::debug!(error = %busy, limit, "request refused: too many pending requests");
+        self.answer(Rejection::too_many_pending(busy), grpc)
+    }
+
     /// Logs why the keys of a request cannot be locked, and answers it.
     pub(crate) fn refuse_keys(
         &self,

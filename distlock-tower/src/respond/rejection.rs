@@ -152,6 +152,15 @@ impl Rejection {
         }
     }
 
+    /// A request that found its lock held, in a layer where as many are acquiring as may.
+    pub(super) fn too_many_pending(busy: &Error) -> Self {
+        Self {
+            retry_after: Some(RETRY_AFTER_OVERLOADED),
+            error: Some(busy.clone()),
+            ..Self::new(Reason::Overloaded)
+        }
+    }
+
     pub(super) fn of(error: &Error) -> Self {
         let (reason, retry_after) = match error {
             Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),

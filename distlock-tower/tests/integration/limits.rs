@@ -67,7 +67,7 @@ async fn one_too_many_for_a_key_is_refused_at_once_and_others_are_not() {
 #[tokio::test]
 async fn one_too_many_in_all_is_refused_unless_its_lock_is_free() {
     let client = Client::in_memory();
-    let layer = layer(&client).max_total_waiters(2);
+    let layer = layer(&client).max_pending_requests(2);
     let a = client.lock("/a").acquire().await.unwrap();
     let b = client.lock("/b").acquire().await.unwrap();
     // Of all clones of the layer together, whatever else they were told.
@@ -94,7 +94,7 @@ async fn without_a_place_a_silent_server_is_asked_once() {
     let faults = Faults::new();
     let builder = Client::builder().faults(&faults);
     let client = builder.in_memory(&MemoryServer::new()).unwrap();
-    let layer = layer(&client).max_total_waiters(0);
+    let layer = layer(&client).max_pending_requests(0);
     faults.always(Op::Attempt, Fault::FailBefore);
     let since = tokio::time::Instant::now();
     send(layer.clone(), "/a")
@@ -103,7 +103,7 @@ async fn without_a_place_a_silent_server_is_asked_once() {
     assert!(since.elapsed() < SEC / 10, "{:?}", since.elapsed());
     assert_eq!(faults.hits(Op::Attempt), 1);
     // With a place it is asked again, which is what fills the places.
-    let patient = layer.max_total_waiters(1);
+    let patient = layer.max_pending_requests(1);
     send(patient, "/a")
         .await
         .is_problem("unavailable", 503, true);
@@ -113,7 +113,7 @@ async fn without_a_place_a_silent_server_is_asked_once() {
 #[tokio::test]
 async fn requests_that_are_dropped_leave_their_places() {
     let client = Client::in_memory();
-    let layer = layer(&client).max_total_waiters(1);
+    let layer = layer(&client).max_pending_requests(1);
     let taken = client.lock("/a").acquire().await.unwrap();
     crowd(&client, &layer, &["/a"]).await.shutdown().await;
     let waiting = crowd(&client, &layer, &["/a"]).await;
@@ -136,7 +136,7 @@ async fn thousand_and_twenty_four_wait_for_a_key_unless_told() {
 async fn without_waiting_there_is_no_crowd_to_be_too_large() {
     let client = Client::in_memory();
     let _taken = client.lock("/a").acquire().await.unwrap();
-    let layer = layer(&client).max_waiters(0).max_total_waiters(0);
+    let layer = layer(&client).max_waiters(0).max_pending_requests(0);
     let at_once = layer.clone().wait(std::time::Duration::ZERO);
     send(at_once, "/a").await.is_problem("busy", 409, true);
     send(layer.clone(), "/a")

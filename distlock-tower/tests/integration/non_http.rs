@@ -65,8 +65,12 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
     assert!(lock_error(refused(layer(&client), "a").await).is_busy());
     let crowded = layer(&client).wait(SEC).max_waiters(0);
     assert!(lock_error(refused(crowded, "a").await).is_overloaded());
-    let crowded = layer(&client).wait(SEC).max_total_waiters(0);
-    assert!(lock_error(refused(crowded, "a").await).is_overloaded());
+    let crowded = layer(&client).wait(SEC).max_pending_requests(0);
+    let too_many = refused(crowded, "a").await.unwrap_err();
+    assert!(
+        matches!(&too_many, LockError::TooManyPending { limit: 0, busy, .. } if busy.is_busy()),
+        "{too_many:?}"
+    );
     let since = tokio::time::Instant::now();
     let patient = layer(&client).wait(3 * SEC);
     assert!(lock_error(refused(patient, "a").await).is_busy());
