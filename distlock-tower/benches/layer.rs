@@ -1,14 +1,14 @@
-//! What the layer adds to a route: uncontended, on the memory backend, so that nothing but the layer and the lock's own
-//! bookkeeping counts.
+//! The time that the layer adds to a route. The lock is uncontended and in memory, so the result is the cost of the layer
+//! and of the lock's bookkeeping.
 //!
-//! `cargo bench -p distlock-tower`. Rounds with and without the layer alternate, so that a noisy machine hurts them alike;
-//! the median of the differences is printed.
+//! Run it with `cargo bench -p distlock-tower`. Rounds with and without the layer alternate, so that noise on the machine
+//! affects both. The median of the differences is printed.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a bench that cannot run must say so at once"
+    reason = "a bench that cannot run must fail at once"
 )]
-#![allow(missing_docs, reason = "a program")]
+#![allow(missing_docs, reason = "a bench has no public API")]
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use http::request::Parts;
 use tower::Service;
 
 const ROUNDS: usize = 401;
-/// So few that most rounds come to their end before the machine does something else.
+/// Few enough that most rounds end before the scheduler interrupts them.
 const REQUESTS: u32 = 200;
 
 async fn pay(Path(id): Path<u64>) -> String {
@@ -34,20 +34,20 @@ fn route() -> Router {
     Router::new().route("/orders/{id}/pay", post(pay))
 }
 
-/// Seconds for each request.
+/// Returns the seconds per request.
 async fn time(app: &mut Router) -> f64 {
     let start = Instant::now();
     for _ in 0..REQUESTS {
         let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
-        // A router is always ready.
+        // A `Router` is always ready, so `poll_ready` can be skipped.
         let response = Service::<Request<Body>>::call(app, request).await;
         assert_eq!(response.unwrap().status(), 200);
     }
     start.elapsed().as_secs_f64() / f64::from(REQUESTS)
 }
 
-/// The lock alone, without a layer: what no layer can save.
-async fn by_hand(client: &Client) {
+/// Measures the lock without the layer: the part of the cost that no layer can avoid.
+async fn without_layer(client: &Client) {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -60,7 +60,7 @@ async fn by_hand(client: &Client) {
     let took = median(rounds.into_iter());
     println!(
         "{:<44} {took:>6.2} us",
-        "the lock by hand, acquire and release"
+        "acquire and release without the layer"
     );
 }
 
@@ -72,7 +72,7 @@ async fn compare(what: &str, layer: LockLayer) {
     }
     let route = median(pairs.iter().map(|(bare, _)| *bare));
     let adds = median(pairs.iter().map(|(bare, guarded)| guarded - bare));
-    println!("{what:<44} {adds:>6.2} us, to {route:.2} us of the bare route");
+    println!("{what:<44} {adds:>6.2} us, in addition to {route:.2} us of the bare route");
 }
 
 fn median(seconds: impl Iterator<Item = f64>) -> f64 {
@@ -86,9 +86,9 @@ async fn main() {
     let client = Client::in_memory();
     let layer = || LockLayer::new(&client);
     println!(
-        "what the layer adds to one request, median of {ROUNDS} rounds; goal, of one key: at most 5 us"
+        "time that the layer adds to one request, median of {ROUNDS} rounds; goal for one key: at most 5 us"
     );
-    by_hand(&client).await;
+    without_layer(&client).await;
     compare("a constant key", layer().key(|_: &Parts| "order")).await;
     let by_path = || layer().key(|Path(id): Path<u64>| format!("order:{id}"));
     compare("a key from an extractor", by_path()).await;

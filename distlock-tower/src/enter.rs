@@ -1,4 +1,4 @@
-//! The way from a request to its lock: its key, and the acquisition.
+//! From a request to its lock: the condition, the key, and the acquisition.
 
 use std::time::Duration;
 
@@ -9,82 +9,84 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use crate::error::BoxError;
-use crate::key::{self, BadKeys, Named, Read, WholeBody};
+use crate::key::{self, BufferedBody, KeyError, KeyOutcome, WholeBody};
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
 
-/// What came of a request's key.
-pub(crate) enum Entry {
+/// How a request goes on.
+pub(crate) enum EnterOutcome {
     Unlocked,
     Locked { guard: Guard, waited: Duration },
     Answered(Answer),
 }
 
 impl Settings {
-    /// Whether this request is one to lock for, by what it says of itself.
-    fn concerns(&self, parts: &Parts) -> bool {
-        self.when.as_ref().is_none_or(|when| when(parts))
+    /// Whether the conditions of the layer select this request.
+    fn selects(&self, parts: &Parts) -> bool {
+        self.condition.as_ref().is_none_or(|selects| selects(parts))
     }
 
-    /// Reads the body first, which its key is to come from, and answers it anew.
-    pub(crate) async fn enter_with<B>(
+    /// Reads the body for the key function, and returns it again for the handler.
+    pub(crate) async fn enter_with_body<B>(
         &self,
         parts: &mut Parts,
         body: B,
-        reads: WholeBody,
-    ) -> (Entry, Option<B>)
+        whole_body: WholeBody,
+    ) -> (EnterOutcome, Option<B>)
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes>,
     {
-        if !self.concerns(parts) {
-            return (Entry::Unlocked, Some(body));
+        if !self.selects(parts) {
+            return (EnterOutcome::Unlocked, Some(body));
         }
-        match reads.read(body).await {
+        match whole_body.read(body).await {
             Ok(read) => {
-                parts.extensions.insert(Read(read.clone()));
+                parts.extensions.insert(BufferedBody(read.clone()));
                 (self.enter_keyed(parts).await, Some(B::from(read)))
             }
-            Err(bad) => {
-                let answer = self.refuse_keys(&bad, is_grpc(&parts.headers));
-                (Entry::Answered(answer), None)
+            Err(error) => {
+                let answer = self.refuse_keys(&error, is_grpc(&parts.headers));
+                (EnterOutcome::Answered(answer), None)
             }
         }
     }
 
-    pub(crate) async fn enter(&self, parts: &mut Parts) -> Entry {
-        if self.concerns(parts) {
+    pub(crate) async fn enter(&self, parts: &mut Parts) -> EnterOutcome {
+        if self.selects(parts) {
             self.enter_keyed(parts).await
         } else {
-            Entry::Unlocked
+            EnterOutcome::Unlocked
         }
     }
 
-    async fn enter_keyed(&self, parts: &mut Parts) -> Entry {
+    async fn enter_keyed(&self, parts: &mut Parts) -> EnterOutcome {
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
-            Named::Keys(keys) => key::distinct(keys),
-            Named::Missing(_) if self.optional => return Entry::Unlocked,
-            Named::Missing(what) => Err(BadKeys::Missing { what }),
-            Named::Unclear(what) => Err(BadKeys::Unclear { what }),
-            Named::Nothing => return Entry::Unlocked,
-            Named::Answer(answer) => return Entry::Answered(respond::own_answer(answer, grpc)),
+            KeyOutcome::Keys(keys) => key::distinct(keys),
+            KeyOutcome::Missing(_) if self.optional => return EnterOutcome::Unlocked,
+            KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
+            KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
+            KeyOutcome::NoLock => return EnterOutcome::Unlocked,
+            KeyOutcome::Answer(answer) => {
+                return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
+            }
         };
         match keys {
-            Ok(keys) => self.lock(self.modes.of(&parts.method), keys, grpc).await,
-            Err(bad) => Entry::Answered(self.refuse_keys(&bad, grpc)),
+            Ok(keys) => self.acquire(self.mode.of(&parts.method), keys, grpc).await,
+            Err(error) => EnterOutcome::Answered(self.refuse_keys(&error, grpc)),
         }
     }
 
-    fn refuse_keys(&self, bad: &BadKeys, grpc: bool) -> Answer {
-        self.answers.refuse_keys(bad, bad.rejection(), grpc)
+    fn refuse_keys(&self, error: &KeyError, grpc: bool) -> Answer {
+        self.answers.refuse_keys(error, error.rejection(), grpc)
     }
 
-    async fn lock(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> Entry {
-        let since = Instant::now();
+    async fn acquire(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> EnterOutcome {
+        let started = Instant::now();
         let acquired = self.lock.acquire(mode, keys).await;
-        let waited = since.elapsed();
+        let waited = started.elapsed();
         match acquired {
-            Ok(guard) => Entry::Locked { guard, waited },
+            Ok(guard) => EnterOutcome::Locked { guard, waited },
             Err(error) => {
                 let mut answer = match error {
                     NotAcquired::TooManyPending { limit, busy } => {
@@ -94,7 +96,7 @@ impl Settings {
                 };
                 let held = Duration::ZERO;
                 answer.extensions_mut().insert(LockInfo { waited, held });
-                Entry::Answered(answer)
+                EnterOutcome::Answered(answer)
             }
         }
     }

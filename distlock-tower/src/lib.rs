@@ -1,21 +1,17 @@
-//! A tower layer that runs each request under a distributed lock of [`distlock`], with a key that comes from the request.
+//! A [tower](tower_layer::Layer) layer that runs each request under a distributed lock of [`distlock`]. The lock's key
+//! comes from the request.
 //!
 #![cfg_attr(feature = "axum", doc = "```")]
 #![cfg_attr(not(feature = "axum"), doc = "```ignore")]
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! use std::time::Duration;
-//! use axum::{Router, body::Body, extract::Path, routing::post};
-//! use distlock::Client;
-//! use distlock_tower::LockLayer;
-//! use http::{Request, StatusCode};
-//! use tower::ServiceExt;
+//! use std::time::Duration; use axum::{Router, body::Body, extract::Path, routing::post}; use distlock::Client; use
+//! distlock_tower::LockLayer; use http::{Request, StatusCode}; use tower::ServiceExt;
 //!
 //! async fn pay(Path(id): Path<u64>) -> String {
 //!     format!("paid {id}")
 //! }
 //!
-//! let client = Client::in_memory();
-//! let app: Router = Router::new().route("/orders/{id}/pay", post(pay)).route_layer(
+//! let client = Client::in_memory(); let app: Router = Router::new().route("/orders/{id}/pay", post(pay)).route_layer(
 //!     LockLayer::new(client.clone())
 //!         .key(|Path(id): Path<u64>| format!("order:{id}"))
 //!         .wait(Duration::from_secs(5)),
@@ -31,164 +27,145 @@
 //! # }
 //! ```
 //!
-//! [`LockLayer`] tells what is guaranteed, [`KeyFn`] what a key function may look at, [`IntoLockKeys`] what it may
-//! return, [`Template`] how to do without one, and [`Held`] is the hold as the handler sees it.
+//! Start with [`LockLayer`], which lists what is guaranteed. [`KeyFn`] says what a key function can read from the request,
+//! and [`IntoLockKeys`] what it can return. A [`Template`] replaces a key function by a text with placeholders. [`Held`] is
+//! the hold as the handler sees it.
 //!
-//! # Where to put it
+//! # Where to put the layer
 //!
-//! On axum, with `route_layer`: `Router::layer` also wraps what answers 404 and 405, so that unknown URLs would take
-//! locks, or fail in the key function. Mind that a `get` route serves HEAD too, and locks for it. In a router that is
-//! nested below captures, `Path<u64>` fails: name the captures, in a [`Template`] or in a struct.
+//! With axum, add it with `route_layer`. `Router::layer` also wraps the answers 404 and 405: requests for unknown URLs
+//! would then take locks, or fail in the key function. A `get` route also serves HEAD, so HEAD requests take locks too. In
+//! a router that is nested below a path with captures, `Path<u64>` fails because there is more than one capture. Name the
+//! captures there, in a [`Template`] or in a struct.
 //!
-//! Among other layers, from the outside in:
+//! Among other layers, use this order, from the outside in:
 //!
 //! trace → catch-panic → CORS → body limit → rate limit → authentication → **lock** → timeout of the handler → handler
 //!
-//! * Authentication outside: strangers must not be able to take locks.
-//! * A timeout outside counts the time spent waiting for the lock, one inside the handler's alone. Outside, it should be
-//!   longer than the layer's [`wait`](LockLayer::wait), or nobody ever sees the 409.
-//! * Waiting happens in the response future: to load shedding or a concurrency limit outside, a waiting request is one
-//!   in flight. Under a concurrency limit inside, a waiting request keeps the place it was promised.
-//! * A retry outside acquires the lock anew for each try, one inside does all tries under one hold.
-//! * Two lock layers around one handler hold two locks, the outer one's first. Take them in one order everywhere, or
-//!   requests wait for each other until their waits end. Where handlers are to [run to completion][`run_to_completion`],
-//!   say so of the outer layer: if the inner one alone is told, the handler of a client that hung up runs on without the
-//!   outer lock.
+//! * **Authentication** belongs outside, so that unauthenticated clients cannot take locks.
+//! * **A timeout** outside also counts the time spent waiting for the lock. A timeout inside counts only the handler. Make
+//!   an outside timeout longer than the layer's [`wait`](LockLayer::wait), or clients never see the 409.
+//! * **A concurrency limit or load shedding** outside counts a waiting request as in flight, because the response future
+//!   does the waiting. Under a concurrency limit inside, a waiting request keeps the permit that `poll_ready` reserved.
+//! * **A retry** outside acquires the lock again for each attempt. A retry inside makes all attempts under one hold.
+//! * **Two lock layers** around one handler hold two locks. The outer layer acquires first. Use the same order on all
+//!   routes, or requests can wait for each other until their waits end. If handlers must
+//!   [run to completion][`run_to_completion`], set this on the outer layer. If only the inner layer has it and the client
+//!   disconnects, the handler continues without the outer lock.
 //!
-//! `ServiceBuilder` lists the outermost layer first; of repeated calls of `layer` or `route_layer` the last one is the
+//! `ServiceBuilder` lists the outermost layer first. With repeated calls of `layer` or `route_layer`, the last one is the
 //! outermost.
 //!
 //! # When the hold ends
 //!
-//! | what happens | the hold |
+//! | event | the hold |
 //! | --- | --- |
-//! | the handler responds | is released, and that is confirmed, before the response is returned |
-//! | the same, with [`HoldUntil::Body`] | goes on with the body, and ends with it, as told there |
-//! | the client hangs up | ends in the background, after the handler was dropped; but with [`run_to_completion`] the handler runs on under it |
-//! | the handler panics | ends in the background, while the panic goes on |
-//! | the handler takes [`Held::keep`] | is the handler's, and ends with its guard |
-//! | the connection is upgraded, as for WebSockets | ends before the upgraded connection begins: take [`Held::keep`] along |
-//! | [`max_hold`](LockLayer::max_hold) is over, or the lock is lost | is gone: the handler, or the body, is dropped |
+//! | the handler responds | is released before the response is returned, and the release is confirmed |
+//! | the handler responds, with [`HoldUntil::Body`] | continues with the response body, and ends with it |
+//! | the client disconnects | is released in the background, after the handler was dropped; with [`run_to_completion`] the handler continues under the lock |
+//! | the handler panics | is released in the background while the panic unwinds |
+//! | the handler calls [`Held::keep`] | belongs to the handler, and ends with its guard |
+//! | the connection is upgraded, as for WebSockets | ends before the upgraded connection starts; move the guard of [`Held::keep`] into the upgraded task to keep it |
+//! | [`max_hold`](LockLayer::max_hold) is exceeded, or the lock is lost | is over; the handler or the body is dropped |
 //!
-//! Where a program ends, give what ends in the background the time for it, or others wait for a lease to end: call
-//! [`Client::close`](distlock::Client::close) after the server's graceful shutdown.
+//! At shutdown, call [`Client::close`](distlock::Client::close) after the server's graceful shutdown. It waits for the
+//! releases in the background. Without it, other processes may have to wait for the leases to end.
 //!
 //! [`run_to_completion`]: LockLayer::run_to_completion
 //!
 //! # Answers
 //!
-//! Bodies are `application/problem+json` (RFC 9457) with `type`, `title`, `status`, `detail` and `retryable`. They never
-//! name the key or the holder; the log does, by `tracing`.
+//! The layer answers in place of the handler with an `application/problem+json` body (RFC 9457) whose members are `type`,
+//! `title`, `status`, `detail` and `retryable`. An answer never contains the key or the holder. Both are logged with
+//! `tracing`.
 //!
-//! | what happened | status | `type` |
+//! | event | status | `type` |
 //! | --- | --- | --- |
-//! | held by another until the wait was over | 409, `Retry-After`: the holder's lease, within 1 to 10 s | `urn:distlock:busy` |
-//! | held by another, and too many wait already | 503, `Retry-After: 1` | `urn:distlock:overloaded` |
-//! | the lock server could not be reached | 503, `Retry-After` | `urn:distlock:unavailable` |
-//! | the hold was lost before it was released | 500 | `urn:distlock:lost` |
-//! | the request gave no key, or one that cannot be | 400 | `urn:distlock:key` |
-//! | the body that its key comes from is too large | 413 | `urn:distlock:key` |
-//! | an extractor of the key function refused the request | its own rejection | |
-//! | the layer is misused or the server refuses its client | 500 | `urn:distlock:config` |
+//! | another owner held the lock until the wait was over | 409 with `Retry-After`: the rest of the holder's lease, within 1 to 10 s | `urn:distlock:busy` |
+//! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
+//! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
+//! | the hold was lost before its release | 500 | `urn:distlock:lost` |
+//! | the request has no key, or an invalid one | 400 | `urn:distlock:key` |
+//! | the request's body is too large to read a key from it | 413 | `urn:distlock:key` |
+//! | an extractor of the key function rejected the request | the extractor's own rejection | |
+//! | the layer is used wrongly, or the lock server rejects the client | 500 | `urn:distlock:config` |
 //!
-//! All but 'lost' mean that the handler was not called. A release that nobody confirmed does not change the handler's
-//! response: it is logged, and the lease frees the lock.
+//! The handler was not called in any of these cases except `lost`. If only the confirmation of a release is missing, the
+//! handler's response is returned unchanged: the failure is logged, and the lock becomes free when its lease ends.
 //!
-//! A gRPC client (`content-type: application/grpc..`) is answered in its own form, trailers only: ABORTED for 'busy',
-//! RESOURCE_EXHAUSTED for 'overloaded', UNAVAILABLE, UNKNOWN for 'lost', INVALID_ARGUMENT for 'key', and INTERNAL for 'config'. What an extractor or a key
-//! function answered is put into the status that comes nearest, unless it has a `grpc-status` already.
+//! A gRPC request (`content-type: application/grpc..`) gets a trailers-only response with a gRPC status: ABORTED for `busy`,
+//! RESOURCE_EXHAUSTED for `overloaded`, UNAVAILABLE for `unavailable`, UNKNOWN for `lost`, INVALID_ARGUMENT for `key` and
+//! INTERNAL for `config`. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
+//! it already has a `grpc-status` header.
 //!
-//! [`busy_status`](LockLayer::busy_status) sets another status than 409, and [`on_reject`](LockLayer::on_reject) answers
-//! of one's own.
+//! [`busy_status`](LockLayer::busy_status) replaces the status 409, and [`on_reject`](LockLayer::on_reject) replaces whole
+//! answers.
 //!
 //! ## In an OpenAPI description
 //!
-//! The handler's signature does not show what the layer answers in its place. With `utoipa`, one type says it for all
-//! routes under a lock; where the key comes from the body there is a 413 as well:
+//! Tools that derive an OpenAPI description from handler signatures do not see the layer's answers. Declare these responses
+//! once and add them to every operation under a lock. Operations whose key comes from the body also need a 413.
 //!
-//! ```
-//! use utoipa::{IntoResponses, OpenApi, ToSchema};
-//!
-//! /// Problem details, RFC 9457.
-//! #[derive(ToSchema)]
-//! #[allow(dead_code)]
-//! struct Problem {
-//!     /// What happened, as `urn:distlock:busy`.
-//!     r#type: String,
-//!     title: String,
-//!     status: u16,
-//!     detail: String,
-//!     /// May the same request be sent again?
-//!     retryable: bool,
-//! }
-//!
-//! #[derive(IntoResponses)]
-//! #[allow(dead_code)]
-//! enum LockAnswers {
-//!     /// The request gives no key to lock, or one that cannot be.
-//!     #[response(status = 400, content_type = "application/problem+json")]
-//!     Key(Problem),
-//!     /// Another request is under way. Send this one again after `Retry-After` seconds.
-//!     #[response(status = 409, content_type = "application/problem+json", headers(("retry-after" = u64)))]
-//!     Busy(Problem),
-//!     /// Of type `urn:distlock:lost`: the lock was lost, and nobody knows how much was done. Of another: nothing was.
-//!     #[response(status = 500, content_type = "application/problem+json")]
-//!     Lost(Problem),
-//!     /// Nothing was done. Send the request again after `Retry-After` seconds.
-//!     #[response(status = 503, content_type = "application/problem+json", headers(("retry-after" = u64)))]
-//!     Unavailable(Problem),
-//! }
-//!
-//! #[utoipa::path(post, path = "/orders/{id}/pay", responses((status = 200), LockAnswers))]
-//! async fn pay() -> &'static str {
-//!     "paid"
-//! }
-//!
-//! #[derive(OpenApi)]
-//! #[openapi(paths(pay), components(schemas(Problem)))]
-//! struct Api;
-//!
-//! let description = serde_json::to_value(Api::openapi()).unwrap();
-//! let answers = &description["paths"]["/orders/{id}/pay"]["post"]["responses"];
-//! assert!(answers["503"]["headers"]["retry-after"].is_object());
-//! assert!(answers["409"]["content"]["application/problem+json"].is_object());
-//! assert!(description["components"]["schemas"]["Problem"]["properties"]["type"].is_object());
+//! ```yaml
+//! components:
+//!   schemas:
+//!     Problem:
+//!       type: object
+//!       required: [type, title, status, detail, retryable]
+//!       properties:
+//!         type: { type: string, description: "The kind of failure, such as urn:distlock:busy." }
+//!         title: { type: string }
+//!         status: { type: integer }
+//!         detail: { type: string }
+//!         retryable: { type: boolean, description: "Whether the same request can be sent again." }
+//!   responses:
+//!     LockKey: # 400
+//!       description: The request has no lock key, or an invalid one.
+//!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
+//!     LockBusy: # 409
+//!       description: Another request is running. Nothing was done. Send this request again after Retry-After seconds.
+//!       headers: { Retry-After: { schema: { type: integer } } }
+//!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
+//!     LockFailed: # 500
+//!       description: For urn:distlock:lost, the outcome is unknown. For other types, nothing was done.
+//!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
+//!     LockUnavailable: # 503
+//!       description: Nothing was done. Send this request again after Retry-After seconds.
+//!       headers: { Retry-After: { schema: { type: integer } } }
+//!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //! ```
 //!
-//! # What is not promised
+//! # What is not guaranteed
 //!
-//! * The response's body is sent after the release: what a streamed body does while it is sent is under the lock only
-//!   with [`HoldUntil::Body`]. An upgraded connection never is, nor a task that the handler spawned, unless it takes
-//!   [`Held::keep`] along.
-//! * A 500 `lost` undoes nothing: what the handler had done until it was dropped stays done. A write that must not land
-//!   after the lock was lost needs a fencing token that the store compares.
-//! * The lock makes requests take turns; it does not make them happen once. A client that repeats a request finds the
-//!   lock free, and needs a stored result to find its own work done.
+//! * The response's body is sent after the release. Work that a streamed body does while it is sent runs under the lock
+//!   only with [`HoldUntil::Body`]. An upgraded connection, or a task that the handler spawned, runs under the lock only if
+//!   it owns the guard of [`Held::keep`].
+//! * A 500 `lost` undoes nothing: what the handler did before it was dropped stays done. If a write must not arrive after
+//!   the lock was lost, use a [fencing token](Held::token) that the store compares.
+//! * The lock makes requests run one after the other. It does not make them run only once. A client that repeats a request
+//!   finds the lock free. To recognise a repeated request, store its result.
 //!
 //! # Without axum
 //!
-//! [`ServiceLockLayer`] is for tower services that are no HTTP at all, such as consumers of queues.
+//! [`LockLayer`] works for any tower service of `http::Request<B>` that is `Clone`. Without the default feature `axum`
+//! there are no keys from extractors, and [`Held`] is only found in the request's extensions.
 //!
-//! [`LockLayer`] is for any tower service of `http::Request<B>` that is `Clone`. Without the default feature `axum` there
-//! are no keys from extractors, and [`Held`] is found in the request's extensions alone.
+//! [`ServiceLockLayer`] is for tower services of other request types, such as queue consumers.
 //!
 //! ```
 //! use std::convert::Infallible;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
-//! use distlock_tower::{Held, LockLayer};
-//! use http::{Request, Response};
-//! use http_body_util::BodyExt;
-//! use tower::{Layer, ServiceExt, service_fn};
+//! use distlock_tower::{Held, LockLayer}; use http::{Request, Response}; use http_body_util::BodyExt; use
+//! tower::{Layer, ServiceExt, service_fn};
 //!
 //! async fn import(request: Request<String>) -> Result<Response<String>, Infallible> {
 //!     let held = request.extensions().get::<Held>().map(|held| held.key().to_owned());
 //!     Ok(Response::new(held.unwrap_or_default()))
 //! }
 //!
-//! let layer = LockLayer::new(distlock::Client::in_memory()).key_header("x-account");
-//! let request = Request::post("/").header("x-account", "acme").body(String::from("body")).unwrap();
-//! let response = layer.layer(service_fn(import)).oneshot(request).await?;
-//! let (_, body) = response.into_parts();
+//! let layer = LockLayer::new(distlock::Client::in_memory()).key_header("x-account"); let request =
+//! Request::post("/").header("x-account", "acme").body(String::from("body")).unwrap(); let response =
+//! layer.layer(service_fn(import)).oneshot(request).await?; let (_, body) = response.into_parts();
 //! assert_eq!(body.collect().await.unwrap().to_bytes(), "x-account:acme");
 //! # Ok(()) }
 //! ```
@@ -218,3 +195,8 @@ pub use crate::non_http::{LockError, ServiceLock, ServiceLockFuture, ServiceLock
 pub use crate::respond::{IntoAnswer, LockInfo, Reason, Rejection};
 pub use crate::service::LockService;
 pub use crate::settings::HoldUntil;
+
+// Compiles the example of the README.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! The guarded service.
+//! The HTTP service whose requests run under a lock.
 
 use std::fmt;
 use std::mem;
@@ -15,12 +15,14 @@ use crate::future::{HoldBody, LockFuture};
 use crate::key::{Head, WholeBody};
 use crate::settings::Settings;
 
-/// A service whose requests run under a lock; made by [`LockLayer`](crate::LockLayer).
+/// A service whose requests run under a lock. Made by [`LockLayer`](crate::LockLayer).
 ///
-/// Ready when the inner service is; the lock is acquired by the response future, for only a request has a key. While it
-/// waits, it keeps the readiness of the inner service, and with it a place under an inner concurrency limit.
+/// It is ready when the inner service is ready. The lock is acquired in the response future, since the key comes from
+/// the request. While a request waits, it keeps the inner service that was polled ready, and with it a permit of an
+/// inner concurrency limit.
 ///
-/// Its errors are the inner service's own.
+/// # Errors
+/// The errors of the inner service.
 ///
 /// # Examples
 /// ```
@@ -60,7 +62,8 @@ impl<S, R> LockService<S, R> {
 }
 
 impl<S: Clone, R> LockService<S, R> {
-    /// The service that was polled ready, for the future: a fresh clone may not be ready.
+    /// Takes the service that was polled ready and leaves a clone. The clone may not be ready, so it must not be
+    /// called.
     fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
@@ -101,7 +104,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> LockFuture<S, B> {
         let settings = Arc::clone(&self.settings);
-        LockFuture::reading(settings, self.take_ready(), request, self.reads)
+        LockFuture::with_body(settings, self.take_ready(), request, self.reads)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a layer, its services and their requests share.
+//! The settings that a layer, its services and their requests share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use tokio::sync::Semaphore;
 use crate::key::ErasedKey;
 use crate::respond::Answers;
 
-/// How long a request waits for its lock where nothing else was said. Strangers' requests must not pile up without
-/// bound, and few of them wait longer for an answer.
+/// How long a request waits for its lock by default. Few clients wait longer for an answer, and requests must not pile
+/// up without bound.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
-/// How many requests wait for one key at most where nothing else was said: for the same reason.
+/// How many acquisitions may wait for one key by default, for the same reason.
 const DEFAULT_MAX_WAITERS: u32 = 1024;
 
-/// Which lock a request takes, and for how long it waits and holds.
+/// Where locks come from, and how long a request waits for one and holds it.
 #[derive(Clone)]
 pub(crate) struct LockSettings {
-    pub(crate) locks: LockSource,
+    pub(crate) source: LockSource,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -30,7 +30,7 @@ pub(crate) struct LockSettings {
     pending: Option<PendingLimit>,
 }
 
-/// How many requests of all clones of a layer may be acquiring their lock at once.
+/// How many requests may be pending at once, counted over all clones of a layer.
 #[derive(Clone)]
 struct PendingLimit {
     slots: Arc<Semaphore>,
@@ -47,17 +47,16 @@ impl PendingLimit {
 
 /// Why a request has no lock.
 pub(crate) enum NotAcquired {
-    /// As many requests of this layer as its limit allows are acquiring a lock, and one attempt found this one's held:
-    /// `busy` says by whom.
+    /// The layer's limit of pending requests is reached, and a single attempt found the lock held.
     TooManyPending { limit: u32, busy: Error },
     /// The acquisition failed.
     Failed(Error),
 }
 
 impl LockSettings {
-    pub(crate) fn new(locks: LockSource) -> Self {
+    pub(crate) fn new(source: LockSource) -> Self {
         Self {
-            locks,
+            source,
             wait: DEFAULT_WAIT,
             lease: None,
             max_hold: None,
@@ -81,8 +80,8 @@ impl LockSettings {
         };
         match slots.try_acquire() {
             Ok(_slot) => self.acquire_within(self.wait, mode, keys).await,
-            // Without a slot the request makes one attempt, since its lock may be free. It does not retry while the
-            // server is silent: then it would be one more pending request.
+            // Without a slot the request makes one attempt, because its lock may be free. It must not retry while the
+            // server does not answer: it would be one more pending request.
             Err(_) => match self.acquire_within(Duration::ZERO, mode, keys).await {
                 Err(busy) if busy.is_busy() && !self.wait.is_zero() => {
                     let limit = *limit;
@@ -100,26 +99,26 @@ impl LockSettings {
         mode: Mode,
         keys: Vec<String>,
     ) -> Result<Guard, Error> {
-        let mut acquire = self.locks.acquire(mode, keys).wait(wait);
+        let mut acquire = self.source.acquire(mode, keys).wait(wait);
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
         }
-        if let Some(most) = self.max_hold {
-            acquire = acquire.max_hold(most);
+        if let Some(max_hold) = self.max_hold {
+            acquire = acquire.max_hold(max_hold);
         }
         acquire.max_waiters(self.max_waiters).await
     }
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
-            .field("locks", &self.locks)
+            .field("locks", &self.source)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
     }
 }
 
-/// When a request's hold ends; for [`LockLayer::hold_until`](crate::LockLayer::hold_until).
+/// When the hold of a request ends. Used by [`LockLayer::hold_until`](crate::LockLayer::hold_until).
 ///
 /// # Examples
 /// ```
@@ -135,51 +134,54 @@ impl LockSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldUntil {
-    /// Before the response is returned, once the release was confirmed: its body is sent without the lock.
+    /// The hold ends before the response is returned. The response body is sent without the lock.
     #[default]
     Response,
-    /// With the response's body: at its end, at its error, or when it is dropped, as it is when the client hangs up.
+    /// The hold continues with the response body. It ends at the body's end or error, or when the body is dropped,
+    /// which is what happens when the client disconnects.
     ///
-    /// The body runs inside the critical section. Its last frame, or its end where that cannot be known before, is
-    /// passed on after the release was confirmed. The last frame is what the body says is its last, trailers, or the one
-    /// that fills the size that the body or `Content-Length` announced: trailers may follow that if they are ready by
-    /// then, and nothing else does. A body that is empty from the start, such as that of a 204 or of an upgrade, ends
-    /// the hold before the response is returned. When the hold is lost, the body ends in an error, so that the client
-    /// sees that something is missing.
+    /// The body runs inside the critical section. Its last frame is passed on only after the release is confirmed, or
+    /// has failed without a loss. The last frame is the one after which the body reports its end, the trailers, or the
+    /// data that completes the announced size (the body's size hint, or `Content-Length`). After the announced size,
+    /// trailers are passed on if they are ready at that moment, and nothing else is. If the last frame cannot be
+    /// recognised, the end of the body waits for the release instead.
     ///
-    /// A client that reads slowly holds the lock for as long; set [`max_hold`](crate::LockLayer::max_hold), and it cannot
-    /// hold on for ever.
+    /// If the body is empty from the start, as for a 204 or an upgrade, the hold ends before the response is returned.
+    ///
+    /// If the hold is lost, the body ends in an error, so the client sees that the response is incomplete.
+    ///
+    /// A client that reads slowly keeps the lock held. Set [`max_hold`](crate::LockLayer::max_hold) to bound this.
     Body,
 }
 
-/// Whether a request is one to lock for.
-pub(crate) type When = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+/// Whether to lock for a request.
+pub(crate) type Condition = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
-/// Which kind of lock requests take.
+/// Which kind of lock a request takes.
 #[derive(Clone, Copy)]
-pub(crate) enum Modes {
-    All(Mode),
-    /// Readers and writers, by the request's method.
+pub(crate) enum ModeSetting {
+    Fixed(Mode),
+    /// A read lock for GET and HEAD, a write lock for other methods.
     ByMethod,
 }
 
-impl Modes {
+impl ModeSetting {
     pub(crate) fn of(self, method: &Method) -> Mode {
         match self {
-            Self::All(mode) => mode,
+            Self::Fixed(mode) => mode,
             Self::ByMethod if matches!(*method, Method::GET | Method::HEAD) => Mode::Read,
             Self::ByMethod => Mode::Write,
         }
     }
 }
 
-/// What a layer for HTTP was set to.
+/// The settings of a layer for HTTP services.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) lock: LockSettings,
-    pub(crate) modes: Modes,
+    pub(crate) mode: ModeSetting,
     pub(crate) key: ErasedKey,
-    pub(crate) when: Option<When>,
+    pub(crate) condition: Option<Condition>,
     pub(crate) optional: bool,
     pub(crate) hold_until: HoldUntil,
     pub(crate) answers: Answers,
@@ -189,9 +191,9 @@ impl Settings {
     pub(crate) fn new(locks: LockSource, key: ErasedKey) -> Self {
         Self {
             lock: LockSettings::new(locks),
-            modes: Modes::All(Mode::default()),
+            mode: ModeSetting::Fixed(Mode::default()),
             key,
-            when: None,
+            condition: None,
             optional: false,
             hold_until: HoldUntil::Response,
             answers: Answers::default(),

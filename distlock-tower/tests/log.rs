@@ -1,6 +1,7 @@
-//! What an answer must not say is in the log.
+//! The log contains the keys that answers omit.
 //!
-//! Alone in its file: a subscriber set for one thread misses events whose call sites another test reached first.
+//! A binary apart from the other tests: a subscriber that is set for one thread misses events whose call sites another
+//! thread reached first, because tracing caches that nobody listens there.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::convert::Infallible;
@@ -26,7 +27,7 @@ async fn refused(layer: LockLayer) {
     assert_ne!(response.status(), 200);
 }
 
-/// What the layer logs, as text.
+/// A writer that collects the log as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -55,7 +56,7 @@ impl Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_says_what_the_answer_must_not() {
+async fn log_contains_the_key_that_answers_omit() {
     let log = Log::default();
     let _listening = log.listen();
     let client = Client::in_memory();

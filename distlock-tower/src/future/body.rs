@@ -1,9 +1,8 @@
-//! The body of a guarded service's response: the service's own, with or without the hold, or that of an answer in its
-//! place.
+//! The response body of a lock service: the inner service's body, with or without the hold, or the body of an answer.
 //!
 //! # Invariants
-//! 1. A body that has the hold is polled and dropped inside the section, and is gone before the hold is released.
-//! 2. Its end is told only after the release was confirmed, or failed; after a loss there is no end but an error.
+//! 1. A body with the hold is polled and dropped inside the section. It is dropped before the hold is released.
+//! 2. The end of the body is passed on after the release is confirmed or has failed. After a loss the body ends in an error.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,8 +22,12 @@ use crate::respond;
 pin_project! {
     /// The response body of a [`LockService`](crate::LockService).
     ///
-    /// It passes on what the inner body says, frames, end and size alike. With [`HoldUntil::Body`](crate::HoldUntil::Body) it has the hold, as
-    /// told there; dropping it then releases in the background.
+    /// It forwards the frames, the end and the size of the inner body. With [`HoldUntil::Body`](crate::HoldUntil::Body)
+    /// it also has the hold.
+    ///
+    /// # Cancel safety
+    /// Dropping a body that has the hold drops the inner body inside the critical section, and then releases the lock
+    /// in the background.
     ///
     /// # Examples
     /// ```
@@ -51,8 +54,8 @@ pin_project! {
 
     impl<B> PinnedDrop for HoldBody<B> {
         fn drop(this: Pin<&mut Self>) {
-            if let KindProj::Held { mut body, holding } = this.project().kind.project() {
-                holding.hold.enter(|| body.set(None));
+            if let KindProj::Held { mut body, body_hold } = this.project().kind.project() {
+                body_hold.hold.enter(|| body.set(None));
             }
         }
     }
@@ -62,7 +65,7 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Held { #[pin] body: Option<B>, holding: Holding },
+        Held { #[pin] body: Option<B>, body_hold: BodyHold },
         Answer { #[pin] body: UnsyncBoxBody<Bytes, BoxError> },
     }
 }
@@ -74,15 +77,15 @@ impl<B> HoldBody<B> {
         }
     }
 
-    /// `length` is how many bytes it is to have, where that is known.
-    pub(crate) fn held(body: B, length: Option<u64>, hold: RequestHold) -> Self {
+    /// `length` is the number of bytes that the body will have, if it is known.
+    pub(crate) fn with_hold(body: B, length: Option<u64>, hold: RequestHold) -> Self {
         Self {
             kind: Kind::Held {
                 body: Some(body),
-                holding: Holding {
+                body_hold: BodyHold {
                     hold,
-                    left: length,
-                    last: None,
+                    remaining: length,
+                    last_data: None,
                     trailers: None,
                 },
             },
@@ -96,35 +99,35 @@ impl<B> HoldBody<B> {
     }
 }
 
-/// The hold of a body.
-struct Holding {
+/// The hold of a body, and the frames that wait for its release.
+struct BodyHold {
     hold: RequestHold,
-    /// How many bytes are still to come, where that is known: servers drop a body without asking for its end once they
-    /// have sent as many as were announced.
-    left: Option<u64>,
-    /// What is passed on after the release, as far as the end has it.
-    last: Option<Frame<Bytes>>,
+    /// The number of bytes still to come, if it is known. Servers drop a body without polling for its end once they
+    /// have sent as many bytes as announced, so the release cannot wait for the end.
+    remaining: Option<u64>,
+    /// The last data and the trailers. They are passed on after the release.
+    last_data: Option<Frame<Bytes>>,
     trailers: Option<Frame<Bytes>>,
 }
 
-/// How many bytes a response's body is to have, by what a server goes by.
+/// The number of bytes in a response's body, as a server determines it.
 pub(crate) fn length<B: Body>(response: &Response<B>) -> Option<u64> {
     let announced = response.headers().get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
     announced.or_else(|| response.body().size_hint().exact())
 }
 
-/// What is done with a frame.
-enum Next {
-    Pass(Frame<Bytes>),
-    /// It is the last data; trailers may be there.
-    LookOn,
-    End,
+/// What to do after a frame.
+enum NextStep {
+    PassOn(Frame<Bytes>),
+    /// The frame was the last data. Trailers may be ready.
+    PollTrailers,
+    Release,
 }
 
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
-impl Holding {
+impl BodyHold {
     fn poll_frame<B>(&mut self, mut body: Pin<&mut Option<B>>, cx: &mut Context<'_>) -> Polled
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
@@ -138,13 +141,13 @@ impl Holding {
                 });
             let frame = match polled {
                 Poll::Ready(frame) => frame,
-                // All bytes are there: what is not by now is not waited for.
-                Poll::Pending if self.last.is_some() => Ok(None),
+                // All bytes are there. Trailers that are not ready now are not waited for.
+                Poll::Pending if self.last_data.is_some() => Ok(None),
                 Poll::Pending => return Poll::Pending,
             };
             let next = match frame {
                 Ok(Some(Ok(frame))) => self.count(frame, is_end(&body)),
-                Ok(None) => Next::End,
+                Ok(None) => NextStep::Release,
                 Ok(Some(Err(own))) => return self.fail(body, own.into()),
                 Err(lost) => {
                     respond::lost_while_streaming(&lost);
@@ -152,9 +155,9 @@ impl Holding {
                 }
             };
             match next {
-                Next::Pass(frame) => return Poll::Ready(Some(Ok(frame))),
-                Next::LookOn => {}
-                Next::End => {
+                NextStep::PassOn(frame) => return Poll::Ready(Some(Ok(frame))),
+                NextStep::PollTrailers => {}
+                NextStep::Release => {
                     self.hold.enter(|| body.set(None));
                     self.hold.begin_release();
                 }
@@ -168,40 +171,44 @@ impl Holding {
             Err(error) => respond::release_failed(&error),
             Ok(()) => {}
         }
-        let frame = self.last.take().or_else(|| self.trailers.take());
+        let frame = self.last_data.take().or_else(|| self.trailers.take());
         Poll::Ready(frame.map(Ok))
     }
 
-    /// Keeps back the last frames; `is_end` says that nothing comes after this one.
-    fn count(&mut self, frame: Frame<Bytes>, is_end: bool) -> Next {
+    /// Keeps the last frames back. `is_end` says that no frame follows this one.
+    fn count(&mut self, frame: Frame<Bytes>, is_end: bool) -> NextStep {
         let Some(data) = frame.data_ref() else {
             self.trailers = Some(frame);
-            return Next::End;
+            return NextStep::Release;
         };
-        if self.last.is_some() {
-            // More than was announced, which no server sends.
-            return Next::End;
+        if self.last_data.is_some() {
+            // More data than announced: no server sends it.
+            return NextStep::Release;
         }
-        let come = data.len() as u64;
-        self.left = self.left.map(|left| left.saturating_sub(come));
-        if !is_end && self.left != Some(0) {
-            return Next::Pass(frame);
+        let received = data.len() as u64;
+        self.remaining = self.remaining.map(|bytes| bytes.saturating_sub(received));
+        if !is_end && self.remaining != Some(0) {
+            return NextStep::PassOn(frame);
         }
-        self.last = Some(frame);
-        if is_end { Next::End } else { Next::LookOn }
+        self.last_data = Some(frame);
+        if is_end {
+            NextStep::Release
+        } else {
+            NextStep::PollTrailers
+        }
     }
 
-    /// What may be left of the hold is released in the background.
+    /// Ends the body with an error. What is left of the hold is released in the background.
     fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
         self.hold.enter(|| body.set(None));
         self.hold.release_in_background();
-        (self.last, self.trailers) = (None, None);
+        (self.last_data, self.trailers) = (None, None);
         Poll::Ready(Some(Err(error)))
     }
 
-    /// How much is still to come.
+    /// The size of the frames still to come.
     fn size_hint<B: Body>(&self, body: Option<&B>) -> SizeHint {
-        let last = self.last.as_ref().and_then(Frame::data_ref);
+        let last = self.last_data.as_ref().and_then(Frame::data_ref);
         match body {
             Some(body) => body.size_hint(),
             None => SizeHint::with_exact(last.map_or(0, |data| data.len() as u64)),
@@ -223,7 +230,7 @@ where
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         match self.project().kind.project() {
             KindProj::Inner { body } => body.poll_frame(cx).map_err(Into::into),
-            KindProj::Held { body, holding } => holding.poll_frame(body, cx),
+            KindProj::Held { body, body_hold } => body_hold.poll_frame(body, cx),
             KindProj::Answer { body } => body.poll_frame(cx),
         }
     }
@@ -231,8 +238,10 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Held { holding, .. } => {
-                holding.hold.is_done() && holding.last.is_none() && holding.trailers.is_none()
+            Kind::Held { body_hold, .. } => {
+                body_hold.hold.is_done()
+                    && body_hold.last_data.is_none()
+                    && body_hold.trailers.is_none()
             }
             Kind::Answer { body } => body.is_end_stream(),
         }
@@ -241,7 +250,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            Kind::Held { body, holding } => holding.size_hint(body.as_ref()),
+            Kind::Held { body, body_hold } => body_hold.size_hint(body.as_ref()),
             Kind::Answer { body } => body.size_hint(),
         }
     }

@@ -1,9 +1,9 @@
-//! One request's way: work out the key, acquire, run the handler inside the critical section, release, answer.
+//! The path of one request: get the key, acquire, run the handler inside the critical section, release, answer.
 //!
 //! # Invariants
-//! 1. The handler is called, polled and dropped inside the section, and is gone before the hold is released.
-//! 2. The response is returned only after the release was confirmed, or failed, unless its body has the hold from here.
-//! 3. Whatever ends this future early ends the hold too, unless the handler took the guard with `Held::keep`.
+//! 1. The handler is called, polled and dropped inside the section. It is dropped before the hold is released.
+//! 2. The response is returned after the release is confirmed or has failed, unless the response body takes the hold over.
+//! 3. If this future ends early, the hold ends too, unless the handler took the guard with `Held::keep`.
 
 mod body;
 
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 pub use self::body::HoldBody;
-use crate::enter::Entry;
+use crate::enter::EnterOutcome;
 use crate::error::BoxError;
 use crate::held::{RequestHold, Unlocked};
 use crate::key::WholeBody;
@@ -36,9 +36,9 @@ pin_project! {
     /// The response future of a [`LockService`](crate::LockService).
     ///
     /// # Cancel safety
-    /// Dropping it while it waits gives up the request's place in line. Dropping it later drops the handler's future
-    /// first, inside the critical section, and then releases the lock in the background; a guard that the handler took
-    /// with [`Held::keep`](crate::Held::keep) stays.
+    /// Dropping the future while it waits gives up the request's place in line. Dropping it later drops the handler's
+    /// future inside the critical section, and then releases the lock in the background. A guard that the handler took
+    /// with [`Held::keep`](crate::Held::keep) is not affected.
     #[must_use = "futures do nothing unless awaited"]
     pub struct LockFuture<S, B>
     where
@@ -62,24 +62,25 @@ pin_project! {
 }
 
 enum Stage<S: Service<Request<B>>, B> {
-    // The body is where its key does not come from it.
+    // The body is here, unless the key comes from the body: then it is in the future.
     Entering(BoxFuture<'static, Entered<B>>, S, Option<B>),
     Unlocked,
-    Running(RequestHold, Times),
-    Releasing(RequestHold, Result<S::Response, S::Error>, Times),
+    Running(RequestHold, LockTimes),
+    Releasing(RequestHold, Result<S::Response, S::Error>, LockTimes),
     Done,
 }
 
-type Entered<B> = (Parts, Entry, Option<B>);
+type Entered<B> = (Parts, EnterOutcome, Option<B>);
 
+/// What the request's [`LockInfo`] is made from.
 #[derive(Clone, Copy)]
-struct Times {
+struct LockTimes {
     waited: Duration,
     granted: Instant,
 }
 
-impl Times {
-    fn now(self) -> LockInfo {
+impl LockTimes {
+    fn info(self) -> LockInfo {
         LockInfo {
             waited: self.waited,
             held: self.granted.elapsed(),
@@ -100,15 +101,15 @@ where
             (parts, entry, None)
         };
         let stage = Stage::Entering(Box::pin(entering), service, Some(body));
-        Self::at(stage, settings, grpc)
+        Self::with_stage(stage, settings, grpc)
     }
 
     /// For a key that comes from the body.
-    pub(crate) fn reading(
+    pub(crate) fn with_body(
         settings: Arc<Settings>,
         service: S,
         request: Request<B>,
-        reads: WholeBody,
+        whole_body: WholeBody,
     ) -> Self
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
@@ -117,17 +118,17 @@ where
         let grpc = is_grpc(&parts.headers);
         let shared = Arc::clone(&settings);
         let entering = async move {
-            let (entry, body) = shared.enter_with(&mut parts, body, reads).await;
+            let (entry, body) = shared.enter_with_body(&mut parts, body, whole_body).await;
             (parts, entry, body)
         };
-        Self::at(
+        Self::with_stage(
             Stage::Entering(Box::pin(entering), service, None),
             settings,
             grpc,
         )
     }
 
-    fn at(stage: Stage<S, B>, settings: Arc<Settings>, grpc: bool) -> Self {
+    fn with_stage(stage: Stage<S, B>, settings: Arc<Settings>, grpc: bool) -> Self {
         Self {
             settings,
             grpc,
@@ -136,7 +137,7 @@ where
         }
     }
 
-    /// Whether the lock is still to be had.
+    /// Whether the lock is not acquired yet.
     pub(crate) fn is_entering(&self) -> bool {
         matches!(self.stage, Stage::Entering(..))
     }
@@ -186,23 +187,24 @@ where
     }
 }
 
-type Answered<R, E> = Option<Result<Response<HoldBody<R>>, E>>;
+/// What the future completes with, or `None` if it is in its next stage.
+type Completed<R, E> = Option<Result<Response<HoldBody<R>>, E>>;
 
 impl<S, B, R> LockFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body,
 {
-    /// Calls the service, inside the section where there is one.
-    fn call(self: Pin<&mut Self>, (parts, entry, read): Entered<B>) -> Answered<R, S::Error> {
+    /// Calls the service, inside the section if there is one.
+    fn call(self: Pin<&mut Self>, (parts, entry, read): Entered<B>) -> Completed<R, S::Error> {
         let mut this = self.project();
         let Stage::Entering(_, mut service, body) = mem::replace(this.stage, Stage::Done) else {
             return None;
         };
         let granted = match entry {
-            Entry::Answered(answer) => return Some(Ok(answer.map(HoldBody::answer))),
-            Entry::Unlocked => None,
-            Entry::Locked { guard, waited } => Some((guard, waited)),
+            EnterOutcome::Answered(answer) => return Some(Ok(answer.map(HoldBody::answer))),
+            EnterOutcome::Unlocked => None,
+            EnterOutcome::Locked { guard, waited } => Some((guard, waited)),
         };
         let mut request = Request::from_parts(parts, read.or(body)?);
         *this.stage = match granted {
@@ -216,17 +218,17 @@ where
                 let (held, mut hold) = RequestHold::new(guard);
                 request.extensions_mut().insert(held);
                 hold.enter(|| this.handler.set(Some(service.call(request))));
-                Stage::Running(hold, Times { waited, granted })
+                Stage::Running(hold, LockTimes { waited, granted })
             }
         };
         None
     }
 
-    /// The handler is done, or the hold is lost under it. Begins the release, if there is one to wait for.
+    /// Drops the handler, which has completed or lost its hold, and begins the release.
     fn leave(
         mut self: Pin<&mut Self>,
         output: Result<Result<Response<R>, S::Error>, Error>,
-    ) -> Answered<R, S::Error> {
+    ) -> Completed<R, S::Error> {
         self.as_mut().drop_handler();
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
         let Stage::Running(mut hold, times) = stage else {
@@ -235,12 +237,12 @@ where
                 .map(|output| output.map(|response| response.map(HoldBody::inner)));
         };
         let output = match output {
-            // Dropping `hold` releases what may be left of it in the background.
+            // Dropping `hold` releases what is left of it in the background.
             Err(lost) => return Some(Ok(self.lost(&lost, times))),
-            Ok(Ok(response)) if self.outlives(&response) => {
+            Ok(Ok(response)) if self.body_takes_hold(&response) => {
                 let length = body::length(&response);
-                let held = |body| HoldBody::held(body, length, hold);
-                return Some(Ok(told(response, times).map(held)));
+                let with_hold = |body| HoldBody::with_hold(body, length, hold);
+                return Some(Ok(with_info(response, times).map(with_hold)));
             }
             Ok(output) => output,
         };
@@ -249,15 +251,15 @@ where
         None
     }
 
-    /// Whether the hold goes on with the response's body.
-    fn outlives(&self, response: &Response<R>) -> bool {
+    /// Whether the response body takes the hold over.
+    fn body_takes_hold(&self, response: &Response<R>) -> bool {
         let is_empty = || response.body().is_end_stream() || body::length(response) == Some(0);
         self.settings.hold_until == HoldUntil::Body && !is_empty()
     }
 
-    /// A response of a handler that was not alone must not pass for one that was. Its own error stays, and so does a
-    /// response whose lock is only known to come free with its lease.
-    fn finish(mut self: Pin<&mut Self>, released: Result<(), Error>) -> Answered<R, S::Error> {
+    /// Replaces the response if the release found the hold lost, since others may have been inside the critical
+    /// section. The handler's error stays, and so does its response if only the confirmation of the release is missing.
+    fn finish(mut self: Pin<&mut Self>, released: Result<(), Error>) -> Completed<R, S::Error> {
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
         let Stage::Releasing(_, output, times) = stage else {
             return None;
@@ -269,17 +271,17 @@ where
             }
             (_, Err(error)) => respond::release_failed(&error),
         }
-        Some(output.map(|response| told(response, times).map(HoldBody::inner)))
+        Some(output.map(|response| with_info(response, times).map(HoldBody::inner)))
     }
 
-    fn lost(&self, lost: &Error, times: Times) -> Response<HoldBody<R>> {
+    fn lost(&self, lost: &Error, times: LockTimes) -> Response<HoldBody<R>> {
         let answer = self.settings.answers.refuse(lost, self.grpc);
-        told(answer, times).map(HoldBody::answer)
+        with_info(answer, times).map(HoldBody::answer)
     }
 }
 
-fn told<R>(mut response: Response<R>, times: Times) -> Response<R> {
-    response.extensions_mut().insert(times.now());
+fn with_info<R>(mut response: Response<R>, times: LockTimes) -> Response<R> {
+    response.extensions_mut().insert(times.info());
     response
 }
 

@@ -10,15 +10,15 @@ use http::request::Parts;
 use super::{Held, Unlocked};
 use crate::respond;
 
-/// Why there was no [`Held`] to extract: answered 500 `urn:distlock:config`.
+/// The rejection of the [`Held`] extractor. It is answered with 500 `urn:distlock:config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldRejection {
-    /// No `LockLayer` is around the handler.
+    /// There is no `LockLayer` around the handler.
     NotInstalled,
-    /// The layer locks nothing for this request: its key function returned `None`,
-    /// [`when`](crate::LockLayer::when) or [`methods`](crate::LockLayer::methods) let it pass, or its
-    /// [optional](crate::LockLayer::optional) key is not there.
+    /// The layer took no lock for this request: the key function returned `None`, a condition of
+    /// [`when`](crate::LockLayer::when) or [`methods`](crate::LockLayer::methods) excluded it, or the data for an
+    /// [optional](crate::LockLayer::optional) key is missing.
     NoKey,
 }
 
@@ -47,7 +47,7 @@ impl HeldRejection {
         match self {
             Self::NotInstalled => "LockLayer is not installed on this route",
             Self::NoKey => {
-                "LockLayer locks nothing for this request: its conditions let it pass, or it gave no key"
+                "LockLayer took no lock for this request: its conditions exclude it, or it has no key"
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The hold as the handler sees it.
+//! The hold as the handler sees it, and as the layer releases it.
 //!
-//! A `Held` owns no share of the guard: all clones and the layer look into one slot, and whoever empties it has the
-//! guard. So a clone that the handler keeps cannot stop the layer's release.
+//! All clones of a `Held` share one slot for the guard. The layer's release, or the handler's `Held::keep`, takes the
+//! guard out of the slot. A clone that the handler keeps therefore cannot delay the layer's release.
 
 #[cfg(feature = "axum")]
 mod extract;
@@ -19,12 +19,14 @@ pub(crate) use self::request_hold::RequestHold;
 
 /// The hold that a request runs under: an extension of the request, and an axum extractor.
 ///
-/// Put there by [`LockLayer`](crate::LockLayer); with several of them around a handler, the innermost one's. Clones are
-/// views of one hold, and may outlive the request: then they say that it has ended.
+/// [`LockLayer`](crate::LockLayer) inserts it. With several lock layers around a handler, it is the hold of the
+/// innermost one. Clones are views of the same hold. They can outlive the request, and then report that the hold has
+/// ended.
 ///
-/// Code that the handler calls need not be passed one: [`distlock::current`] finds the same hold by its key.
+/// Functions that the handler calls do not need it as an argument: [`distlock::current`] finds the same hold by its
+/// key.
 ///
-/// As an extractor it answers 500 where there is no hold; `Option<Held>` is `None` then.
+/// As an extractor it rejects a request without a hold with 500. `Option<Held>` is `None` for such a request.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -52,45 +54,46 @@ pub(crate) use self::request_hold::RequestHold;
 /// ```
 #[derive(Clone)]
 pub struct Held {
-    view: Arc<View>,
+    shared: Arc<Shared>,
 }
 
-struct View {
+struct Shared {
     /// At least one.
     keys: Vec<String>,
     token: Option<u64>,
-    /// Never entered: it only tells whether the hold lasts, wherever the guard is.
+    /// Never entered. It reports whether the hold lasts, wherever the guard is.
     section: Section,
+    /// `None` once the layer has released the guard or the handler has taken it.
     slot: Mutex<Option<Guard>>,
 }
 
 impl Held {
     fn new(guard: Guard) -> Self {
-        let view = View {
+        let shared = Shared {
             keys: guard.keys().map(str::to_owned).collect(),
             token: guard.token(),
             section: guard.section(),
             slot: Mutex::new(Some(guard)),
         };
         Self {
-            view: Arc::new(view),
+            shared: Arc::new(shared),
         }
     }
 
-    /// The key that is held; of several, the first.
+    /// Returns the key that is held, or the first of several keys.
     pub fn key(&self) -> &str {
-        self.view.keys.first().map_or("", String::as_str)
+        self.shared.keys.first().map_or("", String::as_str)
     }
 
-    /// All keys that are held, in order.
+    /// Returns all keys that are held, in sorted order.
     pub fn keys(&self) -> &[String] {
-        &self.view.keys
+        &self.shared.keys
     }
 
-    /// The fencing token of the grant, higher than every earlier one of its key, where the layer's mode is
-    /// [`Fenced`](distlock::Mode::Fenced).
+    /// Returns the fencing token of the grant, if the layer's mode is [`Fenced`](distlock::Mode::Fenced).
     ///
-    /// A store that compares it refuses a write of a handler that lost the lock without knowing.
+    /// The token is higher than every earlier token of the key. A store that compares tokens can reject the late write
+    /// of a handler that has lost the lock without noticing.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -114,32 +117,32 @@ impl Held {
     /// # }
     /// ```
     pub fn token(&self) -> Option<u64> {
-        self.view.token
+        self.shared.token
     }
 
-    /// Is the lock held, as far as this process can tell? A comparison of clocks, without I/O.
+    /// Returns whether the lock is held, as far as this process can tell. Compares clocks, without I/O.
     ///
-    /// Speaks of this request's hold, also when its guard was [kept](Held::keep), and is `false` for ever once that was
-    /// released.
+    /// The answer is about the hold of this request, also after its guard was [kept](Held::keep). Once that hold is
+    /// released or lost, it stays `false`, even if another request acquires the key.
     pub fn is_held(&self) -> bool {
-        self.view.section.is_held()
+        self.shared.section.is_held()
     }
 
-    /// Completes when the hold is lost, or must be assumed so, and when it is released.
+    /// Completes when the hold is lost, when it must be assumed lost, or when it is released.
     ///
-    /// In a handler there is rarely a need for it: on a loss the handler is dropped. It is for tasks that the handler
-    /// spawned, and for what runs after it under a guard that was [kept](Held::keep).
+    /// A handler rarely needs it, because the handler is dropped on a loss. It is meant for tasks that the handler
+    /// spawned, and for code that runs after the handler under a [kept](Held::keep) guard.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.view.section.lost()
+        self.shared.section.lost()
     }
 
-    /// Takes the guard over: the lock outlives the response and ends with the guard.
+    /// Takes the guard, so that the lock outlives the response. The hold then ends with the guard.
     ///
-    /// For work that goes on after the response, as an upgraded connection does. The layer then releases nothing. `None`
-    /// where it was taken before, or released.
+    /// Use it for work that continues after the response, such as an upgraded connection. The layer releases nothing in
+    /// that case. Returns `None` if the guard was taken before, or is already released.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -161,19 +164,19 @@ impl Held {
     /// ```
     #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
     pub fn keep(&self) -> Option<Guard> {
-        self.view.slot.lock().take()
+        self.shared.slot.lock().take()
     }
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held")
-            .field("keys", &self.view.keys)
+            .field("keys", &self.shared.keys)
             .field("held", &self.is_held())
             .finish_non_exhaustive()
     }
 }
 
-/// Marks a request that went through the layer without a key, so that a missing [`Held`] can be explained.
+/// Marks a request that the layer let run unlocked, so that the rejection of a missing [`Held`] can say so.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlocked;

@@ -1,4 +1,4 @@
-//! Keys from axum's extractors, and answers from whatever axum can answer with.
+//! Key functions over axum's extractors, and errors of key functions that implement `IntoResponse`.
 
 use axum::extract::FromRequestParts;
 use axum::response::IntoResponse;

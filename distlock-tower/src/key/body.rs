@@ -1,4 +1,4 @@
-//! Keys from the body of a request, which is read as a whole before and put back.
+//! Key functions over the body of a request. The body is buffered, and given back to the request.
 
 use std::error::Error;
 
@@ -7,15 +7,16 @@ use http::request::Parts;
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::{BadKeys, KeyFn, KeyFuture};
+use super::{KeyError, KeyFn, KeyFuture};
 use crate::error::BoxError;
 
-/// Marks layers that look at the head of a request alone, whatever its body is; see [`LockLayer`](crate::LockLayer).
+/// Marks layers that read only the head of a request, so that its body can be of any type. See
+/// [`LockLayer`](crate::LockLayer).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Head;
 
-/// Marks layers that read the whole body of a request; see [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
+/// Marks layers that read the whole body of a request. See [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
 ///
 /// # Examples
 /// ```
@@ -33,38 +34,39 @@ pub struct WholeBody {
 }
 
 impl WholeBody {
-    pub(crate) async fn read<B>(self, body: B) -> Result<Bytes, BadKeys>
+    pub(crate) async fn read<B>(self, body: B) -> Result<Bytes, KeyError>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         let limit = self.limit;
         if body.size_hint().lower() > limit as u64 {
-            return Err(BadKeys::TooLarge { limit });
+            return Err(KeyError::BodyTooLarge { limit });
         }
         match Limited::new(body, limit).collect().await {
             Ok(read) => Ok(read.to_bytes()),
-            Err(error) if is_of_length(&*error) => Err(BadKeys::TooLarge { limit }),
-            Err(error) => Err(BadKeys::Unread { error }),
+            Err(error) if is_length_limit(&*error) => Err(KeyError::BodyTooLarge { limit }),
+            Err(error) => Err(KeyError::BodyUnreadable { error }),
         }
     }
 }
 
-/// Whether a limit on the way was exceeded, this one or one outside, whatever error it came to be wrapped in.
-fn is_of_length(error: &(dyn Error + 'static)) -> bool {
+/// Whether a length limit was exceeded, here or outside the layer. Looks through errors that wrap the limit's error.
+fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
     let mut chain = std::iter::successors(Some(error), |&error| error.source());
     chain.any(|error| error.is::<LengthLimitError>())
 }
 
-/// The body of the request whose key is being worked out, among its extensions.
+/// The buffered body, which travels to the key function in the request's extensions.
 #[derive(Clone)]
-pub(crate) struct Read(pub(crate) Bytes);
+pub(crate) struct BufferedBody(pub(crate) Bytes);
 
+/// Marks key functions over the body.
 pub(crate) enum ViaBody {}
 
 /// A function over the head of a request and its body.
-pub(crate) struct OfBody<F>(pub(crate) F);
+pub(crate) struct BodyKeyFn<F>(pub(crate) F);
 
-impl<F, K, S> KeyFn<ViaBody, S> for OfBody<F>
+impl<F, K, S> KeyFn<ViaBody, S> for BodyKeyFn<F>
 where
     F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
 {
@@ -72,7 +74,10 @@ where
 
     fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
         Box::pin(async {
-            let Read(body) = parts.extensions.remove().unwrap_or(Read(Bytes::new()));
+            let BufferedBody(body) = parts
+                .extensions
+                .remove()
+                .unwrap_or(BufferedBody(Bytes::new()));
             Ok(self.0(parts, &body))
         })
     }

@@ -1,8 +1,8 @@
-//! How keys come from requests: functions over a request's head, and what they may return.
+//! Key functions: what they read from a request, and what they can return.
 //!
-//! A key function is erased together with its state when the layer is made, so that the layer has no type parameters.
-//! Reading parts of a request is in `parts.rs`, reading it with axum's extractors in `axum.rs`, its body in `body.rs`,
-//! filling in a template in `template.rs`.
+//! The type of a key function is erased, together with its state, when the layer is made. The layer therefore needs no
+//! type parameter for it. Key functions over a request's head are in `parts.rs`, over axum's extractors in `axum.rs`,
+//! over the body in `body.rs`; templates are in `template.rs`.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -20,30 +20,32 @@ use futures_core::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
 
+pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
-pub(crate) use self::body::{OfBody, Read};
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;
 use crate::respond::{self, Answer, Reason, Rejection};
 
-/// What [`KeyFn`] works out.
+/// The future of a [`KeyFn`].
 #[doc(hidden)]
 pub type KeyFuture<'a, K> = BoxFuture<'a, Result<K, LockKeys>>;
 
-/// A function that says which key a request locks.
+/// A function that returns the key of a request.
 ///
-/// Implemented for functions and closures, `Send + Sync + 'static` and not `async`, whose arguments are one of
+/// It is implemented for functions and closures that are `Send + Sync + 'static`, not `async`, and take one of:
 ///
-/// * one to eight axum extractors (`FromRequestParts`; the feature `axum`, on by default), with their types written out;
+/// * one to eight axum extractors (`FromRequestParts`), with their types written out; this needs the default feature
+///   `axum`;
 /// * `&http::request::Parts`;
-/// * `&http::Request<()>`: the request without its body, which has not been read yet.
+/// * `&http::Request<()>`: the request without its body.
 ///
-/// So does [`Template`], which is no function but a text with placeholders. For a key from the body there is
+/// [`Template`] implements it too. For a key from the body, use
 /// [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
 ///
-/// They return what implements [`IntoLockKeys`]. `M` tells the forms apart and is always inferred; `S` is the state given
-/// by [`Unkeyed::with_state`](crate::Unkeyed::with_state). Not meant to be implemented elsewhere.
+/// The return type must implement [`IntoLockKeys`]. The parameter `M` distinguishes the forms and is always inferred.
+/// `S` is the state from [`Unkeyed::with_state`](crate::Unkeyed::with_state). This trait is not meant to be implemented
+/// in other crates.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -66,10 +68,10 @@ pub type KeyFuture<'a, K> = BoxFuture<'a, Result<K, LockKeys>>;
 /// let request = LockLayer::new(client).key(|_: &http::Request<()>| "nightly-report");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no key function for a `LockLayer` with the state `{S}`",
-    label = "cannot work out keys from a request",
+    message = "`{Self}` is not a key function for a `LockLayer` with the state `{S}`",
+    label = "not a key function",
     note = "a key function takes 1 to 8 extractors, or `&http::request::Parts`, or `&http::Request<()>`, with the types of its arguments written out: `|Path(id): Path<u64>| format!(\"order:{{id}}\")`",
-    note = "every extractor must implement `FromRequestParts<{S}>`: `Json`, `Form`, `Bytes` and other readers of the body do not, and extractors need the feature `axum`",
+    note = "every extractor must implement `FromRequestParts<{S}>`: `Json`, `Form`, `Bytes` and other extractors that read the body do not, and extractors need the feature `axum`",
     note = "`State<T>` needs `.with_state(..)` before `.key(..)`",
     note = "it must be `Send + Sync + 'static` and not `async`"
 )]
@@ -77,29 +79,31 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
     /// What the function returns.
     type Keys;
 
-    /// Calls the function with what it wants of the request; an error is the answer to a request that lacks it.
+    /// Calls the function with the parts of the request that it takes. An error is the rejection of an extractor.
     #[doc(hidden)]
     fn keys<'a>(&'a self, parts: &'a mut Parts, state: &'a S) -> KeyFuture<'a, Self::Keys>;
 }
 
-/// What a key function may return: one key, several, none, or an answer.
+/// The return types of a key function: one key, several keys, no key, or an answer.
 ///
-/// * `String`, `&'static str`, `Cow<'static, str>`: that key.
-/// * `Vec` and arrays of those: those keys, each once, all of them or none (a [multi-lock](distlock::MultiLock)). A list
-///   without keys, and one of more than 256, is answered 400.
-/// * `Option<_>`: with `None` the request passes without a lock.
+/// * `String`, `&'static str`, `Cow<'static, str>`: one key.
+/// * `Vec` and arrays of these: several keys as one lock (a [multi-lock](distlock::MultiLock)). Either all are acquired or
+///   none. Duplicates are removed. An empty list, or more than 256 different keys, is answered with 400.
+/// * `Option<_>`: the request runs unlocked for `None`.
 /// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
 ///   answer, and the handler is not called.
 ///
-/// A key has 1 to 512 bytes and no control characters; a request with another one is answered 400. Keys are
-/// used as they are: nothing is escaped, so two parts that a stranger chooses want a separator that neither can have.
+/// A key has 1 to 512 bytes and no control characters. Other keys are answered with 400.
 ///
-/// The text is the key: `/orders/42`, `/orders/042` and `/orders/4%32` name one order to a handler that parses the number,
-/// and are three keys where the path is taken as it came. Where the handler parses, take the parsed value from an
-/// extractor.
+/// Keys are used as they are, without escaping. If a key joins two values that clients choose, separate them with a
+/// character that neither value can contain.
+///
+/// The text is the key. A handler that parses a number treats `/orders/42`, `/orders/042` and `/orders/4%32` as the
+/// same order, but the raw paths are three keys. If the handler parses a value, use the parsed value of an extractor in
+/// the key.
 ///
 /// # Examples
-/// A type of one's own, by way of another:
+/// A type that can be returned from key functions, implemented with the help of `String`:
 /// ```
 /// use distlock_tower::{IntoLockKeys, LockKeys};
 ///
@@ -115,26 +119,26 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 /// let layer = distlock_tower::LockLayer::new(client).key(|_: &http::request::Parts| Order(42));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` names no lock keys",
+    message = "`{Self}` cannot be used as lock keys",
     label = "a key function cannot return `{Self}`",
     note = "return `String`, `&'static str`, a `Vec` or an array of them, an `Option` of these (`None`: no lock), or a `Result` of these whose error is an answer (`impl IntoResponse`)",
-    note = "a key function is not `async`: what must be awaited belongs into an extractor of its own"
+    note = "a key function is not `async`: write an extractor for work that must be awaited"
 )]
 pub trait IntoLockKeys {
-    /// The keys, or what stands in their place.
+    /// Converts the value into keys, no key, or an answer.
     fn into_lock_keys(self) -> LockKeys;
 }
 
-/// Keys, none, or an answer in their place; made by [`IntoLockKeys`].
-pub struct LockKeys(pub(crate) Named);
+/// The result of a key function: keys, no key, or an answer. Made by [`IntoLockKeys`].
+pub struct LockKeys(pub(crate) KeyOutcome);
 
-pub(crate) enum Named {
-    Nothing,
+pub(crate) enum KeyOutcome {
+    NoLock,
     Keys(Vec<String>),
-    /// A part of the request that a key is made of is not there.
+    /// The request lacks the named data.
     Missing(String),
-    /// It is there, but empty, no UTF-8 or more than once: no reason to do without a key.
-    Unclear(String),
+    /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
+    Ambiguous(String),
     Answer(Answer),
 }
 
@@ -148,18 +152,20 @@ impl LockKeys {
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self(Named::Answer(respond::boxed(answer)))
+        Self(KeyOutcome::Answer(respond::boxed(answer)))
     }
 }
 
 impl fmt::Debug for LockKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Named::Nothing => f.write_str("LockKeys::Nothing"),
-            Named::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
-            Named::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
-            Named::Unclear(what) => f.debug_tuple("LockKeys::Unclear").field(what).finish(),
-            Named::Answer(answer) => {
+            KeyOutcome::NoLock => f.write_str("LockKeys::NoLock"),
+            KeyOutcome::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
+            KeyOutcome::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
+            KeyOutcome::Ambiguous(what) => {
+                f.debug_tuple("LockKeys::Ambiguous").field(what).finish()
+            }
+            KeyOutcome::Answer(answer) => {
                 let status = answer.status();
                 f.debug_tuple("LockKeys::Answer").field(&status).finish()
             }
@@ -167,78 +173,80 @@ impl fmt::Debug for LockKeys {
     }
 }
 
-/// Longest key in bytes that is taken from a request: keys come from strangers, and go into the server and the log.
+/// The longest key in bytes. Clients influence keys, and each key is stored in the lock server and written to the log.
 const MAX_KEY_BYTES: usize = 512;
 
-/// Most keys that one request locks: each costs the server some work, and a stranger may have chosen how many.
+/// The most keys that one request locks. Each key costs the lock server some work, and clients may choose their number.
 const MAX_KEYS: usize = 256;
 
-/// The keys to lock, each once.
-pub(crate) fn distinct(mut keys: Vec<String>) -> Result<Vec<String>, BadKeys> {
-    let unfit = |key: &&String| {
+/// Checks the keys and removes duplicates.
+pub(crate) fn distinct(mut keys: Vec<String>) -> Result<Vec<String>, KeyError> {
+    let is_invalid = |key: &&String| {
         key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(char::is_control)
     };
-    if let Some(key) = keys.iter().find(unfit) {
+    if let Some(key) = keys.iter().find(is_invalid) {
         let key = key.clone();
-        return Err(BadKeys::Unfit { key });
+        return Err(KeyError::Invalid { key });
     }
     let mut seen = HashSet::new();
     keys.retain(|key| seen.insert(key.clone()));
     match keys.len() {
-        0 => Err(BadKeys::Empty),
+        0 => Err(KeyError::Empty),
         1..=MAX_KEYS => Ok(keys),
-        keys => Err(BadKeys::TooMany { keys }),
+        keys => Err(KeyError::TooMany { keys }),
     }
 }
 
-/// Why keys cannot be locked.
-pub(crate) enum BadKeys {
+/// Why a request has no usable keys.
+pub(crate) enum KeyError {
     Empty,
     TooMany { keys: usize },
-    Unfit { key: String },
+    Invalid { key: String },
     Missing { what: String },
-    Unclear { what: String },
-    TooLarge { limit: usize },
-    Unread { error: BoxError },
+    Ambiguous { what: String },
+    BodyTooLarge { limit: usize },
+    BodyUnreadable { error: BoxError },
 }
 
-impl BadKeys {
+impl KeyError {
     pub(crate) fn rejection(&self) -> Rejection {
         match self {
-            Self::TooLarge { .. } => Rejection::too_large(),
+            Self::BodyTooLarge { .. } => Rejection::too_large(),
             _ => Rejection::new(Reason::Key),
         }
     }
 }
 
-impl fmt::Display for BadKeys {
+impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("the key function gave an empty list of keys"),
+            Self::Empty => f.write_str("the key function returned an empty list of keys"),
             Self::TooMany { keys } => write!(
                 f,
-                "the key function gave {keys} different keys: at most {MAX_KEYS} are allowed"
+                "the key function returned {keys} different keys; at most {MAX_KEYS} are allowed"
             ),
-            Self::Missing { what } => write!(f, "the request has no {what} to make a key of"),
-            Self::Unclear { what } => write!(
+            Self::Missing { what } => {
+                write!(f, "the request has no {what}, which its lock key needs")
+            }
+            Self::Ambiguous { what } => write!(
                 f,
-                "the {what} to make a key of is empty, no UTF-8, or in the request more than once"
+                "the lock key needs {what}, which is empty, not UTF-8, or repeated in the request"
             ),
-            Self::TooLarge { limit } => {
+            Self::BodyTooLarge { limit } => {
                 write!(
                     f,
-                    "the body to make a key of has more than {limit} bytes, or than a limit outside bears"
+                    "the body is too large to read a lock key from it: it exceeds {limit} bytes, or a limit outside the layer"
                 )
             }
-            Self::Unread { error } => {
-                write!(f, "the body to make a key of could not be read: {error}")
+            Self::BodyUnreadable { error } => {
+                write!(f, "reading the body for the lock key failed: {error}")
             }
-            Self::Unfit { key } => {
+            Self::Invalid { key } => {
                 const SHOWN: usize = 64;
                 let shown: String = key.chars().take(SHOWN).collect();
                 write!(
                     f,
-                    "the key {shown:?} has {} bytes: 1 to {MAX_KEY_BYTES} are allowed, and no control characters",
+                    "invalid lock key {shown:?} of {} bytes; expected 1 to {MAX_KEY_BYTES} bytes without control characters",
                     key.len()
                 )
             }
@@ -256,7 +264,7 @@ macro_rules! one_key {
     ($($text:ty),+) => {$(
         impl IntoLockKeys for $text {
             fn into_lock_keys(self) -> LockKeys {
-                LockKeys(Named::Keys(vec![self.into()]))
+                LockKeys(KeyOutcome::Keys(vec![self.into()]))
             }
         }
     )+};
@@ -266,19 +274,19 @@ one_key!(String, &'static str, Cow<'static, str>);
 
 impl<T: Into<String>> IntoLockKeys for Vec<T> {
     fn into_lock_keys(self) -> LockKeys {
-        LockKeys(Named::Keys(self.into_iter().map(Into::into).collect()))
+        LockKeys(KeyOutcome::Keys(self.into_iter().map(Into::into).collect()))
     }
 }
 
 impl<T: Into<String>, const N: usize> IntoLockKeys for [T; N] {
     fn into_lock_keys(self) -> LockKeys {
-        LockKeys(Named::Keys(self.into_iter().map(Into::into).collect()))
+        LockKeys(KeyOutcome::Keys(self.into_iter().map(Into::into).collect()))
     }
 }
 
 impl<T: IntoLockKeys> IntoLockKeys for Option<T> {
     fn into_lock_keys(self) -> LockKeys {
-        self.map_or(LockKeys(Named::Nothing), T::into_lock_keys)
+        self.map_or(LockKeys(KeyOutcome::NoLock), T::into_lock_keys)
     }
 }
 
@@ -289,11 +297,11 @@ impl<T: IntoLockKeys> IntoLockKeys for Result<T, Response<http_body_util::Full<B
     }
 }
 
-/// A key function with its state, as the layer keeps it.
+/// A key function with its state, without their types.
 #[derive(Clone)]
-pub(crate) struct ErasedKey(
-    Arc<dyn for<'a> Fn(&'a mut Parts) -> BoxFuture<'a, Named> + Send + Sync>,
-);
+pub(crate) struct ErasedKey(Arc<ErasedKeyFn>);
+
+type ErasedKeyFn = dyn for<'a> Fn(&'a mut Parts) -> BoxFuture<'a, KeyOutcome> + Send + Sync;
 
 impl ErasedKey {
     pub(crate) fn new<F, M, S>(key: F, state: S) -> Self
@@ -313,7 +321,7 @@ impl ErasedKey {
         }))
     }
 
-    pub(crate) async fn of(&self, parts: &mut Parts) -> Named {
+    pub(crate) async fn of(&self, parts: &mut Parts) -> KeyOutcome {
         (self.0)(parts).await
     }
 }

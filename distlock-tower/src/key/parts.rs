@@ -1,4 +1,4 @@
-//! Keys from the head of a request as the `http` crate has it: no axum needed.
+//! Key functions over the head of a request, with the types of the `http` crate.
 
 use std::mem;
 
@@ -7,11 +7,11 @@ use http::request::Parts;
 
 use super::{KeyFn, KeyFuture};
 
-/// Marks key functions over `&http::request::Parts`; always inferred.
+/// Marks key functions over `&http::request::Parts`. Always inferred.
 #[derive(Debug)]
 pub enum ViaParts {}
 
-/// Marks key functions over `&http::Request<()>`; always inferred.
+/// Marks key functions over `&http::Request<()>`. Always inferred.
 #[derive(Debug)]
 pub enum ViaRequest {}
 
@@ -36,6 +36,7 @@ where
 
     fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
         Box::pin(async {
+            // The parts move into a request and back: cloning them would copy all headers and extensions.
             let (empty, ()) = Request::new(()).into_parts();
             let request = Request::from_parts(mem::replace(parts, empty), ());
             let keys = self(&request);

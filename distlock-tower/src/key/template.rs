@@ -1,4 +1,4 @@
-//! Keys from templates: text with placeholders for what the head of a request says.
+//! Templates: keys as text with placeholders for values from the head of a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,32 +8,34 @@ use http::header::HeaderName;
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::{KeyFn, KeyFuture, LockKeys, Named};
+use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys};
 
-/// Marks a [`Template`] in the place of a key function; always inferred.
+/// Marks a [`Template`] in the place of a key function. Always inferred.
 #[derive(Debug)]
 pub enum ViaTemplate {}
 
 /// A key as text with placeholders: `article:<path.slug>:<header.x-tenant>`.
 ///
-/// | placeholder | what stands in its place |
+/// | placeholder | value |
 /// | --- | --- |
-/// | `<path.NAME>` | the route's capture `NAME`, of an outer router too; with the feature `axum` |
-/// | `<query.NAME>` | the parameter `NAME` of the query |
+/// | `<path.NAME>` | the route's capture `NAME`, also of an outer router; needs the feature `axum` |
+/// | `<query.NAME>` | the query parameter `NAME` |
 /// | `<header.NAME>` | the header `NAME` |
 /// | `<method>` | the method |
-/// | `<uri.path>` | the path, in a nested router the whole one |
+/// | `<uri.path>` | the path; in a nested router, the full path |
 ///
-/// Path and query are percent-decoded once. `<<` and `>>` stand for `<` and `>`; all else is text, braces too.
+/// Path and query are percent-decoded once. Write `<<` and `>>` for a literal `<` and `>`. All other text is literal,
+/// including braces.
 ///
-/// A request in which a value is missing is answered 400, or passes without a lock where the layer's key is
-/// [optional](crate::LockLayer::optional). One in which a value is empty, no UTF-8, or there more than once (so that it
-/// could not be said which one the handler will look at) is answered 400 in any case. Nothing is escaped: strangers choose
-/// the values, so separate them by what none of them can have.
+/// A request that lacks a value is answered with 400, or runs unlocked if the layer's key is
+/// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: it is
+/// not known which of the repeated values the handler will use.
 ///
-/// The text is the key: `/orders/42` and `/orders/042` name one order to a handler that parses the number, and are two
-/// keys, under which two requests work on it at once. Where the handler parses, take the parsed value from an extractor,
-/// in a [key function](crate::Unkeyed::key).
+/// Values are not escaped. Clients choose them, so separate two values with a character that neither can contain.
+///
+/// The rendered text is the key. A handler that parses a number treats `/orders/42` and `/orders/042` as the same
+/// order, but they are two keys, so two requests can work on that order at the same time. If the handler parses a
+/// value, use the parsed value of an extractor, in a [key function](crate::Unkeyed::key).
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -44,7 +46,7 @@ pub enum ViaTemplate {}
 /// let client = distlock::Client::in_memory();
 /// let template: Template = "article:<path.slug>:<header.x-tenant>".parse()?;
 /// let layer = LockLayer::new(client.clone()).key(template);
-/// // The same, for a template that stands in the code:
+/// // The same, for a literal in the code:
 /// let layer = LockLayer::new(client).key_template("article:<path.slug>:<header.x-tenant>");
 ///
 /// assert!("article:<path.slug".parse::<Template>().is_err());
@@ -58,11 +60,11 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    Value(Source),
+    Placeholder(Placeholder),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum Placeholder {
     Path(String),
     Query(String),
     Header(HeaderName),
@@ -71,91 +73,91 @@ enum Source {
 }
 
 impl Template {
-    /// The header's value after its name.
+    /// The header's name, a colon, and its value.
     pub(crate) fn of_header(name: HeaderName) -> Self {
         let text = Piece::Text(format!("{name}:"));
         Self {
-            pieces: vec![text, Piece::Value(Source::Header(name))],
+            pieces: vec![text, Piece::Placeholder(Placeholder::Header(name))],
         }
     }
 
     fn has_captures(&self) -> bool {
-        let is_capture = |piece: &Piece| matches!(piece, Piece::Value(Source::Path(_)));
+        let is_capture = |piece: &Piece| matches!(piece, Piece::Placeholder(Placeholder::Path(_)));
         self.pieces.iter().any(is_capture)
     }
 
-    fn render(&self, parts: &Parts, captures: &Captures) -> Named {
+    fn render(&self, parts: &Parts, captures: &Captures) -> KeyOutcome {
         let (mut key, mut missing) = (String::new(), None);
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => key.push_str(text),
-                Piece::Value(source) => match source.value(parts, captures) {
-                    Found::One(value) => key.push_str(&value),
-                    Found::Nothing => missing = missing.or(Some(source)),
-                    // Whatever else is missing: who sends this must not get past an optional lock by it.
-                    Found::Unclear => return Named::Unclear(source.to_string()),
+                Piece::Placeholder(placeholder) => match placeholder.value(parts, captures) {
+                    Value::Present(value) => key.push_str(&value),
+                    Value::Missing => missing = missing.or(Some(placeholder)),
+                    // Even if another value is missing: a client must not skip an optional lock by repeating a value.
+                    Value::Ambiguous => return KeyOutcome::Ambiguous(placeholder.to_string()),
                 },
             }
         }
         match missing {
-            Some(source) => Named::Missing(source.to_string()),
-            None => Named::Keys(vec![key]),
+            Some(placeholder) => KeyOutcome::Missing(placeholder.to_string()),
+            None => KeyOutcome::Keys(vec![key]),
         }
     }
 }
 
-/// What a request has of a value.
-enum Found<'a> {
-    One(Cow<'a, str>),
-    Nothing,
-    /// Empty, no UTF-8, or several.
-    Unclear,
+/// The value of a placeholder in a request.
+enum Value<'a> {
+    Present(Cow<'a, str>),
+    Missing,
+    /// Empty, not UTF-8, or repeated.
+    Ambiguous,
 }
 
-impl<'a> Found<'a> {
-    /// The only one of these, where `None` is one that is no UTF-8.
+impl<'a> Value<'a> {
+    /// The only one of `values`. `None` in `values` is a value that is not UTF-8.
     fn only(mut values: impl Iterator<Item = Option<Cow<'a, str>>>) -> Self {
         match (values.next(), values.next()) {
-            (None, _) => Self::Nothing,
-            (Some(Some(value)), None) if !value.is_empty() => Self::One(value),
-            _ => Self::Unclear,
+            (None, _) => Self::Missing,
+            (Some(Some(value)), None) if !value.is_empty() => Self::Present(value),
+            _ => Self::Ambiguous,
         }
     }
 }
 
-impl Source {
-    fn value<'a>(&self, parts: &'a Parts, captures: &'a Captures) -> Found<'a> {
+impl Placeholder {
+    fn value<'a>(&self, parts: &'a Parts, captures: &'a Captures) -> Value<'a> {
         match self {
             Self::Path(name) => match captures {
                 Some(captures) => {
                     let named = captures.iter().filter(|(own, _)| own == name);
-                    Found::only(named.map(|(_, value)| Some(value.as_str().into())))
+                    Value::only(named.map(|(_, value)| Some(value.as_str().into())))
                 }
-                None => Found::Unclear,
+                None => Value::Ambiguous,
             },
             Self::Query(name) => {
                 let query = parts.uri.query().unwrap_or_default();
                 let named = form_urlencoded::parse(query.as_bytes()).filter(|(own, _)| own == name);
-                // Put there for what is no UTF-8.
+                // The parser replaces bytes that are not UTF-8 by this character.
                 let is_text = |value: &Cow<'_, str>| !value.contains(char::REPLACEMENT_CHARACTER);
-                Found::only(named.map(|(_, value)| Some(value).filter(is_text)))
+                Value::only(named.map(|(_, value)| Some(value).filter(is_text)))
             }
             Self::Header(name) => {
                 let values = parts.headers.get_all(name).into_iter();
-                Found::only(
+                Value::only(
                     values.map(|value| str::from_utf8(value.as_bytes()).ok().map(Into::into)),
                 )
             }
-            Self::Method => Found::One(parts.method.as_str().into()),
+            Self::Method => Value::Present(parts.method.as_str().into()),
             Self::UriPath => {
-                let path = percent_decode_str(whole_path(parts)).decode_utf8().ok();
-                Found::only(std::iter::once(path))
+                let path = percent_decode_str(full_path(parts)).decode_utf8().ok();
+                Value::only(std::iter::once(path))
             }
         }
     }
 }
 
-/// None where one is no UTF-8, whichever.
+/// The names and values of the route's captures. `None` if any value is not UTF-8.
 type Captures = Option<Vec<(String, String)>>;
 
 #[cfg(feature = "axum")]
@@ -168,7 +170,7 @@ async fn captures(parts: &mut Parts) -> Captures {
             let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
             Some(params.iter().map(own).collect())
         }
-        // Outside of routes.
+        // The layer is not on a route, so there are no captures.
         Err(MissingPathParams(_)) => Some(Vec::new()),
         Err(_) => None,
     }
@@ -179,9 +181,9 @@ async fn captures(_: &mut Parts) -> Captures {
     Some(Vec::new())
 }
 
-/// A nested router takes its prefix off the URI.
+/// A nested router removes its prefix from the URI; axum keeps the full one in an extension.
 #[cfg(feature = "axum")]
-fn whole_path(parts: &Parts) -> &str {
+fn full_path(parts: &Parts) -> &str {
     use axum::extract::OriginalUri;
 
     let original = parts.extensions.get::<OriginalUri>();
@@ -189,7 +191,7 @@ fn whole_path(parts: &Parts) -> &str {
 }
 
 #[cfg(not(feature = "axum"))]
-fn whole_path(parts: &Parts) -> &str {
+fn full_path(parts: &Parts) -> &str {
     parts.uri.path()
 }
 
@@ -208,7 +210,7 @@ impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
     }
 }
 
-/// Why a text is no [`Template`].
+/// The error of parsing a [`Template`].
 ///
 /// # Examples
 /// ```
@@ -220,25 +222,25 @@ impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// There is nothing in it.
+    /// The text is empty.
     Empty,
-    /// A `<` without its `>`.
+    /// A `<` without a `>`.
     Unclosed,
-    /// A `>` without its `<`.
+    /// A `>` without a `<`.
     Stray,
-    /// A placeholder that names nothing that can be looked at here.
+    /// An unknown placeholder: its text without `<` and `>`.
     Unknown(String),
 }
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("an empty key template locks nothing"),
+            Self::Empty => f.write_str("empty key template"),
             Self::Unclosed => {
-                f.write_str("unclosed `<` in a key template (a literal `<` is written `<<`)")
+                f.write_str("unclosed `<` in a key template (write `<<` for a literal `<`)")
             }
             Self::Stray => {
-                f.write_str("stray `>` in a key template (a literal `>` is written `>>`)")
+                f.write_str("stray `>` in a key template (write `>>` for a literal `>`)")
             }
             Self::Unknown(name) => {
                 let path = if cfg!(feature = "axum") {
@@ -276,7 +278,7 @@ impl FromStr for Template {
             }
             let (name, after) = after.split_once('>').ok_or(TemplateError::Unclosed)?;
             pieces.extend(text_piece(&mut plain));
-            pieces.push(Piece::Value(name.parse()?));
+            pieces.push(Piece::Placeholder(name.parse()?));
             rest = after;
         }
         plain.push_str(rest);
@@ -293,7 +295,7 @@ fn text_piece(plain: &mut String) -> Option<Piece> {
     (!text.is_empty()).then_some(Piece::Text(text))
 }
 
-impl FromStr for Source {
+impl FromStr for Placeholder {
     type Err = TemplateError;
 
     fn from_str(name: &str) -> Result<Self, TemplateError> {
@@ -310,7 +312,7 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for Placeholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(name) => write!(f, "path.{name}"),

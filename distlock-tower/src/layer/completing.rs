@@ -1,8 +1,9 @@
-//! Handlers that run to their end also when their client hangs up: in a task of their own, the hold with them.
+//! Handlers that run to completion even if their client disconnects: each request runs in a task, together with its
+//! hold.
 //!
 //! # Invariants
-//! 1. Once the lock is held, the task ends by itself: after the handler, the release and what is left of the scope.
-//! 2. Before that it ends with the caller: nobody waits for a lock that nobody wants any more.
+//! 1. Once the lock is held, the task runs until the handler has ended and the release is confirmed.
+//! 2. Before that, the task ends when the caller's future is dropped, so that the request leaves the queue.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -23,7 +24,7 @@ use crate::future::{HoldBody, LockFuture};
 use crate::key::Head;
 use crate::service::LockService;
 
-/// A [`LockLayer`] whose handlers run to their end also when their client hangs up; made by
+/// A [`LockLayer`] whose handlers run to completion even if their client disconnects. Made by
 /// [`LockLayer::run_to_completion`].
 ///
 /// # Examples
@@ -62,7 +63,7 @@ impl<S, R: Copy> Layer<S> for CompletingLayer<R> {
     }
 }
 
-/// A [`LockService`] whose requests are handled in a task of their own; made by [`CompletingLayer`].
+/// A [`LockService`] that handles each request in a separate task. Made by [`CompletingLayer`].
 #[derive(Clone, Debug)]
 pub struct CompletingService<S, R = Head>(LockService<S, R>);
 
@@ -90,18 +91,18 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (here, gone) = oneshot::channel();
+        let (caller, caller_dropped) = oneshot::channel();
         CompletingFuture {
-            stage: Stage::New(Box::pin(complete(self.0.call(request), gone))),
-            _here: here,
+            stage: Stage::New(Box::pin(complete(self.0.call(request), caller_dropped))),
+            _caller: caller,
         }
     }
 }
 
-/// Drives a request: to its end, but only for a caller who is there until the lock is held.
+/// Drives a request to its end. Gives it up, with `None`, if the caller is dropped before the lock is held.
 async fn complete<S, B>(
     handling: LockFuture<S, B>,
-    mut gone: oneshot::Receiver<()>,
+    mut caller_dropped: oneshot::Receiver<()>,
 ) -> Option<<LockFuture<S, B> as Future>::Output>
 where
     S: Service<Request<B>>,
@@ -113,7 +114,7 @@ where
             return Poll::Ready(Some(output));
         }
         if handling.is_entering() {
-            return Pin::new(&mut gone).poll(cx).map(|_| None);
+            return Pin::new(&mut caller_dropped).poll(cx).map(|_| None);
         }
         Poll::Pending
     })
@@ -131,16 +132,16 @@ enum Stage<T, E> {
 /// The response future of a [`CompletingService`].
 ///
 /// # Cancel safety
-/// Dropping it while it waits for the lock gives up the request's place in line. Dropping it later changes nothing: the
-/// handler runs to its end under the lock, and its response is dropped.
+/// Dropping the future while it waits for the lock gives up the request's place in line. Dropping it later does not
+/// stop the handler, which runs to completion under the lock; its response is dropped.
 ///
 /// # Panics
-/// Where the handler panics, with what it panicked with. Where it is polled first outside of a tokio runtime.
+/// A panic of the handler is resumed in the caller. The first poll panics outside a tokio runtime.
 #[must_use = "futures do nothing unless awaited"]
 pub struct CompletingFuture<T, E> {
     stage: Stage<T, E>,
-    /// Tells the task that somebody wants its output.
-    _here: oneshot::Sender<()>,
+    /// Never sent to. Dropping it tells the task that the caller is gone.
+    _caller: oneshot::Sender<()>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
@@ -156,7 +157,8 @@ impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
                     match ended.map_err(|error| error.try_into_panic()) {
                         Ok(Some(output)) => return Poll::Ready(output),
                         Err(Ok(panic)) => panic::resume_unwind(panic),
-                        // The runtime ends, and this future with it.
+                        // The task was cancelled, because the runtime shuts down: this future is about to be dropped too.
+                        // The task gives up by itself only after `_caller` is dropped, and this future still has it.
                         Ok(None) | Err(Err(_)) => {}
                     }
                 }
@@ -167,7 +169,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> CompletingFuture<T, E> {
-    /// At the first poll, where the scopes and the span are those around the request.
+    /// Spawned at the first poll and not in `call`: only then are the scopes and the span those around the request.
     fn spawn(&mut self) {
         if let Stage::New(work) = std::mem::replace(&mut self.stage, Stage::Done) {
             let work = distlock::inherit(work).in_current_span();

@@ -1,4 +1,4 @@
-//! The layer: its settings, and the way from a client to a finished layer.
+//! The layer for HTTP services: `LockLayer::new` and a key function make a layer, and setters change its defaults.
 
 mod completing;
 mod setters;
@@ -17,27 +17,30 @@ pub use self::unkeyed::Unkeyed;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
 use crate::service::LockService;
-use crate::settings::{HoldUntil, Modes, Settings};
+use crate::settings::{HoldUntil, ModeSetting, Settings};
 
-/// Runs requests under a distributed lock whose key comes from the request.
+/// A layer that runs each request under a distributed lock, with a key that comes from the request.
 ///
-/// Guaranteed for each request whose key function names a key:
+/// For each request with a key, the layer guarantees:
 ///
-/// * The inner service is called only while the lock is held, and runs inside its critical section: acquiring the same
-///   key again in the handler, or in a function that it calls, enters the same hold.
-/// * A crowd is bounded: without a word a request waits for 10 s at most, and 1024 of them for one key.
-/// * The lock is released, and that is confirmed, before the response is returned: who has the response finds the lock
-///   free. With [`HoldUntil::Body`](LockLayer::hold_until) this is so of the whole of the response's body.
-/// * When the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
-/// * When the client hangs up, the handler is dropped and the lock released in the background; but with
-///   [`run_to_completion`](LockLayer::run_to_completion) the handler runs on, under the lock.
+/// * The inner service is called only while the lock is held, and it runs inside the critical section: if the handler, or
+///   a function that it calls, acquires the same key again, it re-enters the hold.
+/// * Waiting is bounded. By default a request waits for at most 10 s, and at most 1024 acquisitions wait for one key.
+/// * The lock is released, and the release is confirmed, before the response is returned. A client that has the response
+///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body.
+/// * If the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.
+/// * If the client disconnects, the handler is dropped and the lock is released in the background. With
+///   [`run_to_completion`](LockLayer::run_to_completion) the handler continues under the lock instead.
 ///
-/// The handler finds the hold as [`Held`](crate::Held) among the request's extensions. What goes wrong is an answer of
-/// type `application/problem+json`, never an error of the service; the [crate's docs](crate#answers) list them.
+/// The handler finds the hold as [`Held`](crate::Held) in the request's extensions. A request that gets no lock is
+/// answered with `application/problem+json`; the layer adds no errors to the service. The [crate's docs](crate#answers)
+/// list all answers.
 ///
-/// It is cheap to clone, and works in front of every service of `http::Request<B>`, whatever the body. Its type is written
-/// `LockLayer`, but `LockLayer<WholeBody>` where [the key is from the body](Unkeyed::key_from_body), and then the service's
-/// body is one that can be made of [`Bytes`](bytes::Bytes). Made by [`new`](LockLayer::new) and [`Unkeyed::key`].
+/// The layer is cheap to clone, and works with every service of `http::Request<B>`, whatever the body type. Its type is
+/// written `LockLayer`. If [the key comes from the body](Unkeyed::key_from_body) it is `LockLayer<WholeBody>`, and the
+/// service's body type must implement `From<Bytes>`.
+///
+/// A layer is made by [`LockLayer::new`] followed by [`Unkeyed::key`] or another `key` method.
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -61,14 +64,17 @@ use crate::settings::{HoldUntil, Modes, Settings};
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<R = Head> {
-    // One Arc: axum clones the layer, and calls it, for every route on every connection.
+    // In an `Arc`, because axum clones the layer and calls it again for every route of every connection.
     settings: Arc<Settings>,
     reads: R,
 }
 
 impl LockLayer {
-    /// Begins a layer whose locks are those of a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum); a
-    /// [`key`](Unkeyed::key) function makes it one.
+    /// Starts to build a layer that takes its locks from a [`Client`](distlock::Client) or a
+    /// [`Quorum`](distlock::Quorum). A [`key`](Unkeyed::key) function completes it.
+    ///
+    /// # Examples
+    /// See [`LockLayer`].
     #[expect(
         clippy::new_ret_no_self,
         reason = "a layer without a key would lock nothing"
@@ -79,10 +85,10 @@ impl LockLayer {
 }
 
 impl<R> LockLayer<R> {
-    /// Which kind of lock to take: the [reentrant](Mode::Reentrant) one unless set.
+    /// Sets the kind of lock to take: [`Mode::Reentrant`] by default.
     ///
-    /// A kind that cannot be, such as [`Mode::Fenced`] for several keys at once or [`Mode::Fair`] of a
-    /// [`Quorum`](distlock::Quorum), is answered 500 `urn:distlock:config`.
+    /// A request whose lock cannot be of this kind is answered with 500 `urn:distlock:config`. This applies to
+    /// [`Mode::Fenced`] with several keys, and to [`Mode::Fair`] with a [`Quorum`](distlock::Quorum), for example.
     ///
     /// # Examples
     /// ```
@@ -95,14 +101,14 @@ impl<R> LockLayer<R> {
     ///     .mode(Mode::Fair);
     /// ```
     pub fn mode(mut self, mode: Mode) -> Self {
-        Arc::make_mut(&mut self.settings).modes = Modes::All(mode);
+        Arc::make_mut(&mut self.settings).mode = ModeSetting::Fixed(mode);
         self
     }
 
-    /// GET and HEAD read, all other methods write: any number of readers of a key run at once, and a writer alone.
+    /// Takes a read lock for GET and HEAD, and a write lock for all other methods.
     ///
-    /// They take the sides of the key's [`rw_lock`](distlock::Client::rw_lock), in place of one [`mode`](LockLayer::mode)
-    /// for all.
+    /// Any number of readers of a key run at the same time; a writer runs alone. The two locks are the sides of the
+    /// key's [`rw_lock`](distlock::Client::rw_lock). This replaces an earlier [`mode`](LockLayer::mode).
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -115,17 +121,17 @@ impl<R> LockLayer<R> {
     ///     .key(|Path(id): Path<u64>| format!("order:{id}"))
     ///     .read_write();
     /// let app: Router = Router::new()
-    ///     .route("/orders/{id}", get(async || "many at once").put(async || "alone"))
+    ///     .route("/orders/{id}", get(async || "read").put(async || "written"))
     ///     .route_layer(layer);
     /// ```
     pub fn read_write(mut self) -> Self {
-        Arc::make_mut(&mut self.settings).modes = Modes::ByMethod;
+        Arc::make_mut(&mut self.settings).mode = ModeSetting::ByMethod;
         self
     }
 
-    /// Locks only for requests of which this says so; of several conditions, for those of which all say so.
+    /// Locks only the requests for which `condition` returns `true`. With several conditions, all must return `true`.
     ///
-    /// The others go to the handler without a lock. The function looks at each request before the key function does.
+    /// Other requests go to the handler without a lock. The conditions run before the key function.
     ///
     /// # Examples
     /// ```
@@ -137,19 +143,19 @@ impl<R> LockLayer<R> {
     ///     .key(|_: &Parts| "import")
     ///     .when(|parts| !parts.headers.contains_key("x-dry-run"));
     /// ```
-    pub fn when<F>(mut self, is_to_lock: F) -> Self
+    pub fn when<F>(mut self, condition: F) -> Self
     where
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
         let settings = Arc::make_mut(&mut self.settings);
-        settings.when = Some(match settings.when.take() {
-            Some(earlier) => Arc::new(move |parts| earlier(parts) && is_to_lock(parts)),
-            None => Arc::new(is_to_lock),
+        settings.condition = Some(match settings.condition.take() {
+            Some(earlier) => Arc::new(move |parts| earlier(parts) && condition(parts)),
+            None => Arc::new(condition),
         });
         self
     }
 
-    /// Locks only for requests of these methods. A `get` route serves HEAD too.
+    /// Locks only the requests with one of these methods. A `get` route also serves HEAD.
     ///
     /// # Examples
     /// ```
@@ -166,11 +172,12 @@ impl<R> LockLayer<R> {
         self.when(move |parts| methods.contains(&parts.method))
     }
 
-    /// A request that has not what its key is made of passes without a lock, where it would be answered 400: for keys
-    /// from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header).
+    /// Lets requests without the data for their key run unlocked. By default they are answered with 400.
     ///
-    /// Who leaves it out is not kept out: not for locks that anything depends on. What is there but empty, no UTF-8, or
-    /// there more than once, is answered 400 as ever.
+    /// This applies to keys from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header). If the data is
+    /// present, but empty, not UTF-8, or repeated, the answer is still 400.
+    ///
+    /// Clients can bypass an optional lock by leaving the data out. Do not rely on it for correctness.
     ///
     /// # Examples
     /// See [`Unkeyed::key_header`].
@@ -179,7 +186,7 @@ impl<R> LockLayer<R> {
         self
     }
 
-    /// When the hold ends: before the response is returned, unless set otherwise.
+    /// Sets when the hold ends: before the response is returned, by default.
     ///
     /// # Examples
     /// See [`HoldUntil`].
@@ -188,17 +195,18 @@ impl<R> LockLayer<R> {
         self
     }
 
-    /// Lets handlers run to their end also when their client hangs up, and the lock be held until then: the last call.
+    /// Lets handlers run to completion under the lock, even if their client disconnects. This is the last call on a
+    /// layer.
     ///
-    /// Each request is handled in a task of its own, inside the scopes, the span and the
-    /// [`with_client`](distlock::with_client) around it; task-locals of others stay behind. A client that hangs up
-    /// while its request waits for the lock still gives up its place in line. With [`HoldUntil::Body`] the body is the
-    /// client's, and ends with it.
+    /// Each request is handled in a separate task. The task inherits the lock scopes, the tracing span and the
+    /// [`with_client`](distlock::with_client) of the request, but no task-locals of other crates. If a client
+    /// disconnects while its request waits for the lock, the request still gives up its place in line. With
+    /// [`HoldUntil::Body`], the response body is dropped with the connection, and the hold ends with it.
     ///
-    /// Such a handler may outlive its connection, and with it a graceful shutdown, and
-    /// [`Client::close`](distlock::Client::close) does not wait for it: a handler that is still at work when the runtime
-    /// ends is dropped. Where that matters, let it carry something that the end of `main` waits for, such as the sender
-    /// of a channel, whose receiver finds it closed once the last handler is done.
+    /// A handler can outlive its connection and a graceful shutdown. [`Client::close`](distlock::Client::close) does
+    /// not wait for it, and a handler that is still running when the runtime shuts down is dropped. If that matters,
+    /// give each handler a clone of a channel's sender, and let `main` wait until the receiver reports that all senders
+    /// are gone.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -211,15 +219,15 @@ impl<R> LockLayer<R> {
     ///     .key(|Path(id): Path<u64>| format!("order:{id}"))
     ///     .run_to_completion();
     /// let app: Router = Router::new()
-    ///     .route("/orders/{id}/pay", post(async || "paid, whoever still listens"))
+    ///     .route("/orders/{id}/pay", post(async || "paid"))
     ///     .route_layer(layer);
     /// ```
     pub fn run_to_completion(self) -> CompletingLayer<R> {
         CompletingLayer::new(self)
     }
 
-    /// The status that says 'held by another until the wait was over': 409 unless set, 423 and 429 being the others in
-    /// use. A gRPC client is told ABORTED in any case.
+    /// Sets the status for a lock that another owner held until the wait was over: 409 by default. Other services use
+    /// 423 or 429. A gRPC client always gets ABORTED.
     ///
     /// # Examples
     /// ```
@@ -232,15 +240,16 @@ impl<R> LockLayer<R> {
     ///     .busy_status(StatusCode::LOCKED);
     /// ```
     pub fn busy_status(mut self, status: StatusCode) -> Self {
-        Arc::make_mut(&mut self.settings).answers.busy = status;
+        Arc::make_mut(&mut self.settings).answers.busy_status = status;
         self
     }
 
-    /// Answers of one's own in place of those that the [crate's docs](crate#answers) list, also to gRPC clients.
+    /// Replaces the answers that the [crate's docs](crate#answers) list, also for gRPC clients.
     ///
-    /// The function returns whatever axum can answer with, and without the feature `axum` an `http::Response`. It is
-    /// not asked where a key function or an extractor answered by itself. What it puts into the answer is read by
-    /// whoever sent the request: a [`Rejection::error`] names the key.
+    /// The function returns anything that implements axum's `IntoResponse`, or an `http::Response` without the feature
+    /// `axum`. It is not called when a key function or an extractor has answered.
+    ///
+    /// Do not send [`Rejection::error`] to clients: its text contains the key.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]

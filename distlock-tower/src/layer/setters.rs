@@ -9,8 +9,8 @@ impl<R> LockLayer<R> {
     /// Sets how long a request waits for its lock at most: 10 s by default.
     ///
     /// Zero means one complete attempt and no waiting. The client's own
-    /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request
-    /// is answered with 409 `urn:distlock:busy`.
+    /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request is
+    /// answered with 409 `urn:distlock:busy`.
     ///
     /// # Examples
     /// ```
@@ -28,13 +28,11 @@ impl<R> LockLayer<R> {
 
     /// Sets a fixed lease, from 1 ms to ten years, that no watchdog renews.
     ///
-    /// A handler that runs longer than the lease is dropped, and its request
-    /// is answered with 500 `urn:distlock:lost`. A response [body](crate::HoldUntil::Body) that takes longer ends in an
-    /// error.
+    /// A handler that runs longer than the lease is dropped, and its request is answered with 500 `urn:distlock:lost`.
+    /// A response [body](crate::HoldUntil::Body) that takes longer ends in an error.
     ///
-    /// By default there is no fixed lease, and the watchdog renews the lock for as long as the handler runs. With a lease
-    /// outside these bounds every request is answered with 500
-    /// `urn:distlock:config`.
+    /// By default there is no fixed lease, and the watchdog renews the lock for as long as the handler runs. With a
+    /// lease outside these bounds every request is answered with 500 `urn:distlock:config`.
     ///
     /// # Examples
     /// ```
@@ -53,12 +51,11 @@ impl<R> LockLayer<R> {
     /// Sets how long a request may hold its lock, from 1 ms to ten years. By default the client's
     /// [`max_hold`](distlock::Builder::max_hold) applies.
     ///
-    /// A handler that runs longer is dropped, and its request
-    /// is answered with 500 `urn:distlock:lost`. A response [body](crate::HoldUntil::Body) that takes longer ends in an
-    /// error.
+    /// A handler that runs longer is dropped, and its request is answered with 500 `urn:distlock:lost`. A response
+    /// [body](crate::HoldUntil::Body) that takes longer ends in an error.
     ///
-    /// Unlike with a [`lease`](Self::lease), the watchdog renews the lock until then. If the process dies, its locks are
-    /// free as soon as the watchdog's much shorter lease ends.
+    /// Unlike with a [`lease`](Self::lease), the watchdog renews the lock until then. If the process dies, its locks
+    /// are free as soon as the watchdog's much shorter lease ends.
     ///
     /// # Examples
     /// ```
@@ -97,15 +94,15 @@ impl<R> LockLayer<R> {
 
     /// Sets how many requests of this layer may be pending at once, whatever their keys: without limit by default.
     ///
-    /// A request is pending from the moment it asks for its lock until the lock is granted or refused. All clones of the
-    /// layer, and all their services, share one limit.
+    /// A request is pending from the moment it asks for its lock until the lock is granted or refused. All clones of
+    /// the layer, and all their services, share one limit.
     ///
-    /// A request beyond the limit makes one attempt without waiting. If its lock is free it runs; if the lock is held it
-    /// is answered with 503 `urn:distlock:overloaded`; if the lock server does not answer it
-    /// is answered with 503 `urn:distlock:unavailable`.
+    /// A request beyond the limit makes one attempt without waiting. If its lock is free it runs; if the lock is held
+    /// it is answered with 503 `urn:distlock:overloaded`; if the lock server does not answer it is answered with 503
+    /// `urn:distlock:unavailable`.
     ///
-    /// This limit bounds what one layer keeps in memory. [`max_waiters`](Self::max_waiters) bounds the queue of a single
-    /// key, and [`Builder::max_total_waiters`](distlock::Builder::max_total_waiters) all waiters of a client.
+    /// This limit bounds what one layer keeps in memory. [`max_waiters`](Self::max_waiters) bounds the queue of a
+    /// single key, and [`Builder::max_total_waiters`](distlock::Builder::max_total_waiters) all waiters of a client.
     ///
     /// # Examples
     /// See [`max_waiters`](Self::max_waiters).

@@ -1,4 +1,4 @@
-//! A layer that does not know its keys yet, and the ways to name them.
+//! A layer without a key function, and the methods that give it one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use http::header::HeaderName;
 use http::request::Parts;
 
 use super::LockLayer;
-use crate::key::{ErasedKey, Head, IntoLockKeys, KeyFn, OfBody, Template, WholeBody};
+use crate::key::{BodyKeyFn, ErasedKey, Head, IntoLockKeys, KeyFn, Template, WholeBody};
 use crate::settings::Settings;
 
-/// A layer that has no key function yet; made by [`LockLayer::new`].
+/// A layer that has no key function yet. Made by [`LockLayer::new`].
 ///
 /// # Examples
 #[cfg_attr(feature = "axum", doc = "```")]
@@ -29,31 +29,35 @@ use crate::settings::Settings;
 ///     .key(|State(app): State<App>, Path(id): Path<u64>| format!("{}:order:{id}", app.region));
 /// ```
 #[derive(Clone)]
-#[must_use = "this is no layer yet: give it a `.key(..)`"]
+#[must_use = "this is not a layer yet: call `.key(..)`"]
 pub struct Unkeyed<S = ()> {
-    locks: LockSource,
+    source: LockSource,
     state: S,
 }
 
 impl Unkeyed<()> {
-    pub(super) fn new(locks: LockSource) -> Self {
-        Self { locks, state: () }
+    pub(super) fn new(source: LockSource) -> Self {
+        Self { source, state: () }
     }
 }
 
 impl<S> Unkeyed<S> {
-    /// The state for extractors that want one, as the router's; before [`key`](Unkeyed::key).
+    /// Sets the state for extractors that need one, such as the router's state. Call it before [`key`](Unkeyed::key).
+    ///
+    /// # Examples
+    /// See [`Unkeyed`].
     pub fn with_state<T>(self, state: T) -> Unkeyed<T> {
         Unkeyed {
-            locks: self.locks,
+            source: self.source,
             state,
         }
     }
 
-    /// Which key a request locks: a function over extractors, `&http::request::Parts` or `&http::Request<()>`.
+    /// Sets the function that returns the key of a request. It takes extractors, `&http::request::Parts` or
+    /// `&http::Request<()>`.
     ///
-    /// [`KeyFn`] tells what it may look at, [`IntoLockKeys`] what it may return. It sees the request before the handler
-    /// does and takes nothing away from it; the body it cannot see.
+    /// [`KeyFn`] describes its arguments, and [`IntoLockKeys`] what it can return. It runs before the handler. The
+    /// handler still gets the whole request. The function cannot read the body.
     ///
     /// # Examples
     /// ```
@@ -63,7 +67,7 @@ impl<S> Unkeyed<S> {
     /// let client = distlock::Client::in_memory();
     /// let layer = LockLayer::new(client).key(|parts: &Parts| {
     ///     let account = parts.headers.get("x-account")?.to_str().ok()?;
-    ///     Some(format!("account:{account}")) // without the header, or where it is no text: no lock
+    ///     Some(format!("account:{account}")) // without a readable header: no lock
     /// });
     /// ```
     pub fn key<F, M>(self, key: F) -> LockLayer
@@ -73,19 +77,20 @@ impl<S> Unkeyed<S> {
         S: Send + Sync + 'static,
     {
         LockLayer {
-            settings: Arc::new(Settings::new(self.locks, ErasedKey::new(key, self.state))),
+            settings: Arc::new(Settings::new(self.source, ErasedKey::new(key, self.state))),
             reads: Head,
         }
     }
 
-    /// Which key a request locks, as a [`Template`] that stands in the code: `"article:<path.slug>:<header.x-tenant>"`.
+    /// Sets the key as a [`Template`] that is a literal in the code: `"article:<path.slug>:<header.x-tenant>"`.
     ///
-    /// The text is the key. Where the handler parses what a placeholder stands for, as in `/orders/042`, one resource has
-    /// several: take the parsed value from an extractor then, with [`key`](Unkeyed::key).
+    /// The rendered text is the key. If the handler parses the value of a placeholder, several texts can mean the same
+    /// resource, such as `/orders/42` and `/orders/042`. Use the parsed value of an extractor in that case, with
+    /// [`key`](Unkeyed::key).
     ///
     /// # Panics
-    /// Where the text is no template. One that comes from elsewhere is better [parsed](Template) first, and given to
-    /// [`key`](Unkeyed::key).
+    /// If the text is not a valid template. [Parse](Template) a template that comes from a configuration, and pass it
+    /// to [`key`](Unkeyed::key).
     ///
     /// # Examples
     /// ```
@@ -102,18 +107,20 @@ impl<S> Unkeyed<S> {
         }
     }
 
-    /// The key is a header's name and value: `idempotency-key:8e03978e-40d5` of `Idempotency-Key: 8e03978e-40d5`.
+    /// Sets the key to a header's name and value. For `Idempotency-Key: 8e03978e-40d5` it is
+    /// `idempotency-key:8e03978e-40d5`.
     ///
-    /// A request that does not have the header is answered 400, or passes without a lock where the key is
-    /// [optional](LockLayer::optional). One that has it more than once, empty, or not as UTF-8, is answered 400 in any
-    /// case. Strangers choose the value: where they are not to stand in each other's way,
-    /// [`key_template`](Unkeyed::key_template) adds who they are.
+    /// A request without the header is answered with 400, or runs unlocked if the key is
+    /// [optional](LockLayer::optional). If the header is empty, not UTF-8, or repeated, the answer is always 400.
     ///
-    /// With `idempotency-key` this answers 409 to a request that comes again while the first one is at work. It does not
-    /// remember what was answered: a request that comes after that finds the lock free, and needs a stored result.
+    /// Clients choose the value, so two clients with the same value block each other. To keep them apart, add the
+    /// authenticated client to the key with [`key_template`](Unkeyed::key_template) or [`key`](Unkeyed::key).
+    ///
+    /// With `idempotency-key` and no wait, a request that is sent again while the first one runs is answered with 409.
+    /// The layer does not store responses: a request that is sent again later finds the lock free.
     ///
     /// # Panics
-    /// Where this is no name of a header.
+    /// If `name` is not a valid header name.
     ///
     /// # Examples
     /// ```
@@ -135,15 +142,18 @@ impl<S> Unkeyed<S> {
         }
     }
 
-    /// Which key a request locks, by its head and its whole body.
+    /// Sets a key function that reads the head and the whole body of a request.
     ///
-    /// The body is read to its end before the lock is waited for, so that a client that sends slowly holds up nobody, and
-    /// given to the handler from memory, without trailers if it had any. One of more than `limit` bytes is answered 413, as
-    /// is one that a limit outside cuts, and a broken one 400. How long the reading may take is for a timeout outside to say.
+    /// The body is read to its end before the request waits for the lock, so a client that sends slowly does not delay
+    /// others. The handler then gets the body from memory, without its trailers. Reading has no time limit here; put a
+    /// timeout outside the layer.
     ///
-    /// What the function returns is as for [`key`](Unkeyed::key). Often there is a better way: an attribute,
-    /// `#[distributed_lock(key = "order:<order.id>")]`, on the function that the handler calls has the parsed body at
-    /// hand.
+    /// A body of more than `limit` bytes is answered with 413, as is a body that exceeds a limit outside the layer. If
+    /// reading fails otherwise, the answer is 400.
+    ///
+    /// The function returns the same types as with [`key`](Unkeyed::key). Consider the attribute
+    /// `#[distributed_lock(key = "order:<order.id>")]` on the function that the handler calls: it can use the parsed
+    /// body.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -178,7 +188,7 @@ impl<S> Unkeyed<S> {
         F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
         K: IntoLockKeys,
     {
-        let LockLayer { settings, .. } = self.without_state().key(OfBody(key));
+        let LockLayer { settings, .. } = self.without_state().key(BodyKeyFn(key));
         let reads = WholeBody { limit };
         LockLayer { settings, reads }
     }
@@ -191,7 +201,7 @@ impl<S> Unkeyed<S> {
 impl<S> fmt::Debug for Unkeyed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unkeyed")
-            .field("locks", &self.locks)
+            .field("locks", &self.source)
             .finish_non_exhaustive()
     }
 }

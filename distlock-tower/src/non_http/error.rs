@@ -1,4 +1,4 @@
-//! What a service under a lock fails with.
+//! The error of a service under a lock.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -29,10 +29,10 @@ use crate::settings::NotAcquired;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError<E> {
-    /// The lock could not be had or kept. The inner service was called only where the hold
-    /// [was lost](distlock::Error::is_lost).
+    /// The lock could not be acquired, or was lost. The inner service was called only if the hold [was
+    /// lost](distlock::Error::is_lost).
     Lock(Error),
-    /// The keys of the request cannot be locked; why. The inner service was not called.
+    /// The request has no valid keys, for the reason in the text. The inner service was not called.
     Keys(String),
     /// The layer's limit of [pending requests](super::ServiceLockLayer::max_pending_requests) is reached, and a single
     /// attempt found the lock held. The inner service was not called.
@@ -40,7 +40,7 @@ pub enum LockError<E> {
     TooManyPending {
         /// The layer's limit.
         limit: u32,
-        /// What the attempt found.
+        /// The timeout of the attempt, which says who holds the lock.
         busy: Error,
     },
     /// The inner service's own error.
@@ -53,14 +53,18 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
             Self::Lock(error) => error.fmt(f),
             Self::Keys(reason) => f.write_str(reason),
             Self::TooManyPending { limit, busy } => {
-                write!(f, "too many pending requests, the limit is {limit}: {busy}")
+                write!(
+                    f,
+                    "too many pending requests in this layer (limit {limit}): {busy}"
+                )
             }
             Self::Inner(error) => error.fmt(f),
         }
     }
 }
 
-// For tower's `BoxError` too, which is no error itself. So an inner error's source is for those to find who match.
+// Does not require `E: Error`, because tower's `BoxError` does not implement it. The source of an inner error is therefore
+// not forwarded; match on `Inner` to get at it.
 impl<E: fmt::Debug + fmt::Display> StdError for LockError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

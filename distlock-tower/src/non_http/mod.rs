@@ -1,4 +1,4 @@
-//! The layer for tower services that are no HTTP: what goes wrong is an error of the service.
+//! The layer for tower services of any request type. It reports failures as errors, since it cannot make responses.
 
 mod error;
 mod service;
@@ -12,20 +12,23 @@ use tower_layer::Layer;
 
 pub use self::error::LockError;
 pub use self::service::{ServiceLock, ServiceLockFuture};
-use crate::key::{IntoLockKeys, Named};
+use crate::key::{IntoLockKeys, KeyOutcome};
 use crate::settings::LockSettings;
 
-/// Runs the requests of any tower service under a distributed lock whose key comes from the request: consumers of
-/// queues, clients, whatever is no HTTP server.
+/// A layer that runs the requests of any tower service under a distributed lock, such as a queue consumer or a client.
 ///
-/// As [`LockLayer`](crate::LockLayer) does it: the inner service is called only while the lock is held, inside its
-/// critical section, where [`distlock::current`] finds the hold; the lock is released, and that is confirmed, before the
-/// response is returned; and a handler under which the hold is lost is dropped. But as there is nobody to answer for
-/// `R`, what goes wrong is a [`LockError`], beside the inner service's own errors. In an axum router it needs a
-/// `HandleErrorLayer` above it.
+/// Like [`LockLayer`](crate::LockLayer), it guarantees:
 ///
-/// The key function is a closure over `&R` that returns what implements [`IntoLockKeys`]. `None` is no lock; an answer in
-/// the place of keys, which nobody could send, is [`LockError::Keys`].
+/// * The inner service is called only while the lock is held. It runs inside the critical section, where
+///   [`distlock::current`] finds the hold.
+/// * The lock is released, and the release is confirmed, before the response is returned.
+/// * If the hold is lost, the inner service's future is dropped.
+///
+/// The layer cannot make responses of an unknown type, so it reports failures as [`LockError`], which also wraps the
+/// inner service's errors. In an axum router it needs a `HandleErrorLayer` around it.
+///
+/// The key function is a closure over `&R` that returns an [`IntoLockKeys`]. For `None` the request runs unlocked. If
+/// it returns an answer in place of keys, the request fails with [`LockError::Keys`].
 ///
 /// # Examples
 /// ```
@@ -54,14 +57,14 @@ pub struct ServiceLockLayer<R> {
 struct Settings<R> {
     lock: LockSettings,
     mode: Mode,
-    key: KeyOf<R>,
+    key: ErasedKeyFn<R>,
 }
 
-type KeyOf<R> = Arc<dyn Fn(&R) -> Named + Send + Sync>;
+type ErasedKeyFn<R> = Arc<dyn Fn(&R) -> KeyOutcome + Send + Sync>;
 
 impl<R> ServiceLockLayer<R> {
-    /// A layer whose locks are those of a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum), with this key
-    /// function.
+    /// Creates a layer that takes its locks from a [`Client`](distlock::Client) or a [`Quorum`](distlock::Quorum).
+    /// `key` returns the key of a request.
     ///
     /// # Examples
     /// ```
@@ -94,7 +97,10 @@ impl<R> ServiceLockLayer<R> {
         }
     }
 
-    /// As [`LockLayer::mode`](crate::LockLayer::mode): the reentrant lock unless set.
+    /// Sets the kind of lock to take: [`Mode::Reentrant`] by default.
+    ///
+    /// If the kind is not supported for the keys or the servers, requests fail with
+    /// [`Error::Unsupported`](distlock::Error::Unsupported).
     ///
     /// # Examples
     /// See [`new`](Self::new).
@@ -112,7 +118,7 @@ impl<S, R> Layer<S> for ServiceLockLayer<R> {
     }
 }
 
-// Not derived: that would ask the same of `R`.
+// Not derived, because a derived impl would require `R: Clone`.
 impl<R> Clone for ServiceLockLayer<R> {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The guarded service of any request, and its future.
+//! The service whose requests of any type run under a lock, and its future.
 
 use std::fmt;
 use std::mem;
@@ -11,12 +11,15 @@ use futures_core::future::BoxFuture;
 use tower_service::Service;
 
 use super::{LockError, Settings};
-use crate::key::{self, Named};
+use crate::key::{self, KeyError, KeyOutcome};
 use crate::respond;
 
-/// A service whose requests run under a lock; made by [`ServiceLockLayer`](super::ServiceLockLayer).
+/// A service whose requests run under a lock. Made by [`ServiceLockLayer`](super::ServiceLockLayer).
 ///
-/// Ready when the inner service is; the lock is acquired by the response future.
+/// It is ready when the inner service is ready. The lock is acquired in the response future.
+///
+/// # Errors
+/// [`LockError`]: the inner service's error, or the reason why the request has no lock or lost it.
 pub struct ServiceLock<S, R> {
     inner: S,
     settings: Arc<Settings<R>>,
@@ -45,7 +48,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The service that was polled ready goes into the future: a fresh clone may not be ready.
+        // The service that was polled ready moves into the future. A fresh clone may not be ready.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let keys = (self.settings.key)(&request);
@@ -56,21 +59,22 @@ where
 
 async fn handle<S: Service<R>, R>(
     settings: Arc<Settings<R>>,
-    keys: Named,
+    keys: KeyOutcome,
     mut service: S,
     request: R,
 ) -> Result<S::Response, LockError<S::Error>> {
     let keys = match keys {
-        Named::Nothing => return service.call(request).await.map_err(LockError::Inner),
-        Named::Keys(keys) => key::distinct(keys).map_err(|bad| LockError::Keys(bad.to_string()))?,
-        Named::Missing(what) | Named::Unclear(what) => {
-            return Err(LockError::Keys(format!("no {what} to make a key of")));
-        }
-        Named::Answer(answer) => {
-            let reason = format!("the key function answered {}", answer.status());
+        KeyOutcome::NoLock => return service.call(request).await.map_err(LockError::Inner),
+        KeyOutcome::Keys(keys) => key::distinct(keys),
+        KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
+        KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
+        KeyOutcome::Answer(answer) => {
+            let status = answer.status();
+            let reason = format!("the key function returned a response ({status}) instead of keys");
             return Err(LockError::Keys(reason));
         }
     };
+    let keys = keys.map_err(|error| LockError::Keys(error.to_string()))?;
     let guard = settings.lock.acquire(settings.mode, keys).await?;
     let output = guard
         .scope(async move { service.call(request).await })
@@ -78,7 +82,8 @@ async fn handle<S: Service<R>, R>(
     finish(guard, output.map_err(LockError::Lock)?).await
 }
 
-/// A response that was not alone must not pass for one that was. The service's own error stays.
+/// Releases, and replaces the response if the hold was lost, since others may have been inside the critical section.
+/// The inner service's error stays.
 async fn finish<T, E>(guard: Guard, output: Result<T, E>) -> Result<T, LockError<E>> {
     let released = guard.release().await;
     match (&output, released) {
@@ -104,8 +109,8 @@ impl<S, R> fmt::Debug for ServiceLock<S, R> {
 /// The response future of a [`ServiceLock`].
 ///
 /// # Cancel safety
-/// Dropping it while it waits gives up the request's place in line. Dropping it later drops the inner service's future
-/// first, inside the critical section, and then releases the lock in the background.
+/// Dropping the future while it waits gives up the request's place in line. Dropping it later drops the inner service's
+/// future inside the critical section, and then releases the lock in the background.
 #[must_use = "futures do nothing unless awaited"]
 pub struct ServiceLockFuture<T, E>(BoxFuture<'static, Result<T, LockError<E>>>);
 

@@ -9,8 +9,8 @@ impl<R> ServiceLockLayer<R> {
     /// Sets how long a request waits for its lock at most: 10 s by default.
     ///
     /// Zero means one complete attempt and no waiting. The client's own
-    /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request
-    /// fails with [`Error::Timeout`](distlock::Error::Timeout).
+    /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request fails
+    /// with [`Error::Timeout`](distlock::Error::Timeout).
     ///
     /// # Examples
     /// ```
@@ -27,12 +27,11 @@ impl<R> ServiceLockLayer<R> {
 
     /// Sets a fixed lease, from 1 ms to ten years, that no watchdog renews.
     ///
-    /// A handler that runs longer than the lease is dropped, and its request
-    /// fails with [`Error::Lost`](distlock::Error::Lost).
+    /// If the inner service runs longer than the lease, its future is dropped and the request fails with
+    /// [`Error::Lost`](distlock::Error::Lost).
     ///
-    /// By default there is no fixed lease, and the watchdog renews the lock for as long as the handler runs. With a lease
-    /// outside these bounds every request fails with
-    /// [`Error::InvalidLease`](distlock::Error::InvalidLease).
+    /// By default there is no fixed lease, and the watchdog renews the lock for as long as the inner service runs. With
+    /// a lease outside these bounds every request fails with [`Error::InvalidLease`](distlock::Error::InvalidLease).
     ///
     /// # Examples
     /// ```
@@ -50,11 +49,11 @@ impl<R> ServiceLockLayer<R> {
     /// Sets how long a request may hold its lock, from 1 ms to ten years. By default the client's
     /// [`max_hold`](distlock::Builder::max_hold) applies.
     ///
-    /// A handler that runs longer is dropped, and its request
-    /// fails with [`Error::Lost`](distlock::Error::Lost).
+    /// If the inner service runs longer, its future is dropped and the request fails with
+    /// [`Error::Lost`](distlock::Error::Lost).
     ///
-    /// Unlike with a [`lease`](Self::lease), the watchdog renews the lock until then. If the process dies, its locks are
-    /// free as soon as the watchdog's much shorter lease ends.
+    /// Unlike with a [`lease`](Self::lease), the watchdog renews the lock until then. If the process dies, its locks
+    /// are free as soon as the watchdog's much shorter lease ends.
     ///
     /// # Examples
     /// ```
@@ -71,8 +70,9 @@ impl<R> ServiceLockLayer<R> {
 
     /// Sets how many acquisitions may wait for one key: 1024 by default.
     ///
-    /// A request beyond this limit fails with [`Error::Overloaded`](distlock::Error::Overloaded) at once. The limit counts all
-    /// acquisitions of the client that wait for the key, also those of other layers and of code without a layer.
+    /// A request beyond this limit fails with [`Error::Overloaded`](distlock::Error::Overloaded) at once. The limit
+    /// counts all acquisitions of the client that wait for the key, also those of other layers and of code without a
+    /// layer.
     ///
     /// With 0, a request never waits behind another acquisition. A request that is first in line may still wait, if
     /// others have queued behind it. To turn waiting off, set [`wait`](Self::wait) to zero.
@@ -91,15 +91,15 @@ impl<R> ServiceLockLayer<R> {
 
     /// Sets how many requests of this layer may be pending at once, whatever their keys: without limit by default.
     ///
-    /// A request is pending from the moment it asks for its lock until the lock is granted or refused. All clones of the
-    /// layer, and all their services, share one limit.
+    /// A request is pending from the moment it asks for its lock until the lock is granted or refused. All clones of
+    /// the layer, and all their services, share one limit.
     ///
-    /// A request beyond the limit makes one attempt without waiting. If its lock is free it runs; if the lock is held it
-    /// fails with [`LockError::TooManyPending`](crate::LockError::TooManyPending); if the lock server does not answer it
-    /// fails with [`Error::Unavailable`](distlock::Error::Unavailable).
+    /// A request beyond the limit makes one attempt without waiting. If its lock is free it runs; if the lock is held
+    /// it fails with [`LockError::TooManyPending`](crate::LockError::TooManyPending); if the lock server does not
+    /// answer it fails with [`Error::Unavailable`](distlock::Error::Unavailable).
     ///
-    /// This limit bounds what one layer keeps in memory. [`max_waiters`](Self::max_waiters) bounds the queue of a single
-    /// key, and [`Builder::max_total_waiters`](distlock::Builder::max_total_waiters) all waiters of a client.
+    /// This limit bounds what one layer keeps in memory. [`max_waiters`](Self::max_waiters) bounds the queue of a
+    /// single key, and [`Builder::max_total_waiters`](distlock::Builder::max_total_waiters) all waiters of a client.
     ///
     /// # Examples
     /// See [`max_waiters`](Self::max_waiters).

@@ -1,4 +1,4 @@
-//! Answers for gRPC: trailers-only, which is status 200 with the outcome in the headers and no body.
+//! Trailers-only responses for gRPC clients: status 200, the gRPC status in the headers, no body.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -24,7 +24,7 @@ const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
-/// Whether a request's client speaks gRPC, in whatever encoding.
+/// Whether a request came by gRPC, in any encoding.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(GRPC.as_bytes()))
@@ -40,13 +40,13 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
         Reason::Config => INTERNAL,
     };
     let mut answer = Response::new(Full::default());
-    say(answer.headers_mut(), code, rejection.detail);
+    set_status(answer.headers_mut(), code, rejection.detail);
     answer
 }
 
-/// What an extractor said in HTTP's words, in those of gRPC: its clients do not look at bodies. What speaks gRPC already
+/// Translates the HTTP answer of an extractor, since gRPC clients ignore HTTP bodies. An answer with a gRPC status
 /// stays as it is.
-pub(super) fn translated(answer: Answer) -> Answer {
+pub(super) fn translate(answer: Answer) -> Answer {
     if answer.headers().contains_key(STATUS) {
         return answer;
     }
@@ -64,12 +64,12 @@ pub(super) fn translated(answer: Answer) -> Answer {
         _ => INTERNAL,
     };
     let mut answer = boxed(Response::new(Empty::new()));
-    say(answer.headers_mut(), code, "The request was refused.");
+    set_status(answer.headers_mut(), code, "The request was refused.");
     answer
 }
 
-/// `message` needs no percent-encoding.
-fn say(headers: &mut HeaderMap, code: u8, message: &'static str) {
+/// `message` must not need percent-encoding.
+fn set_status(headers: &mut HeaderMap, code: u8, message: &'static str) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
     headers.insert(STATUS, u16::from(code).into());
     headers.insert(MESSAGE, HeaderValue::from_static(message));

@@ -1,11 +1,11 @@
-//! What access logs want to know of a request's lock.
+//! The times of a request's lock, for access logs.
 
 use std::time::Duration;
 
-/// How long a request waited for its lock and held it: an extension of the response, for access logs and metrics.
+/// How long a request waited for its lock and held it. An extension of the response, for access logs and metrics.
 ///
-/// Every response of a [`LockService`](crate::LockService) has it whose request asked for a lock, refused ones included;
-/// with several layers around a handler it is the outermost one's.
+/// A response of a [`LockService`](crate::LockService) has it if the request asked for a lock, also if the request was
+/// refused. With several lock layers around a handler, it has the times of the outermost layer.
 ///
 /// # Examples
 /// ```
@@ -28,9 +28,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// From asking for the lock to its grant, or to the refusal.
+    /// The time from the start of the acquisition to the grant or the refusal.
     pub waited: Duration,
-    /// From the grant to the response; zero where there was no grant. With [`HoldUntil::Body`](crate::HoldUntil::Body)
-    /// the hold goes on from there.
+    /// The time from the grant to the response, or zero if there was no grant. With
+    /// [`HoldUntil::Body`](crate::HoldUntil::Body) the hold continues after that.
     pub held: Duration,
 }

@@ -1,7 +1,7 @@
-//! Answers in place of the handler's, and what the log says of them.
+//! Answers in place of the handler's response, and their log lines.
 //!
-//! Keys and holders may name tenants, and the reader of an answer may be anyone: they go to the log, here, and into no
-//! answer that the layer makes by itself.
+//! Keys and holders may contain the names of tenants, and any client can read an answer. They are logged here, and the
+//! layer's own answers never contain them.
 
 mod grpc;
 mod info;
@@ -24,7 +24,7 @@ pub use self::info::LockInfo;
 pub use self::rejection::{Reason, Rejection};
 use crate::error::BoxError;
 
-/// Whole answers, whoever made them.
+/// A complete answer, with its body boxed.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 pub(crate) fn boxed<B>(answer: Response<B>) -> Answer
@@ -34,10 +34,12 @@ where
     answer.map(|body| UnsyncBoxBody::new(body.map_err(Into::into)))
 }
 
-/// What [`LockLayer::on_reject`](crate::LockLayer::on_reject) may answer with: whatever axum can answer with, and
-/// without the feature `axum` a response of a body of `Bytes`. Not meant to be implemented elsewhere.
+/// The return type of a function for [`LockLayer::on_reject`](crate::LockLayer::on_reject).
+///
+/// With the feature `axum` it is implemented for all types that implement `IntoResponse`. Without it, it is implemented
+/// for `http::Response<B>` where `B` is a body of `Bytes`. This trait is not meant to be implemented in other crates.
 pub trait IntoAnswer {
-    /// The answer, its body boxed.
+    /// Converts the value into a response with a boxed body.
     #[doc(hidden)]
     fn into_answer(self) -> Response<UnsyncBoxBody<Bytes, BoxError>>;
 }
@@ -59,55 +61,61 @@ where
     }
 }
 
-/// How a layer answers.
+/// The answers of a layer.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    pub(crate) busy: StatusCode,
+    pub(crate) busy_status: StatusCode,
     pub(crate) on_reject: Option<Arc<dyn Fn(Rejection) -> Answer + Send + Sync>>,
 }
 
 impl Default for Answers {
     fn default() -> Self {
         Self {
-            busy: StatusCode::CONFLICT,
+            busy_status: StatusCode::CONFLICT,
             on_reject: None,
         }
     }
 }
 
 impl Answers {
-    /// Logs why a request has no lock, or no longer, and answers it.
+    /// Logs why a request did not get its lock, or lost it, and returns the answer.
     pub(crate) fn refuse(&self, error: &Error, grpc: bool) -> Answer {
         let mut rejection = Rejection::of(error);
         match rejection.reason() {
-            Reason::Busy | Reason::Overloaded => tracing::debug!(%error, "request refused: busy"),
-            Reason::Unavailable => tracing::warn!(%error, "request refused: no lock to be had"),
-            Reason::Lost => tracing::error!(%error, "lock lost under a request"),
-            Reason::Key => tracing::debug!(%error, "request refused: its key cannot name a lock"),
+            Reason::Busy | Reason::Overloaded => {
+                tracing::debug!(%error, "request refused: the lock is busy")
+            }
+            Reason::Unavailable => {
+                tracing::warn!(%error, "request refused: the lock server is unavailable")
+            }
+            Reason::Lost => {
+                tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")
+            }
+            Reason::Key => tracing::debug!(%error, "request refused: invalid lock key"),
             Reason::Config => {
-                tracing::error!(%error, "request refused: locks are not set up right");
+                tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
             }
         }
         if rejection.reason() == Reason::Busy {
-            rejection.status = self.busy;
+            rejection.status = self.busy_status;
         }
         self.answer(rejection, grpc)
     }
 
-    /// Logs that a request is one too many for its layer, and answers it.
+    /// Logs that a request exceeds its layer's limit of pending requests, and returns the answer.
     pub(crate) fn refuse_pending(&self, limit: u32, busy: &Error, grpc: bool) -> Answer {
-        tracing::debug!(error = %busy, limit, "request refused: too many pending requests");
+        tracing::debug!(error = %busy, limit, "request refused: too many pending requests in this layer");
         self.answer(Rejection::too_many_pending(busy), grpc)
     }
 
-    /// Logs why the keys of a request cannot be locked, and answers it.
+    /// Logs why a request has no usable keys, and returns the answer.
     pub(crate) fn refuse_keys(
         &self,
         reason: &impl fmt::Display,
         rejection: Rejection,
         grpc: bool,
     ) -> Answer {
-        tracing::debug!(%reason, "request refused");
+        tracing::debug!(%reason, "request refused: no valid lock key");
         self.answer(rejection, grpc)
     }
 
@@ -120,27 +128,27 @@ impl Answers {
     }
 }
 
-/// The answer of a key function or of an extractor, in a form that the client can read.
-pub(crate) fn own_answer(answer: Answer, grpc: bool) -> Answer {
-    tracing::debug!(status = %answer.status(), "request answered in place of its key");
+/// The answer of a key function or an extractor, translated for gRPC clients.
+pub(crate) fn key_function_answer(answer: Answer, grpc: bool) -> Answer {
+    tracing::debug!(status = %answer.status(), "request answered by its key function or an extractor");
     if grpc {
-        grpc::translated(answer)
+        grpc::translate(answer)
     } else {
         answer
     }
 }
 
-/// Logs a release that the handler's own outcome was passed on after.
+/// Logs a release that failed after the handler had ended, where the client still gets the handler's outcome.
 pub(crate) fn release_failed(error: &Error) {
-    tracing::warn!(%error, "the handler has ended and its lock was not released as it should");
+    tracing::warn!(%error, "the handler completed, but releasing its lock failed");
 }
 
-/// Logs that a response was cut short.
+/// Logs that a response body ends in an error.
 pub(crate) fn lost_while_streaming(error: &Error) {
-    tracing::error!(%error, "lock lost under a response that was being sent");
+    tracing::error!(%error, "lock lost while its response body was sent; the body ends in an error");
 }
 
-/// The answer to a use of the layer that cannot work; `detail` needs no escaping in JSON.
+/// The answer to a wrong use of the layer. `detail` must not need escaping in JSON.
 #[cfg(feature = "axum")]
 pub(crate) fn misused(detail: &'static str) -> Response<Full<Bytes>> {
     tracing::error!("{detail}");

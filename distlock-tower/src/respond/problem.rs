@@ -1,4 +1,4 @@
-//! Problem details (RFC 9457): what an HTTP client gets.
+//! Problem details (RFC 9457) for HTTP clients.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -7,7 +7,7 @@ use http_body_util::Full;
 
 use super::Rejection;
 
-/// The texts are written into JSON as they are.
+/// The texts of a rejection need no escaping in JSON.
 pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
     let reason = rejection.reason();
     let (name, title, retryable) = (reason.name(), reason.title(), reason.is_retryable());

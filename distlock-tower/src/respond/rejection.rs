@@ -1,4 +1,4 @@
-//! Why a request was refused, and what is always said of that.
+//! Why a request was refused: reason, status, texts, and `Retry-After`.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use http_body_util::Full;
 
 use super::{grpc, problem};
 
-/// Bounds of `Retry-After` in seconds. What is left of a lease that is being renewed says nothing about its end.
+/// The bounds of `Retry-After` in seconds for a busy lock. The rest of a lease that a watchdog renews says little about
+/// the end of the hold, so it is not passed on as it is.
 const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
 
-/// `Retry-After` in seconds where too many wait: they have come and gone by then, or it is said again.
+/// `Retry-After` in seconds when a waiter limit is reached. Queues change fast, and a retry is cheap.
 const RETRY_AFTER_OVERLOADED: u64 = 1;
 
-/// `Retry-After` in seconds where nobody answered: a server that is down or failing over needs some.
+/// `Retry-After` in seconds when the lock server does not answer. A restart or a failover takes some seconds.
 const RETRY_AFTER_UNAVAILABLE: u64 = 5;
 
-/// What kind of refusal a [`Rejection`] is.
+/// Why a request was refused.
 ///
 /// # Examples
 /// ```
@@ -32,22 +33,23 @@ const RETRY_AFTER_UNAVAILABLE: u64 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Held by another until the wait was over.
+    /// Another owner held the lock until the wait was over.
     Busy,
-    /// Too many wait already.
+    /// The lock is held, and a waiter limit is reached: [`max_waiters`](crate::LockLayer::max_waiters),
+    /// [`max_pending_requests`](crate::LockLayer::max_pending_requests), or a limit of the client.
     Overloaded,
     /// The lock server could not be reached.
     Unavailable,
-    /// The hold was lost before it was released. The only one in which the handler was called.
+    /// The hold was lost before its release. This is the only reason for which the handler was called.
     Lost,
-    /// The request gave no key, or one that cannot be.
+    /// The request has no key, or an invalid one.
     Key,
-    /// The layer is misused, or the server refuses its client.
+    /// The layer is used wrongly, or the lock server rejects the client.
     Config,
 }
 
 impl Reason {
-    /// The last word of the problem's `type`.
+    /// The last part of the problem's `type`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -62,7 +64,7 @@ impl Reason {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Busy => "Locked by another request",
-            Self::Overloaded => "Too many requests wait",
+            Self::Overloaded => "Too many waiting requests",
             Self::Unavailable => "Lock service unavailable",
             Self::Lost => "Lock lost",
             Self::Key => "Invalid lock key",
@@ -86,26 +88,25 @@ impl Reason {
     fn detail(self) -> &'static str {
         match self {
             Self::Busy => {
-                "Another request is at work on the same resource. Nothing was done; try again later."
+                "Another request is using the same resource. Nothing was done; try again later."
             }
             Self::Overloaded => {
-                "Too many requests wait for the same resource. Nothing was done; try again later."
+                "Too many requests are already waiting. Nothing was done; try again later."
             }
             Self::Unavailable => {
                 "The lock that this request needs could not be acquired. Nothing was done; try again later."
             }
             Self::Lost => {
-                "The lock was lost while the request was being handled. What it did, if anything, is unknown."
+                "The lock was lost while the request was handled. It is unknown how much of the request was done."
             }
-            Self::Key => {
-                "The request does not say, in a form that can be used, which resource it is about."
-            }
-            Self::Config => "The server's locks are not set up as this request needs them.",
+            Self::Key => "The request does not name its resource in a valid form.",
+            Self::Config => "The locks of this server are misconfigured. Nothing was done.",
         }
     }
 }
 
-/// A request that the layer refuses, as [`LockLayer::on_reject`](crate::LockLayer::on_reject) gets to see it.
+/// A request that the layer refuses. The argument of the function for
+/// [`LockLayer::on_reject`](crate::LockLayer::on_reject).
 ///
 /// # Examples
 /// ```
@@ -116,7 +117,7 @@ impl Reason {
 /// let layer = LockLayer::new(client)
 ///     .key(|_: &http::request::Parts| "import")
 ///     .on_reject(|rejection| {
-///         let mut answer = rejection.answer(); // what would be sent without this function
+///         let mut answer = rejection.answer(); // the default answer
 ///         answer.headers_mut().remove(RETRY_AFTER);
 ///         answer
 ///     });
@@ -143,16 +144,16 @@ impl Rejection {
         }
     }
 
-    /// A body that is too large to look for a key in it.
+    /// The body is too large to read a key from it.
     pub(crate) fn too_large() -> Self {
         Self {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            detail: "The request's body is too large to see which resource it is about.",
+            detail: "The request's body is too large.",
             ..Self::new(Reason::Key)
         }
     }
 
-    /// A request that found its lock held, in a layer where as many are acquiring as may.
+    /// The layer's limit of pending requests is reached, and the lock is held.
     pub(super) fn too_many_pending(busy: &Error) -> Self {
         Self {
             retry_after: Some(RETRY_AFTER_OVERLOADED),
@@ -177,34 +178,38 @@ impl Rejection {
         }
     }
 
-    /// What kind of refusal it is.
+    /// Returns why the request was refused.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The status that the layer answers with by itself. A gRPC client gets another one: it is in the answer's headers.
+    /// Returns the HTTP status of the default answer. The answer to a gRPC client has status 200, and a gRPC status in
+    /// its headers.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// After how long trying again may help, in whole seconds; `None` where it will not.
+    /// Returns the time after which a retry can succeed, in whole seconds, or `None` if a retry does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_secs)
     }
 
-    /// What went wrong with the lock; `None` where the request's keys were refused before that.
+    /// Returns the error of the acquisition or of the hold, or `None` if the request has no valid key.
     ///
-    /// Its text names the key: it is for logs, and not for answers.
+    /// If the limit of [pending requests](crate::LockLayer::max_pending_requests) is reached, this is the
+    /// [`Timeout`](Error::Timeout) of the single attempt.
+    ///
+    /// The text of the error contains the key. Log it, and do not send it to clients.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// Whether the request came by gRPC, whose clients understand no other answer than one in its own form.
+    /// Returns whether the request came by gRPC. Such clients only understand gRPC answers.
     pub fn is_grpc(&self) -> bool {
         self.grpc
     }
 
-    /// What the layer answers by itself: problem+json, or trailers only where the request came by gRPC.
+    /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC.
     pub fn answer(&self) -> Response<Full<Bytes>> {
         if self.grpc {
             grpc::answer(self)

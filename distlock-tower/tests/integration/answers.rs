@@ -1,4 +1,4 @@
-//! Each answer that stands in the handler's place: status, headers, body, and what it must not name.
+//! The answers in place of the handler's response: status, headers, body, and no keys or holders in them.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn unreachable_handler(_: Request<()>) -> Result<Response<Full<Bytes>>, In
     unreachable!("the handler must not run")
 }
 
-/// The answer to a request that must not reach the handler.
+/// The answer to a request that does not reach the handler.
 async fn refused(layer: LockLayer) -> Answer {
     let service = layer.layer(service_fn(unreachable_handler));
     Answer::of(service.oneshot(Request::new(())).await.unwrap()).await
@@ -56,7 +56,7 @@ async fn busy_is_409_with_the_rest_of_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_ten_seconds_unless_told() {
+async fn waits_ten_seconds_by_default() {
     let (one, two) = replicas();
     let _guard = two.lock("k").acquire().await.unwrap();
     for (layer, waits) in [
@@ -71,7 +71,7 @@ async fn waits_ten_seconds_unless_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_more_waiter_of_the_same_client_is_told_to_come_soon() {
+async fn second_waiter_of_the_same_client_gets_a_retry_after() {
     let client = Client::in_memory();
     let _guard = client.lock("k").acquire().await.unwrap();
     let answer = || refused(keyed(&client, |_: &Parts| "k").wait(SEC));
@@ -94,7 +94,7 @@ async fn unreachable_server_is_503() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_that_nobody_answers_passes_the_response_on() {
+async fn response_is_returned_if_the_release_is_not_confirmed() {
     let faults = Faults::new();
     faults.always(Op::Release, Fault::FailBefore);
     let builder = Client::builder().faults(&faults);
@@ -109,7 +109,7 @@ async fn release_that_nobody_answers_passes_the_response_on() {
 }
 
 #[tokio::test]
-async fn keys_that_cannot_be_are_400() {
+async fn invalid_keys_are_400() {
     let client = Client::in_memory();
     let long = "k".repeat(513);
     for layer in [
@@ -126,7 +126,7 @@ async fn keys_that_cannot_be_are_400() {
 }
 
 #[tokio::test]
-async fn bad_settings_and_a_closed_client_are_500() {
+async fn invalid_settings_and_a_closed_client_are_500() {
     let client = Client::in_memory();
     for layer in [
         keyed(&client, |_: &Parts| "k").lease(Duration::ZERO),
@@ -141,7 +141,7 @@ async fn bad_settings_and_a_closed_client_are_500() {
 }
 
 #[tokio::test]
-async fn too_many_keys_and_a_bad_one_among_good_ones_are_400() {
+async fn too_many_keys_and_one_invalid_key_among_valid_ones_are_400() {
     let client = Client::in_memory();
     let many = |count: usize| (0..count).map(|n| format!("many{n}")).collect::<Vec<_>>();
     refused(keyed(&client, move |_: &Parts| many(257)))
@@ -162,7 +162,7 @@ async fn several_keys_are_held_together_and_freed_together() {
         assert_eq!(held.key(), "item:9");
         for key in held.keys() {
             assert_eq!(client.lock(key).hold_count().await.unwrap(), 1);
-            // Inside the section each of them is entered again.
+            // Inside the section, each key can be re-entered.
             assert!(client.lock(key).try_acquire().await.unwrap().is_some());
         }
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
@@ -179,7 +179,7 @@ async fn several_keys_are_held_together_and_freed_together() {
 }
 
 #[tokio::test]
-async fn one_key_many_times_is_one_key() {
+async fn duplicate_keys_are_acquired_once() {
     let client = Client::in_memory();
     let layer = keyed(&client, |_: &Parts| vec![String::from("k"); 3]);
     let service = layer.layer(service_fn(async |_: Request<()>| {

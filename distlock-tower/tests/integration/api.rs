@@ -1,4 +1,4 @@
-//! What the public types promise to the compiler, whatever services and requests they are given.
+//! The traits that the public types implement, for all services and requests.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -23,11 +23,11 @@ fn is_value<T: Clone + Debug + Send + Sync + Unpin + 'static>() {}
 fn is_send_and_debug<T: Debug + Send + 'static>(_: &T) {}
 fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
-/// A request that can neither be cloned nor printed.
+/// A request that implements neither `Clone` nor `Debug`.
 struct Job;
 
 #[test]
-fn settings_are_values_whatever_the_requests_are() {
+fn layers_and_services_are_values_for_all_request_types() {
     is_value::<Unkeyed>();
     is_value::<LockLayer>();
     is_value::<LockLayer<WholeBody>>();
@@ -41,7 +41,7 @@ fn settings_are_values_whatever_the_requests_are() {
 }
 
 #[test]
-fn what_is_looked_at_is_a_value_and_what_goes_wrong_an_error() {
+fn held_and_rejections_are_values_and_errors_implement_error() {
     is_value::<Held>();
     is_value::<HoldUntil>();
     is_value::<LockInfo>();
@@ -76,7 +76,7 @@ fn futures_and_bodies_are_send() {
     is_send_and_debug(&HoldBody::<Full<Bytes>>::default());
 }
 
-/// The layer asks nothing of a service that it does not need itself.
+/// The layer requires no bounds of a service that it does not need.
 #[tokio::test]
 async fn services_and_bodies_need_not_be_send() {
     let client = Client::in_memory();
@@ -99,7 +99,7 @@ async fn services_and_bodies_need_not_be_send() {
 }
 
 #[tokio::test]
-async fn key_from_the_body_and_running_to_completion_go_together() {
+async fn key_from_body_works_with_run_to_completion() {
     let client = Client::in_memory();
     let layer = LockLayer::new(&client)
         .key_from_body(9, |_, body| String::from_utf8(body.to_vec()).ok())

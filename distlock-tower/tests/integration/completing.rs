@@ -1,4 +1,4 @@
-//! Handlers that run to their end whether or not anybody waits for their response.
+//! `run_to_completion`: handlers that complete even if their caller is gone.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{SEC, eventually, freed};
+use crate::support::{DEADLINE, SEC, eventually, freed};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k").wait(60 * SEC)
@@ -32,14 +32,14 @@ async fn locked(client: &Client) -> bool {
 }
 
 #[tokio::test]
-async fn caller_that_stays_gets_the_response_and_finds_the_lock_free() {
+async fn caller_that_stays_gets_the_response_after_the_release() {
     let client = Client::in_memory();
     let owned = client.clone();
     let service = completing(&client).layer(service_fn(move |_: Request<()>| {
         let client = owned.clone();
         async move {
             assert!(locked(&client).await);
-            // Inside of its scope, in whatever task.
+            // The task runs inside the scope.
             assert!(client.lock("k").try_acquire().await.unwrap().is_some());
             done()
         }
@@ -53,7 +53,7 @@ async fn caller_that_stays_gets_the_response_and_finds_the_lock_free() {
 }
 
 #[tokio::test]
-async fn caller_that_leaves_while_the_handler_runs_does_not_end_it() {
+async fn caller_dropped_while_the_handler_runs_does_not_stop_it() {
     let client = Client::in_memory();
     let (started, mut starts) = mpsc::unbounded_channel();
     let (go_on, gate) = tokio::sync::watch::channel(false);
@@ -75,7 +75,7 @@ async fn caller_that_leaves_while_the_handler_runs_does_not_end_it() {
         started = starts.recv() => started.unwrap(),
     }
     drop(caller);
-    // Lets the task see it; not a wait for anything.
+    // Gives the task a chance to notice. No condition is waited for here.
     for _ in 0..5 {
         tokio::task::yield_now().await;
     }
@@ -85,18 +85,18 @@ async fn caller_that_leaves_while_the_handler_runs_does_not_end_it() {
 }
 
 #[tokio::test]
-async fn caller_that_leaves_while_it_waits_gives_up_its_place() {
+async fn caller_dropped_while_waiting_leaves_the_queue() {
     let client = Client::in_memory();
     let taken = client.lock("k").acquire().await.unwrap();
     let never = service_fn(
         async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
-            unreachable!("nobody wants it")
+            unreachable!("the caller is gone")
         },
     );
     let caller = tokio::spawn(completing(&client).layer(never).oneshot(Request::new(())));
-    eventually("it waits", async || sizes(&client).waiters == 1).await;
+    eventually("the request waits", async || sizes(&client).waiters == 1).await;
     caller.abort();
-    eventually("nobody waits", async || sizes(&client).waiters == 0).await;
+    eventually("no request waits", async || sizes(&client).waiters == 0).await;
     taken.release().await.unwrap();
     freed(&client, "k").await;
 }
@@ -106,7 +106,7 @@ async fn caller_that_never_polls_starts_nothing() {
     let client = Client::in_memory();
     let never = service_fn(
         async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
-            unreachable!("nobody asked for it")
+            unreachable!("the future was not polled")
         },
     );
     let mut service = completing(&client).layer(never);
@@ -142,7 +142,7 @@ async fn panic_reaches_the_caller_and_frees_the_lock() {
 }
 
 #[tokio::test]
-async fn scopes_around_the_request_reach_into_its_task() {
+async fn task_inherits_the_scopes_of_the_request() {
     let client = Client::in_memory();
     let owned = client.clone();
     let handler = service_fn(move |_: Request<()>| {
@@ -164,7 +164,7 @@ async fn scopes_around_the_request_reach_into_its_task() {
 }
 
 #[tokio::test]
-async fn client_of_the_code_around_the_request_reaches_into_its_task() {
+async fn task_inherits_with_client_of_the_request() {
     #[distlock::distributed_lock(key = "inner")]
     async fn annotated(client: &Client) -> Result<bool, distlock::Error> {
         client.lock("inner").is_locked().await
@@ -184,7 +184,7 @@ async fn client_of_the_code_around_the_request_reaches_into_its_task() {
 }
 
 #[tokio::test]
-async fn hold_that_goes_on_with_the_body_ends_with_the_caller_s_body() {
+async fn hold_until_body_ends_when_the_caller_drops_the_body() {
     let client = Client::in_memory();
     let layer = layer(&client).hold_until(HoldUntil::Body);
     let service = layer
@@ -196,12 +196,12 @@ async fn hold_that_goes_on_with_the_body_ends_with_the_caller_s_body() {
     freed(&client, "k").await;
 }
 
-/// Tells of its end.
+/// Sends a message when it is dropped.
 #[cfg(feature = "axum")]
-struct Left(mpsc::UnboundedSender<()>);
+struct DropNotice(mpsc::UnboundedSender<()>);
 
 #[cfg(feature = "axum")]
-impl Drop for Left {
+impl Drop for DropNotice {
     fn drop(&mut self) {
         let _nobody_asks = self.0.send(());
     }
@@ -209,7 +209,7 @@ impl Drop for Left {
 
 #[cfg(feature = "axum")]
 #[tokio::test]
-async fn client_that_hangs_up_on_a_real_connection_does_not_end_the_handler() {
+async fn client_disconnect_does_not_stop_a_completing_handler() {
     use axum::Router;
     use axum::extract::Request;
     use axum::middleware::{Next, from_fn};
@@ -225,7 +225,7 @@ async fn client_that_hangs_up_on_a_real_connection_does_not_end_the_handler() {
     });
     let (left, mut leaves) = mpsc::unbounded_channel();
     let watch = from_fn(move |request: Request, next: Next| {
-        let left = Left(left.clone());
+        let left = DropNotice(left.clone());
         async move {
             let _left = left;
             next.run(request).await
@@ -242,11 +242,11 @@ async fn client_that_hangs_up_on_a_real_connection_does_not_end_the_handler() {
     eventually("locked", async || locked(&client).await).await;
     request.abort();
     assert!(request.await.is_err());
-    // The server has noticed.
+    // The server has noticed the disconnect.
     leaves.recv().await.unwrap();
     assert!(locked(&client).await);
     go_on.send(true).unwrap();
-    let ended = tokio::time::timeout(10 * SEC, ends.recv()).await;
+    let ended = tokio::time::timeout(DEADLINE, ends.recv()).await;
     assert_eq!(ended.unwrap(), Some(true));
     freed(&client, "k").await;
 }

@@ -1,4 +1,4 @@
-//! The hold that goes on with the response's body: when it ends, and what the body then says.
+//! `HoldUntil::Body`: when the hold ends, and how the body ends then. And `LockInfo`.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ async fn locked(client: &Client) -> bool {
     client.lock("k").is_locked().await.unwrap()
 }
 
-/// The response of a service with this body, whose hold goes on with it.
+/// The response of a service with this body, behind the layer.
 async fn respond<B>(layer: LockLayer, body: B) -> Response<HoldBody<B>>
 where
     B: Body<Data = Bytes>,
@@ -55,7 +55,7 @@ where
 }
 
 #[tokio::test]
-async fn held_until_the_stream_has_ended_and_its_end_was_told() {
+async fn held_until_the_end_of_the_stream_is_passed_on() {
     let client = Client::in_memory();
     let frames: Frames = ["a", "b"].map(|text| Ok(Frame::data(text.into()))).into();
     let response = respond(layer(&client), StreamBody::new(stream::iter(frames))).await;
@@ -70,7 +70,7 @@ async fn held_until_the_stream_has_ended_and_its_end_was_told() {
 }
 
 #[tokio::test]
-async fn free_when_the_last_frame_of_a_sized_body_is_there() {
+async fn free_when_the_last_frame_of_a_sized_body_is_received() {
     let client = Client::in_memory();
     let body = Full::<Bytes>::from("done");
     let mut body = respond(layer(&client), body).await.into_body();
@@ -88,7 +88,7 @@ async fn free_when_the_last_frame_of_a_sized_body_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_frame_waits_for_the_release_and_counts_until_then() {
+async fn last_frame_waits_for_the_release_and_counts_in_the_size_hint() {
     let faults = Faults::new();
     let builder = Client::builder().faults(&faults);
     let client = builder.in_memory(&distlock::MemoryServer::new()).unwrap();
@@ -115,7 +115,7 @@ async fn empty_body_ends_the_hold_before_the_response() {
 }
 
 #[tokio::test]
-async fn free_when_the_trailers_are_there() {
+async fn free_when_the_trailers_are_received() {
     let client = Client::in_memory();
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", "1".parse().unwrap());
@@ -128,7 +128,7 @@ async fn free_when_the_trailers_are_there() {
     assert!(body.frame().await.is_none());
 }
 
-/// A body that does not end by itself, in a response that says how long it is.
+/// A body of these frames, in a response with this `content-length`.
 async fn announced<S>(client: &Client, length: &'static str, frames: S) -> HoldBody<StreamBody<S>>
 where
     S: Stream<Item = Result<Frame<Bytes>, BoxError>>,
@@ -143,7 +143,7 @@ where
 }
 
 #[tokio::test]
-async fn free_when_the_last_announced_byte_is_there() {
+async fn free_when_the_last_announced_byte_is_received() {
     let client = Client::in_memory();
     let frames: Frames = ["a", "", "b"]
         .map(|text| Ok(Frame::data(text.into())))
@@ -157,7 +157,7 @@ async fn free_when_the_last_announced_byte_is_there() {
     assert_eq!(text(&mut body).await, "b");
     assert!(!locked(&client).await && body.is_end_stream());
     assert!(body.frame().await.is_none());
-    // Nothing is to come: a server does not ask for it.
+    // A server does not poll a body whose announced length is 0.
     let _body = announced(&client, "0", stream::pending()).await;
     assert!(!locked(&client).await);
 }
@@ -177,7 +177,7 @@ async fn trailers_after_the_last_announced_byte_are_passed_on() {
     assert!(body.is_end_stream() && body.frame().await.is_none());
 }
 
-/// Knows its size, and not that it has ended.
+/// A body with an exact size hint that does not implement `is_end_stream`.
 struct Sized(u64);
 
 impl Body for Sized {
@@ -199,7 +199,7 @@ impl Body for Sized {
 }
 
 #[tokio::test]
-async fn free_when_the_last_byte_of_a_body_is_there_that_only_knows_its_size() {
+async fn free_at_the_last_byte_of_a_body_that_only_knows_its_size() {
     let client = Client::in_memory();
     let mut body = respond(layer(&client), Sized(2)).await.into_body();
     assert_eq!(text(&mut body).await, "x");
@@ -211,7 +211,7 @@ async fn free_when_the_last_byte_of_a_body_is_there_that_only_knows_its_size() {
 }
 
 #[tokio::test]
-async fn error_of_the_body_passes_and_ends_the_hold() {
+async fn error_of_the_body_is_forwarded_and_ends_the_hold() {
     let client = Client::in_memory();
     let frames: Frames = vec![Err("broken".into()), Ok(Frame::data("never".into()))];
     let response = respond(layer(&client), StreamBody::new(stream::iter(frames))).await;
@@ -223,7 +223,7 @@ async fn error_of_the_body_passes_and_ends_the_hold() {
 }
 
 #[tokio::test]
-async fn unread_body_that_is_dropped_ends_the_hold() {
+async fn body_dropped_unread_ends_the_hold() {
     let client = Client::in_memory();
     let frames = stream::pending::<Result<Frame<Bytes>, BoxError>>();
     let response = respond(layer(&client), StreamBody::new(frames)).await;
@@ -233,7 +233,7 @@ async fn unread_body_that_is_dropped_ends_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_ends_the_body_in_an_error_also_where_it_waits_for_more() {
+async fn loss_ends_the_body_in_an_error_while_it_waits_for_a_frame() {
     let client = Client::in_memory();
     let (more, mut frames) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
     let frames = stream::poll_fn(move |cx| frames.poll_recv(cx));
@@ -246,13 +246,13 @@ async fn loss_ends_the_body_in_an_error_also_where_it_waits_for_more() {
     assert!((SEC..6 * SEC).contains(&since.elapsed()));
     let lost = error.downcast_ref::<distlock::Error>();
     assert!(lost.is_some_and(distlock::Error::is_lost), "{error}");
-    // The inner body is gone with it.
+    // The inner body is dropped.
     assert!(more.is_closed());
     assert!(body.frame().await.is_none());
 }
 
 #[tokio::test]
-async fn loss_found_at_the_release_replaces_the_end() {
+async fn loss_found_at_the_release_replaces_the_end_of_the_body() {
     let client = Client::in_memory();
     let mut body = respond(layer(&client), Full::<Bytes>::from("done"))
         .await
@@ -263,7 +263,7 @@ async fn loss_found_at_the_release_replaces_the_end() {
     assert!(body.frame().await.is_none());
 }
 
-/// Acquires the key of its own section, at each poll and when it is dropped.
+/// A body that re-enters its own hold at each poll and when it is dropped, and notes whether that works.
 struct Reenters {
     client: Client,
     polls: usize,
@@ -327,7 +327,7 @@ async fn body_is_polled_and_dropped_inside_the_section() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_request_waits_for_the_body_of_the_one_before() {
+async fn next_request_waits_for_the_body_of_the_previous_one() {
     let client = Client::in_memory();
     let handler = service_fn(async |_: Request<()>| {
         let slow = stream::iter(0..3).then(|_| async {
@@ -352,7 +352,7 @@ async fn next_request_waits_for_the_body_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn guard_kept_by_the_handler_outlives_the_body_too() {
+async fn guard_kept_by_the_handler_outlives_the_body() {
     let client = Client::in_memory();
     let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();
     let handler = service_fn(async |request: Request<()>| {
@@ -368,7 +368,7 @@ async fn guard_kept_by_the_handler_outlives_the_body_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_tell_how_long_they_waited_and_held() {
+async fn responses_have_the_times_waited_and_held() {
     let client = Client::in_memory();
     let handler = service_fn(async |_: Request<()>| {
         tokio::time::sleep(2 * SEC).await;

@@ -1,4 +1,4 @@
-//! Keys from the body of a request: how it is read, and what the handler still sees of it.
+//! Keys from the body of a request: how the body is read, and what the handler gets.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Answer, SEC, freed};
 
-/// A body as a server has it: of any kind, and made of bytes where one is wanted.
+/// A body like a server's: of any kind, and `From<Bytes>`.
 struct AnyBody(UnsyncBoxBody<Bytes, BoxError>);
 
 impl From<Bytes> for AnyBody {
@@ -56,7 +56,7 @@ fn layer(client: &Client, limit: usize) -> LockLayer<WholeBody> {
     })
 }
 
-/// Says what it runs under and what it was sent.
+/// Responds with the key that it runs under and the request's body.
 async fn echo(request: Request<AnyBody>) -> Result<Response<Full<Bytes>>, Infallible> {
     let held = request.extensions().get::<Held>().cloned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -72,7 +72,7 @@ async fn send(layer: LockLayer<WholeBody>, body: AnyBody) -> Answer {
 }
 
 #[tokio::test]
-async fn handler_gets_the_body_that_the_key_came_from() {
+async fn handler_gets_the_body_that_the_key_was_read_from() {
     let client = Client::in_memory();
     let frames = ["ab", "", "c"].map(|text| Ok(Frame::data(Bytes::from(text))));
     let bodies = [
@@ -87,7 +87,7 @@ async fn handler_gets_the_body_that_the_key_came_from() {
 }
 
 #[tokio::test]
-async fn body_over_the_limit_is_413_and_read_no_further() {
+async fn body_over_the_limit_is_413_and_not_read_further() {
     let client = Client::in_memory();
     let sized = AnyBody::from(Bytes::from("abcd"));
     let read = Arc::new(AtomicUsize::new(0));
@@ -103,7 +103,7 @@ async fn body_over_the_limit_is_413_and_read_no_further() {
     assert!(read.load(Ordering::SeqCst) <= 2);
 }
 
-/// What axum makes of the error of a limit outside, and others like it.
+/// An error that wraps another one, as axum's error wraps that of a limit outside.
 #[derive(Debug)]
 struct Wrapped(BoxError);
 
@@ -120,7 +120,7 @@ impl std::error::Error for Wrapped {
 }
 
 #[tokio::test]
-async fn body_over_a_limit_outside_is_413_in_whatever_its_error_is_wrapped() {
+async fn body_over_a_limit_outside_is_413_even_if_its_error_is_wrapped() {
     let client = Client::in_memory();
     let pieces = stream::iter(["ab", "cd"].map(|text| Ok::<_, BoxError>(Frame::data(text.into()))));
     let limited = Limited::new(StreamBody::new(pieces), 3);
@@ -130,7 +130,7 @@ async fn body_over_a_limit_outside_is_413_in_whatever_its_error_is_wrapped() {
     answer.is_problem("key", 413, false);
 }
 
-/// Says how large it is, and is not to be read.
+/// A body with a size hint that must not be read.
 struct Announced(u64);
 
 impl http_body::Body for Announced {
@@ -150,7 +150,7 @@ impl http_body::Body for Announced {
 }
 
 #[tokio::test]
-async fn body_that_is_announced_too_large_is_not_read_at_all() {
+async fn body_with_a_size_hint_over_the_limit_is_not_read() {
     let client = Client::in_memory();
     let body = AnyBody(Announced(4).boxed_unsync());
     let answer = send(layer(&client, 3), body).await;
@@ -158,7 +158,7 @@ async fn body_that_is_announced_too_large_is_not_read_at_all() {
 }
 
 #[tokio::test]
-async fn body_that_breaks_is_400() {
+async fn body_that_fails_to_be_read_is_400() {
     let client = Client::in_memory();
     let frames: [Result<_, BoxError>; 2] =
         [Ok(Frame::data(Bytes::from("a"))), Err("broken".into())];
@@ -184,7 +184,7 @@ async fn slow_body_is_read_before_the_lock_is_taken() {
 }
 
 #[tokio::test]
-async fn body_of_a_request_that_is_not_locked_for_is_not_read_by_the_layer() {
+async fn body_of_an_unlocked_request_is_not_read_by_the_layer() {
     let client = Client::in_memory();
     let layer = layer(&client, 0).methods([Method::PUT]);
     let answer = send(layer, AnyBody::from(Bytes::from("longer than nothing"))).await;
@@ -192,7 +192,7 @@ async fn body_of_a_request_that_is_not_locked_for_is_not_read_by_the_layer() {
 }
 
 #[tokio::test]
-async fn busy_request_is_refused_and_an_empty_body_names_what_it_names() {
+async fn busy_request_is_refused_and_an_empty_body_gives_a_key() {
     let client = Client::in_memory();
     let layer = layer(&client, 9)
         .wait(Duration::ZERO)

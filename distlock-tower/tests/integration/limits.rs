@@ -1,4 +1,4 @@
-//! How many requests wait, and for how long one may hold.
+//! Limits: `max_waiters`, `max_pending_requests` and `max_hold`.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Answer, SEC, eventually, freed};
 
-/// Locks the path's key.
+/// A layer whose key is the path.
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client)
         .key_template("<uri.path>")
@@ -32,29 +32,33 @@ async fn send(layer: LockLayer, path: &'static str) -> Answer {
     Answer::of(layer.layer(done).oneshot(request).await.unwrap()).await
 }
 
-/// Starts requests, and waits until all of them wait.
-async fn crowd(client: &Client, layer: &LockLayer, paths: &[&'static str]) -> JoinSet<Answer> {
-    let mut crowd = JoinSet::new();
+/// Starts requests, and returns when all of them wait for their locks.
+async fn start_waiting(
+    client: &Client,
+    layer: &LockLayer,
+    paths: &[&'static str],
+) -> JoinSet<Answer> {
+    let mut requests = JoinSet::new();
     for path in paths {
-        crowd.spawn(send(layer.clone(), path));
+        requests.spawn(send(layer.clone(), path));
     }
     let all_wait = async || sizes(client).waiters == paths.len();
-    eventually("they wait", all_wait).await;
-    crowd
+    eventually("all requests wait", all_wait).await;
+    requests
 }
 
-async fn all_done(crowd: JoinSet<Answer>) {
-    for answer in crowd.join_all().await {
+async fn all_done(requests: JoinSet<Answer>) {
+    for answer in requests.join_all().await {
         assert_eq!(answer.text, "done");
     }
 }
 
 #[tokio::test]
-async fn one_too_many_for_a_key_is_refused_at_once_and_others_are_not() {
+async fn request_over_max_waiters_is_refused_at_once_and_other_keys_are_not() {
     let client = Client::in_memory();
     let layer = layer(&client).max_waiters(2);
     let taken = client.lock("/a").acquire().await.unwrap();
-    let waiting = crowd(&client, &layer, &["/a", "/a"]).await;
+    let waiting = start_waiting(&client, &layer, &["/a", "/a"]).await;
     let refused = send(layer.clone(), "/a").await;
     refused.is_problem("overloaded", 503, true);
     assert_eq!(refused.retry_after, Some(1));
@@ -65,14 +69,14 @@ async fn one_too_many_for_a_key_is_refused_at_once_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn one_too_many_in_all_is_refused_unless_its_lock_is_free() {
+async fn request_over_max_pending_is_refused_unless_its_lock_is_free() {
     let client = Client::in_memory();
     let layer = layer(&client).max_pending_requests(2);
     let a = client.lock("/a").acquire().await.unwrap();
     let b = client.lock("/b").acquire().await.unwrap();
-    // Of all clones of the layer together, whatever else they were told.
+    // All clones of a layer share the limit, whatever their other settings are.
     let clone = layer.clone().max_waiters(9);
-    let waiting = crowd(&client, &clone, &["/a", "/b"]).await;
+    let waiting = start_waiting(&client, &clone, &["/a", "/b"]).await;
     for path in ["/a", "/b"] {
         send(layer.clone(), path)
             .await
@@ -82,15 +86,15 @@ async fn one_too_many_in_all_is_refused_unless_its_lock_is_free() {
     a.release().await.unwrap();
     b.release().await.unwrap();
     all_done(waiting).await;
-    // The places are free again.
+    // The requests that have ended are not pending any more.
     let a = client.lock("/a").acquire().await.unwrap();
-    let waiting = crowd(&client, &layer, &["/a", "/a"]).await;
+    let waiting = start_waiting(&client, &layer, &["/a", "/a"]).await;
     a.release().await.unwrap();
     all_done(waiting).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_place_a_silent_server_is_asked_once() {
+async fn request_over_max_pending_makes_one_attempt_at_a_silent_server() {
     let faults = Faults::new();
     let builder = Client::builder().faults(&faults);
     let client = builder.in_memory(&MemoryServer::new()).unwrap();
@@ -102,7 +106,7 @@ async fn without_a_place_a_silent_server_is_asked_once() {
         .is_problem("unavailable", 503, true);
     assert!(since.elapsed() < SEC / 10, "{:?}", since.elapsed());
     assert_eq!(faults.hits(Op::Attempt), 1);
-    // With a place it is asked again, which is what fills the places.
+    // A request within the limit retries, and is pending meanwhile.
     let patient = layer.max_pending_requests(1);
     send(patient, "/a")
         .await
@@ -111,29 +115,32 @@ async fn without_a_place_a_silent_server_is_asked_once() {
 }
 
 #[tokio::test]
-async fn requests_that_are_dropped_leave_their_places() {
+async fn dropped_requests_are_no_longer_pending() {
     let client = Client::in_memory();
     let layer = layer(&client).max_pending_requests(1);
     let taken = client.lock("/a").acquire().await.unwrap();
-    crowd(&client, &layer, &["/a"]).await.shutdown().await;
-    let waiting = crowd(&client, &layer, &["/a"]).await;
+    start_waiting(&client, &layer, &["/a"])
+        .await
+        .shutdown()
+        .await;
+    let waiting = start_waiting(&client, &layer, &["/a"]).await;
     taken.release().await.unwrap();
     all_done(waiting).await;
 }
 
 #[tokio::test]
-async fn thousand_and_twenty_four_wait_for_a_key_unless_told() {
+async fn max_waiters_is_1024_by_default() {
     let client = Client::in_memory();
     let layer = layer(&client);
     let taken = client.lock("/a").acquire().await.unwrap();
-    let waiting = crowd(&client, &layer, &["/a"; 1024]).await;
+    let waiting = start_waiting(&client, &layer, &["/a"; 1024]).await;
     send(layer, "/a").await.is_problem("overloaded", 503, true);
     taken.release().await.unwrap();
     all_done(waiting).await;
 }
 
 #[tokio::test]
-async fn without_waiting_there_is_no_crowd_to_be_too_large() {
+async fn zero_wait_is_busy_and_never_overloaded() {
     let client = Client::in_memory();
     let _taken = client.lock("/a").acquire().await.unwrap();
     let layer = layer(&client).max_waiters(0).max_pending_requests(0);
@@ -146,7 +153,7 @@ async fn without_waiting_there_is_no_crowd_to_be_too_large() {
 }
 
 #[tokio::test]
-async fn own_answer_and_grpc_know_of_too_many() {
+async fn on_reject_and_grpc_report_overload() {
     let client = Client::in_memory();
     let _taken = client.lock("/a").acquire().await.unwrap();
     let layer = layer(&client).max_waiters(0);
@@ -157,9 +164,9 @@ async fn own_answer_and_grpc_know_of_too_many() {
                 .error()
                 .is_some_and(distlock::Error::is_overloaded)
         );
-        Response::new(Full::<Bytes>::from("come later"))
+        Response::new(Full::<Bytes>::from("come back later"))
     });
-    assert_eq!(send(own, "/a").await.text, "come later");
+    assert_eq!(send(own, "/a").await.text, "come back later");
 
     let never = service_fn(
         async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
@@ -176,7 +183,7 @@ async fn own_answer_and_grpc_know_of_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_that_holds_too_long_is_dropped_though_its_lock_was_renewed() {
+async fn handler_over_max_hold_is_dropped_although_its_lock_is_renewed() {
     let client = Client::in_memory();
     let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     let stuck = service_fn(move |_: Request<()>| {
@@ -199,7 +206,7 @@ async fn handler_that_holds_too_long_is_dropped_though_its_lock_was_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_is_read_too_slowly_is_cut_with_an_error() {
+async fn body_read_too_slowly_ends_in_an_error() {
     let client = Client::in_memory();
     let endless = service_fn(async |_: Request<()>| {
         let frames = stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(Bytes::from("x"))));
@@ -215,7 +222,7 @@ async fn body_that_is_read_too_slowly_is_cut_with_an_error() {
     let error = loop {
         match body.frame().await.unwrap() {
             Ok(_) if read < 200 => read += 1,
-            Ok(_) => panic!("it goes on and on"),
+            Ok(_) => panic!("the body did not end"),
             Err(error) => break error,
         }
         tokio::time::sleep(SEC).await;

@@ -1,4 +1,6 @@
-//! All integration tests of the crate: one binary, so that it is linked once.
+//! The integration tests of the crate. They are one binary, because linking each file on its own is slow.
+//!
+//! `tests/log.rs` is apart: it needs a process of its own.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod answers;
@@ -8,13 +10,13 @@ mod compile_fail;
 mod completing;
 #[cfg(feature = "axum")]
 mod connections;
+mod current_hold;
 mod hold_until;
-mod inside;
 mod key_from_body;
 mod limits;
 mod modes;
 mod non_http;
-mod refusals;
+mod rejections;
 mod response_body;
 #[cfg(feature = "axum")]
 mod router;

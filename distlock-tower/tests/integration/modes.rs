@@ -1,4 +1,4 @@
-//! Which kind of lock a layer takes, and of which servers.
+//! The kind of lock that a layer takes, and quorums.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use http_body_util::Full;
 use tokio::sync::Barrier;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Answer, SEC};
+use crate::support::{Answer, DEADLINE};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client)
@@ -35,7 +35,7 @@ async fn answer(layer: &LockLayer, method: Method) -> Answer {
 }
 
 #[tokio::test]
-async fn readers_run_at_once_and_go_on_only_together() {
+async fn two_readers_are_in_the_handler_at_the_same_time() {
     let both = Arc::new(Barrier::new(2));
     let handler = service_fn(|_: Request<()>| {
         let both = Arc::clone(&both);
@@ -47,7 +47,7 @@ async fn readers_run_at_once_and_go_on_only_together() {
     let service = layer(&Client::in_memory()).read_write().layer(handler);
     let read = |method| service.clone().oneshot(by(method));
     let together = async { tokio::join!(read(Method::GET), read(Method::HEAD)) };
-    let (get, head) = tokio::time::timeout(10 * SEC, together).await.unwrap();
+    let (get, head) = tokio::time::timeout(DEADLINE, together).await.unwrap();
     assert_eq!(
         (get.unwrap().status(), head.unwrap().status()),
         (200.try_into().unwrap(), 200.try_into().unwrap())
@@ -55,7 +55,7 @@ async fn readers_run_at_once_and_go_on_only_together() {
 }
 
 #[tokio::test]
-async fn writers_and_readers_keep_each_other_out() {
+async fn writers_and_readers_exclude_each_other() {
     let client = Client::in_memory();
     let layer = layer(&client).read_write();
     let (read, write) = (
@@ -116,7 +116,7 @@ async fn each_mode_takes_the_lock_of_its_kind() {
     }
 }
 
-/// Whether the plain lock and the read lock of its key are entered inside of a mode's lock.
+/// Whether the reentrant lock and the read lock of the key can be re-entered inside a lock of this mode.
 fn expected(mode: Mode) -> (bool, bool) {
     match mode {
         Mode::Read | Mode::Write => (false, true),
@@ -154,7 +154,7 @@ async fn majority_of_a_redlock_decides() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_500() {
+async fn unsupported_modes_are_500() {
     let client = Client::in_memory();
     let two_tokens = LockLayer::new(&client)
         .key(|_: &Parts| ["a", "b"])

@@ -1,4 +1,4 @@
-//! The layer for services that are no HTTP.
+//! `ServiceLockLayer`: the layer for services of any request type.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{SEC, eventually, freed};
 
-/// Knows neither `Clone` nor `Debug`: nothing is asked of a request.
+/// Implements neither `Clone` nor `Debug`: the layer does not require them of a request.
 struct Job(&'static str);
 
 fn layer(client: &Client) -> ServiceLockLayer<Job> {
@@ -28,7 +28,7 @@ fn lock_error(result: Result<u32, Refused>) -> distlock::Error {
 }
 
 #[tokio::test]
-async fn runs_inside_the_lock_and_leaves_it_free() {
+async fn request_runs_under_the_lock_and_releases_it() {
     let client = Client::in_memory();
     let inner = client.clone();
     let service = layer(&client).layer(service_fn(move |job: Job| {
@@ -46,7 +46,7 @@ async fn runs_inside_the_lock_and_leaves_it_free() {
 }
 
 #[tokio::test]
-async fn own_error_is_passed_on_after_the_release() {
+async fn inner_error_is_passed_on_after_the_release() {
     let client = Client::in_memory();
     let service = layer(&client).layer(service_fn(async |_: Job| Err::<u32, _>("no")));
     let error = service.oneshot(Job("a")).await.unwrap_err();
@@ -63,10 +63,10 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
         layer.layer(never).oneshot(Job(job)).await
     };
     assert!(lock_error(refused(layer(&client), "a").await).is_busy());
-    let crowded = layer(&client).wait(SEC).max_waiters(0);
-    assert!(lock_error(refused(crowded, "a").await).is_overloaded());
-    let crowded = layer(&client).wait(SEC).max_pending_requests(0);
-    let too_many = refused(crowded, "a").await.unwrap_err();
+    let limited = layer(&client).wait(SEC).max_waiters(0);
+    assert!(lock_error(refused(limited, "a").await).is_overloaded());
+    let limited = layer(&client).wait(SEC).max_pending_requests(0);
+    let too_many = refused(limited, "a").await.unwrap_err();
     assert!(
         matches!(&too_many, LockError::TooManyPending { limit: 0, busy, .. } if busy.is_busy()),
         "{too_many:?}"
@@ -92,7 +92,7 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_drops_what_the_service_does() {
+async fn loss_drops_the_inner_future() {
     let client = Client::in_memory();
     let stuck = service_fn(async |_: Job| std::future::pending::<Result<u32, &str>>().await);
     let leased = layer(&client).lease(SEC).layer(stuck).oneshot(Job("a"));
@@ -121,7 +121,7 @@ async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
 }
 
 #[tokio::test]
-async fn without_a_key_there_is_no_lock_and_of_several_all_are_held() {
+async fn without_a_key_runs_unlocked_and_with_several_holds_all() {
     let client = Client::in_memory();
     let _taken = client.lock("a").acquire().await.unwrap();
     let open = ServiceLockLayer::new(&client, |_: &Job| None::<String>);
@@ -137,21 +137,21 @@ async fn without_a_key_there_is_no_lock_and_of_several_all_are_held() {
 }
 
 #[tokio::test]
-async fn request_that_is_dropped_while_it_waits_leaves_the_queue() {
+async fn request_dropped_while_waiting_leaves_the_queue() {
     let client = Client::in_memory();
     let taken = client.lock("a").acquire().await.unwrap();
     let never = service_fn(async |_: Job| -> Result<u32, &str> { unreachable!("dropped") });
     let service = layer(&client).wait(60 * SEC).layer(never);
     let waiting = tokio::spawn(service.oneshot(Job("a")));
-    eventually("it waits", async || sizes(&client).waiters == 1).await;
+    eventually("the request waits", async || sizes(&client).waiters == 1).await;
     waiting.abort();
-    eventually("nobody waits", async || sizes(&client).waiters == 0).await;
+    eventually("no request waits", async || sizes(&client).waiters == 0).await;
     taken.release().await.unwrap();
     freed(&client, "a").await;
 }
 
 #[tokio::test]
-async fn works_under_and_over_buffer_timeout_and_concurrency_limit() {
+async fn works_inside_and_outside_buffer_timeout_and_concurrency_limit() {
     let client = Client::in_memory();
     let service = ServiceBuilder::new()
         .buffer(8)
@@ -172,7 +172,7 @@ async fn works_under_and_over_buffer_timeout_and_concurrency_limit() {
 }
 
 #[tokio::test]
-async fn guards_the_requests_of_a_client_whose_type_is_no_http_request() {
+async fn locks_for_requests_of_another_type_such_as_reqwest() {
     let client = Client::in_memory();
     let layer = ServiceLockLayer::new(&client, |request: &reqwest::Request| {
         request.url().path().to_owned()

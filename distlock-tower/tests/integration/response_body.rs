@@ -1,4 +1,4 @@
-//! The response body: passes on what the inner one says, and does not keep the lock.
+//! The response body without a hold: it forwards the inner body and does not keep the lock.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// The body of the answer that a service with this body gives under a lock.
+/// The response body of a service with this body, behind the layer.
 async fn guarded<B: Body<Data = Bytes>>(client: &Client, body: B) -> HoldBody<B> {
     let body = std::cell::Cell::new(Some(body));
     let handler =
@@ -23,7 +23,7 @@ async fn guarded<B: Body<Data = Bytes>>(client: &Client, body: B) -> HoldBody<B>
 }
 
 #[tokio::test]
-async fn size_and_end_are_the_inner_body_s() {
+async fn size_and_end_are_those_of_the_inner_body() {
     let client = Client::in_memory();
     let full = guarded(&client, Full::<Bytes>::from("done")).await;
     assert_eq!(
@@ -38,7 +38,7 @@ async fn size_and_end_are_the_inner_body_s() {
 }
 
 #[tokio::test]
-async fn frames_trailers_and_errors_pass_and_the_lock_is_free_meanwhile() {
+async fn frames_trailers_and_errors_are_forwarded_after_the_release() {
     let client = Client::in_memory();
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", "1".parse().unwrap());
@@ -67,7 +67,7 @@ async fn frames_trailers_and_errors_pass_and_the_lock_is_free_meanwhile() {
 }
 
 #[tokio::test]
-async fn answer_in_its_place_has_a_known_size() {
+async fn body_of_an_answer_has_a_known_size() {
     let client = Client::in_memory();
     let layer = LockLayer::new(client).key(|_: &Parts| "");
     let handler = service_fn(

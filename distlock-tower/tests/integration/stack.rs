@@ -1,4 +1,4 @@
-//! The layer among others: what each sees of it, on either side.
+//! The layer among other layers, inside and outside of it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::{SEC, freed};
 
 type Answered = Result<Response<Full<Bytes>>, Infallible>;
 
-/// Locks the path's key.
+/// A layer whose key is the path.
 fn lock(client: &Client) -> LockLayer {
     LockLayer::new(client)
         .key_template("<uri.path>")
@@ -28,7 +28,7 @@ fn to(path: &str) -> Request<Full<Bytes>> {
     Request::post(path).body(Full::default()).unwrap()
 }
 
-/// Enters its own lock again, and says how often it is entered.
+/// A handler that re-enters its own lock and responds with the hold count.
 fn again(
     client: &Client,
 ) -> impl Service<
@@ -78,7 +78,7 @@ async fn timeout_outside_counts_the_wait_and_leaves_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_outside_ends_a_handler_and_its_hold() {
+async fn timeout_outside_drops_the_handler_and_ends_its_hold() {
     let client = Client::in_memory();
     let service = ServiceBuilder::new()
         .timeout(5 * SEC)
@@ -92,7 +92,7 @@ async fn timeout_outside_ends_a_handler_and_its_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_inside_counts_the_handler_alone() {
+async fn timeout_inside_counts_only_the_handler() {
     let client = Client::in_memory();
     let service = ServiceBuilder::new()
         .layer(lock(&client))
@@ -114,12 +114,12 @@ async fn timeout_inside_counts_the_handler_alone() {
         }));
     let error = stuck.oneshot(to("/k")).await.unwrap_err();
     assert!(is_elapsed(&error), "{error}");
-    // The error came after the release.
+    // The error is returned after the release.
     assert!(!client.lock("/k").is_locked().await.unwrap());
 }
 
 #[tokio::test]
-async fn panic_is_500_on_either_side_and_the_lock_free() {
+async fn panic_caught_inside_or_outside_is_500_and_frees_the_lock() {
     let client = Client::in_memory();
     let panics =
         || service_fn(async |_: Request<Full<Bytes>>| -> Answered { panic!("on purpose") });
@@ -145,7 +145,7 @@ async fn panic_is_500_on_either_side_and_the_lock_free() {
 }
 
 #[tokio::test]
-async fn panic_of_a_task_of_its_own_is_caught_outside_as_well() {
+async fn panic_of_a_completing_handler_is_caught_outside() {
     let client = Client::in_memory();
     let service = ServiceBuilder::new()
         .layer(CatchPanicLayer::new())
@@ -158,7 +158,7 @@ async fn panic_of_a_task_of_its_own_is_caught_outside_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_behind_and_before_a_buffer_are_inside_their_own_hold() {
+async fn handlers_between_buffers_re_enter_their_own_hold() {
     let client = Client::in_memory();
     let service = ServiceBuilder::new()
         .buffer(8)
@@ -180,7 +180,7 @@ async fn handlers_behind_and_before_a_buffer_are_inside_their_own_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_request_takes_a_place_of_the_limit_outside() {
+async fn waiting_request_takes_a_permit_of_the_limit_outside() {
     let client = Client::in_memory();
     let taken = client.lock("/k").acquire().await.unwrap();
     let service = ServiceBuilder::new()

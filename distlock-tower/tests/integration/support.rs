@@ -1,4 +1,4 @@
-//! What several test files need: clients that share a server, answers taken apart, and waiting for a fact.
+//! Shared by the tests: clients of one server, parsed answers, and waiting for a condition.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use http_body_util::BodyExt as _;
 
 pub(crate) const SEC: Duration = Duration::from_secs(1);
 
-/// Two clients of one server, as two replicas of a program.
+/// Two clients of one server, like two replicas of a program.
 pub(crate) fn replicas() -> (Client, Client) {
     let server = MemoryServer::new();
     let client = || Client::builder().in_memory(&server).unwrap();
     (client(), client())
 }
 
-/// An answer of the layer, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -45,7 +45,7 @@ impl Answer {
         }
     }
 
-    /// Checks that this is the problem `name` with this status, and that its body names nothing it must not.
+    /// Checks that this is the problem `name` with this status, and that its body contains no key of the tests.
     #[track_caller]
     pub(crate) fn is_problem(&self, name: &str, status: u16, retryable: bool) {
         let problem = self.problem.as_ref().expect("no problem+json");
@@ -67,14 +67,18 @@ impl Answer {
     }
 }
 
-/// Waits for a fact; fails after ten seconds without it.
+/// How long the tests wait for a condition: long enough for a busy machine, and shorter than the default lease of 30 s, so
+/// that a lock that is freed by its lease does not count as released.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits for a condition; fails at the deadline.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(10 * SEC, async {
+    let waited = tokio::time::timeout(DEADLINE, async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
-    assert!(waited.await.is_ok(), "never came: {what}");
+    assert!(waited.await.is_ok(), "not within {DEADLINE:?}: {what}");
 }
 
 /// Waits until a key is free.

@@ -1,4 +1,4 @@
-//! Keys from templates and headers, and which requests are locked at all.
+//! Keys from templates and headers, and conditions.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Answer, SEC};
 
-/// Tells what it runs under.
+/// Responds with the key that it runs under.
 async fn tell(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let held = request.extensions().get::<Held>();
     let key = held.map_or("-", Held::key).to_owned();
@@ -28,7 +28,7 @@ async fn send(layer: LockLayer, request: Request<()>) -> Answer {
     Answer::of(response.unwrap()).await
 }
 
-/// The key that a template makes of a request.
+/// The key that a template renders for a request.
 async fn key(template: &str, request: http::request::Builder) -> String {
     let layer = unkeyed().key_template(template);
     let answer = send(layer, request.body(()).unwrap()).await;
@@ -48,7 +48,7 @@ async fn values_come_from_query_header_method_and_path() {
 }
 
 #[tokio::test]
-async fn text_braces_and_doubled_marks_stay() {
+async fn text_and_braces_are_literal_and_doubled_marks_are_unescaped() {
     assert_eq!(
         key("{cart}:<<a>>:<method>", get("/")).await,
         "{cart}:<a>:GET"
@@ -67,7 +67,7 @@ async fn path_and_query_are_decoded_once() {
 }
 
 #[tokio::test]
-async fn missing_empty_doubled_and_undecodable_values_are_400() {
+async fn missing_empty_repeated_and_undecodable_values_are_400() {
     for template in ["k:<query.q>", "k:<header.x-tenant>", "k:<uri.path>"] {
         for uri in ["/%ff?p=1", "/%ff?q=", "/%ff?q=1&q=2", "/%ff?q=%ff"] {
             let layer = unkeyed().key_template(template);
@@ -79,13 +79,13 @@ async fn missing_empty_doubled_and_undecodable_values_are_400() {
 }
 
 #[tokio::test]
-async fn optional_values_that_are_there_but_unclear_are_400() {
+async fn optional_values_that_are_present_but_ambiguous_are_400() {
     let request = |values: &[&[u8]]| {
         let add = |request: http::request::Builder, value: &&[u8]| request.header("x-a", *value);
         values.iter().fold(get("/"), add)
     };
     let by_header = || unkeyed().key_header("x-a").optional();
-    // What is missing beside it changes nothing, whichever comes first.
+    // A missing value before the ambiguous one makes no difference.
     let beside = || unkeyed().key_template("<query.q>:<header.x-a>").optional();
     let unclear: [&[&[u8]]; 4] = [&[b"a", b"a"], &[b"a", b""], &[b""], &[b"\xff"]];
     for values in unclear {
@@ -121,7 +121,7 @@ async fn control_characters_and_long_keys_are_400() {
 }
 
 #[test]
-fn texts_that_are_no_templates_say_why() {
+fn invalid_templates_report_why() {
     use TemplateError::{Empty, Stray, Unclosed, Unknown};
     let unknown = |name: &str| Unknown(name.to_owned());
     for (text, error) in [
@@ -143,12 +143,12 @@ fn texts_that_are_no_templates_say_why() {
 
 #[test]
 #[should_panic(expected = "unknown placeholder `<body.id>`")]
-fn template_in_the_code_that_cannot_be_panics_where_it_stands() {
+fn key_template_panics_for_an_invalid_template() {
     let _layer = unkeyed().key_template("order:<body.id>");
 }
 
 #[tokio::test]
-async fn header_is_a_key_under_its_own_name() {
+async fn key_of_a_header_starts_with_its_name() {
     let with = || {
         get("/")
             .header("Idempotency-Key", "\"8e03\"")
@@ -162,14 +162,14 @@ async fn header_is_a_key_under_its_own_name() {
     send(named, without()).await.is_problem("key", 400, false);
     send(layer(), without()).await.is_problem("key", 400, false);
     assert_eq!(send(layer().optional(), without()).await.text, "-");
-    // Not every bad key passes because it may be missing.
+    // An optional key may be missing, but not invalid.
     let long = get("/").header("idempotency-key", "x".repeat(600));
     let answer = send(layer().optional(), long.body(()).unwrap()).await;
     answer.is_problem("key", 400, false);
 }
 
 #[tokio::test]
-async fn only_the_methods_and_requests_that_were_named_are_locked() {
+async fn conditions_and_methods_select_the_requests_to_lock() {
     let layer = || unkeyed().key(|_: &Parts| "k");
     for (method, expected) in [(Method::POST, "k"), (Method::PUT, "k"), (Method::GET, "-")] {
         let layer = layer().methods([Method::POST, Method::PUT]);
@@ -187,7 +187,7 @@ async fn only_the_methods_and_requests_that_were_named_are_locked() {
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_locked_does_not_ask_the_key_function() {
+async fn key_function_is_not_called_for_an_unlocked_request() {
     let never = |_: &Parts| -> String { panic!("asked") };
     let layer = unkeyed().key(never).when(|_| false).wait(SEC);
     assert_eq!(send(layer, Request::new(())).await.text, "-");

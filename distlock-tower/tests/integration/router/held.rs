@@ -1,4 +1,4 @@
-//! The hold in the handler: entered again there, and extracted, where there is one.
+//! The hold in an axum handler: re-entry, and the `Held` extractor.
 
 use axum::Router;
 use axum::extract::State;
@@ -58,14 +58,14 @@ async fn extractor_says_why_there_is_no_hold() {
     ] {
         let answer = send(bare.clone().layer(layer), post_to("/")).await;
         answer.is_problem("config", 500, false);
-        // True of each, though it is not known here which it was.
-        let either = "its conditions let it pass, or it gave no key";
+        // The extractor cannot know which of these cases applies, so the text covers them all.
+        let either = "its conditions exclude it, or it has no key";
         assert!(answer.text.contains(either), "{answer:?}");
     }
 }
 
 #[tokio::test]
-async fn innermost_layer_is_the_one_extracted() {
+async fn hold_of_the_innermost_layer_is_extracted() {
     let client = Client::in_memory();
     let app = Router::new()
         .route("/orders/{id}", post(tell))

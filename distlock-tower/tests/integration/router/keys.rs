@@ -1,5 +1,4 @@
-//! Which keys a request is locked by: what a key function takes and returns, what a template names, and what either leaves
-//! of the request.
+//! Keys in axum routers: arguments and results of key functions, templates, and the request that the handler gets.
 
 use std::collections::HashMap;
 
@@ -81,7 +80,7 @@ async fn parts_request_and_fn_items() {
 }
 
 #[tokio::test]
-async fn template_names_captures_of_all_routers_around_and_the_whole_path() {
+async fn template_reads_captures_of_outer_routers_and_the_full_path() {
     let client = Client::in_memory();
     let layer = |template: &str| LockLayer::new(client.clone()).key_template(template);
     let nested = |template: &str| {
@@ -102,7 +101,7 @@ async fn template_names_captures_of_all_routers_around_and_the_whole_path() {
 }
 
 #[tokio::test]
-async fn optional_capture_that_is_no_utf8_is_400() {
+async fn optional_capture_that_is_not_utf8_is_400() {
     let layer = |template: &str| {
         let layer = LockLayer::new(Client::in_memory()).key_template(template);
         layer.optional()
@@ -122,7 +121,7 @@ async fn optional_capture_that_is_no_utf8_is_400() {
 }
 
 #[tokio::test]
-async fn all_that_a_key_function_may_return() {
+async fn all_return_types_of_a_key_function() {
     struct Own(u64);
     impl IntoLockKeys for Own {
         fn into_lock_keys(self) -> distlock_tower::LockKeys {
@@ -174,7 +173,7 @@ async fn error_of_a_key_function_is_the_answer() {
 }
 
 #[tokio::test]
-async fn extractor_that_refuses_answers_itself() {
+async fn rejection_of_an_extractor_is_the_answer() {
     let answer = under(|Path(id): Path<u64>| format!("order:{id}"), "/orders/seven").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(
@@ -184,7 +183,7 @@ async fn extractor_that_refuses_answers_itself() {
 }
 
 #[tokio::test]
-async fn key_function_takes_nothing_from_the_request() {
+async fn handler_gets_the_whole_request_after_the_key_function() {
     #[derive(serde::Deserialize)]
     struct Order {
         sku: String,

@@ -1,9 +1,9 @@
-//! The layer in axum routers: the keys of requests, places in a router, the hold in the handler, real connections.
+//! The layer in axum routers: keys, positions in a router, the hold in the handler, real connections.
 
 mod held;
 mod keys;
-mod places;
-mod served;
+mod positions;
+mod real_connections;
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +28,7 @@ async fn send(app: Router, request: Request<Body>) -> Answer {
     Answer::of(app.oneshot(request).await.unwrap()).await
 }
 
-/// What the handler behind this key function says it runs under.
+/// The answer of a handler behind this key function: the key that it runs under.
 async fn under<F, M>(key: F, uri: &str) -> Answer
 where
     F: KeyFn<M, ()>,

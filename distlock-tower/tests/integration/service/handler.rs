@@ -1,5 +1,4 @@
-//! What runs under the lock: one request of a key at a time, inside its section from the inner call to the release, which
-//! comes before the answer.
+//! The handler under the lock: one request of a key at a time, inside the section, and released before the response.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -19,7 +18,7 @@ use super::{Text, by_path, locked, text, to};
 use crate::support::{Answer, SEC, replicas};
 
 #[tokio::test]
-async fn locked_in_the_handler_and_free_when_the_response_is_there() {
+async fn locked_in_the_handler_and_free_when_the_response_is_returned() {
     let client = Client::in_memory();
     let seen = client.clone();
     let handler = service_fn(async |_: Request<()>| {
@@ -41,8 +40,8 @@ async fn handler_error_is_passed_on_after_the_release() {
 }
 
 #[tokio::test]
-async fn any_body_and_no_axum_and_the_request_reaches_the_handler_whole() {
-    struct Odd(std::rc::Rc<u8>); // neither Send nor a body
+async fn any_body_type_works_and_the_handler_gets_the_whole_request() {
+    struct Odd(std::rc::Rc<u8>); // neither `Send` nor a `Body`
     let handler = service_fn(async |request: Request<Odd>| {
         assert_eq!(request.headers()["x-a"], "1");
         assert_eq!(request.uri(), "/k?q=1");
@@ -89,7 +88,7 @@ async fn without_a_key_the_handler_runs_unlocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_one_key_run_one_after_the_other_and_others_beside_them() {
+async fn requests_of_one_key_run_in_turn_and_others_concurrently() {
     let (one, two) = replicas();
     let inside = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));

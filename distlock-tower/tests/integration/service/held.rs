@@ -1,4 +1,4 @@
-//! The hold as the handler has it: a guard to be kept after the response, or a view that keeps nothing.
+//! `Held` in the handler: a guard that is kept after the response, and views that keep nothing.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -43,7 +43,7 @@ async fn kept_guard_outlives_the_response() {
 }
 
 #[tokio::test]
-async fn view_kept_by_the_handler_does_not_stop_the_release() {
+async fn held_kept_by_the_handler_does_not_stop_the_release() {
     let client = Client::in_memory();
     let (send, mut kept) = mpsc::unbounded_channel();
     let handler = service_fn(async |request: Request<()>| {
@@ -57,13 +57,13 @@ async fn view_kept_by_the_handler_does_not_stop_the_release() {
     assert!(!locked(&client, "k").await);
     assert!(!held.is_held() && held.keep().is_none());
     held.lost().await;
-    // The key's next holder is none of its business.
+    // It does not report the hold of the key's next holder.
     let _next = client.lock("k").acquire().await.unwrap();
     assert!(!held.is_held());
 }
 
 #[tokio::test(start_paused = true)]
-async fn view_tells_a_spawned_task_of_the_loss() {
+async fn held_reports_the_loss_to_a_spawned_task() {
     let client = Client::in_memory();
     let (send, mut told) = mpsc::unbounded_channel();
     let handler = service_fn(async |request: Request<()>| {

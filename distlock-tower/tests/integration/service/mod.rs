@@ -1,8 +1,8 @@
-//! The layer around plain tower services: what runs under it, readiness, requests that are cut short, and the hold in hand.
+//! The layer around plain tower services: the handler, readiness, interrupted requests, and `Held`.
 
-mod cut_short;
 mod handler;
 mod held;
+mod interrupted;
 mod readiness;
 
 use distlock::Client;
@@ -34,7 +34,7 @@ async fn locked(client: &Client, key: &str) -> bool {
 }
 
 #[test]
-fn everything_is_send_and_more() {
+fn public_types_are_send_sync_clone_and_debug() {
     fn all<T: Send + Sync + Unpin + Clone + std::fmt::Debug + 'static>(_: T) {}
     fn send<T: Send + 'static>(_: &T) {}
     let client = Client::in_memory();

@@ -1,4 +1,4 @@
-//! Readiness: the inner service that was polled ready is the one that is called, and the wait for a lock is no part of it.
+//! Readiness: the inner service that was polled ready is called, and `poll_ready` does not wait for a lock.
 
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use super::{Text, by_path, locked, text, to};
 use crate::support::eventually;
 
-/// Ready for one call each time it was polled ready, as `Buffer` and `ConcurrencyLimit` are; a clone is not ready.
+/// Ready for one call after each `poll_ready`, like `Buffer` and `ConcurrencyLimit`. A clone is not ready.
 pub(crate) struct OncePerPoll {
     pub(crate) ready: bool,
     pub(crate) calls: mpsc::UnboundedSender<()>,
@@ -86,7 +86,7 @@ async fn waits_in_the_future_and_not_in_poll_ready() {
         calls,
     });
     let waiting = tokio::spawn(service.ready().await.unwrap().call(to("/k")));
-    eventually("it waits", async || {
+    eventually("the request waits", async || {
         distlock::test_util::sizes(&client).waiters == 1
     })
     .await;

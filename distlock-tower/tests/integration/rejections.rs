@@ -1,4 +1,4 @@
-//! Answers to gRPC clients, and answers of one's own.
+//! Answers to gRPC clients, `busy_status`, and `on_reject`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn by_grpc(content_type: &str) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// What a gRPC client reads of an answer: trailers only, so everything is in the headers.
+/// The headers of a gRPC answer. It is trailers-only, so they contain the whole answer.
 async fn grpc(layer: LockLayer) -> HeaderMap {
     let service = layer.layer(service_fn(unreachable_handler));
     let response = service.oneshot(by_grpc("application/grpc")).await.unwrap();
@@ -75,7 +75,7 @@ async fn loss_under_a_grpc_handler_is_unknown() {
 
 #[cfg(feature = "axum")]
 #[tokio::test]
-async fn answer_of_a_key_function_is_put_into_grpc_s_words() {
+async fn answer_of_a_key_function_is_translated_to_grpc() {
     let client = Client::in_memory();
     for (status, code) in [
         (401, "16"),
@@ -92,8 +92,8 @@ async fn answer_of_a_key_function_is_put_into_grpc_s_words() {
         (504, "4"),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
-        let layer = LockLayer::new(client.clone())
-            .key(move |_: &Parts| Err::<String, _>((status, "said in text")));
+        let layer =
+            LockLayer::new(client.clone()).key(move |_: &Parts| Err::<String, _>((status, "text")));
         assert_eq!(grpc(layer).await["grpc-status"], code);
     }
     let own = LockLayer::new(client).key(|_: &Parts| {
@@ -116,7 +116,7 @@ async fn other_content_types_get_problem_json() {
 }
 
 #[tokio::test]
-async fn busy_status_is_the_one_that_was_set_and_no_other_changes() {
+async fn busy_status_replaces_409_and_no_other_status() {
     let client = Client::in_memory();
     let _guard = client.lock("secret").acquire().await.unwrap();
     let layer = keyed(&client).busy_status(StatusCode::LOCKED);
@@ -132,7 +132,7 @@ async fn busy_status_is_the_one_that_was_set_and_no_other_changes() {
 }
 
 #[tokio::test]
-async fn own_answer_knows_all_of_the_refusal() {
+async fn on_reject_gets_all_details_of_the_rejection() {
     let client = Client::in_memory();
     let _guard = client.lock("secret").acquire().await.unwrap();
     let layer = keyed(&client).wait(Duration::ZERO).on_reject(|rejection| {
@@ -154,7 +154,7 @@ async fn own_answer_knows_all_of_the_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_answer_stands_for_each_refusal_and_for_no_answer_of_a_key_function() {
+async fn on_reject_replaces_each_refusal_but_no_answer_of_a_key_function() {
     let client = Client::in_memory();
     let own = |layer: LockLayer| {
         layer.on_reject(|rejection| {

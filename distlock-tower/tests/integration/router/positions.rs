@@ -1,4 +1,4 @@
-//! Where in a router the layer may stand, with which state, and what it locks there.
+//! The positions of the layer in a router: its state, and what it locks there.
 
 use axum::Router;
 use axum::body::Body;
@@ -13,7 +13,7 @@ use super::{App, orders, post_to, send, tell};
 use crate::support::SEC;
 
 #[tokio::test]
-async fn state_is_the_one_given_before_the_key() {
+async fn key_function_gets_the_state_of_with_state() {
     let app = App {
         region: "eu",
         locks: Client::in_memory(),
@@ -29,7 +29,7 @@ async fn state_is_the_one_given_before_the_key() {
 }
 
 #[tokio::test]
-async fn in_every_place_of_a_router() {
+async fn layer_works_at_every_position_in_a_router() {
     let client = Client::in_memory();
     let layer = || orders(&client);
     let route = || Router::new().route("/orders/{id}", post(tell));

@@ -1,4 +1,4 @@
-//! Requests that are cut short: by the loss of the lock, by whoever drops the call, by a panic.
+//! Requests that do not complete: the lock is lost, the future is dropped, or the handler panics.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -42,8 +42,8 @@ async fn handler_is_dropped_inside_the_section_when_the_lease_ends() {
     assert!((5 * SEC..6 * SEC).contains(&since.elapsed()));
 }
 
-/// Looks, when it is dropped, whether it is inside the section: an acquire there re-enters, or finds its hold lost,
-/// where an ordinary one would find the lock held, or free.
+/// Notes whether it is dropped inside the section. An acquisition there re-enters the hold, or reports it lost. Outside, an
+/// acquisition would find the lock held by another owner, or free.
 struct Probe {
     client: Client,
     lost: bool,
@@ -63,7 +63,7 @@ impl Drop for Probe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn force_released_under_the_handler_is_lost() {
+async fn lock_force_released_while_the_handler_runs_is_lost() {
     let server = distlock::MemoryServer::new();
     let client = Client::builder()
         .watchdog_timeout(3 * SEC)
@@ -103,7 +103,7 @@ async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
 }
 
 #[tokio::test]
-async fn dropped_while_the_handler_runs_drops_it_inside_the_section_and_releases() {
+async fn future_dropped_while_the_handler_runs_drops_it_inside_the_section() {
     let client = Client::in_memory();
     let (started, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let left_behind = Arc::new(std::sync::Mutex::new(None::<Held>));
@@ -140,13 +140,13 @@ async fn dropped_while_the_handler_runs_drops_it_inside_the_section_and_releases
 }
 
 #[tokio::test]
-async fn dropped_while_waiting_leaves_the_queue_and_the_handler_uncalled() {
+async fn future_dropped_while_waiting_leaves_the_queue() {
     let client = Client::in_memory();
     let guard = client.lock("k").acquire().await.unwrap();
     let handler =
         service_fn(async |_: Request<()>| -> Result<Response<Text>, Infallible> { unreachable!() });
     let task = tokio::spawn(by_path(&client).layer(handler).oneshot(to("/k")));
-    eventually("it waits", async || {
+    eventually("the request waits", async || {
         distlock::test_util::sizes(&client).waiters == 1
     })
     .await;
@@ -158,7 +158,7 @@ async fn dropped_while_waiting_leaves_the_queue_and_the_handler_uncalled() {
 }
 
 #[tokio::test]
-async fn panicking_handler_releases() {
+async fn panic_of_the_handler_releases_the_lock() {
     let client = Client::in_memory();
     let handler = service_fn(
         async |request: Request<()>| -> Result<Response<Text>, Infallible> {

@@ -1,4 +1,4 @@
-//! What code that runs under the layer knows of the hold, and where that ends.
+//! `distlock::current` and `is_held` in code that runs under the layer.
 
 use std::convert::Infallible;
 
@@ -43,7 +43,7 @@ async fn handler_finds_its_hold_by_the_key_and_a_spawned_task_does_not() {
 }
 
 #[tokio::test]
-async fn each_of_several_keys_is_found() {
+async fn handler_finds_each_of_several_keys() {
     let client = Client::in_memory();
     let several = LockLayer::new(&client).key(|_: &Parts| ["a", "b"]);
     let handler = service_fn(async |_: Request<()>| {
@@ -55,7 +55,7 @@ async fn each_of_several_keys_is_found() {
 }
 
 #[tokio::test]
-async fn body_finds_the_hold_that_goes_on_with_it_and_no_other() {
+async fn body_finds_the_hold_only_if_it_continues_with_the_body() {
     let client = Client::in_memory();
     for (until, expected) in [(HoldUntil::Body, "true"), (HoldUntil::Response, "false")] {
         let handler = service_fn(async |_: Request<()>| {

@@ -1,4 +1,4 @@
-//! Routers on a real port: requests that overlap, follow each other at once, or hang up.
+//! Routers on a real port: concurrent requests, requests right after each other, and clients that disconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use distlock::Client;
 use super::{orders, tell};
 use crate::support::{SEC, eventually, freed, replicas};
 
-/// A program on a real port; ends with the test.
+/// Serves a router on a free port until the test ends.
 async fn serve(app: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,7 +36,7 @@ async fn concurrent_requests_of_two_replicas_never_overlap_in_the_handler() {
         if inside.now[id].fetch_add(1, Ordering::SeqCst) > 0 {
             inside.overlaps.fetch_add(1, Ordering::SeqCst);
         }
-        // Lets the others at it; not a wait for anything.
+        // Gives other requests a chance to enter. No condition is waited for here.
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }
@@ -66,7 +66,7 @@ async fn concurrent_requests_of_two_replicas_never_overlap_in_the_handler() {
 }
 
 #[tokio::test]
-async fn next_request_of_a_client_does_not_find_its_own_lock() {
+async fn next_request_of_a_client_finds_the_lock_free() {
     let client = Client::in_memory();
     let base = serve(
         Router::new()
@@ -82,7 +82,7 @@ async fn next_request_of_a_client_does_not_find_its_own_lock() {
 }
 
 #[tokio::test]
-async fn client_that_hangs_up_drops_the_handler_and_frees_the_lock() {
+async fn client_disconnect_drops_the_handler_and_frees_the_lock() {
     let client = Client::in_memory();
     let route = Router::new().route(
         "/orders/{id}",
