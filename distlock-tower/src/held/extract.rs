@@ -11,6 +11,18 @@ use super::{Held, Unlocked};
 use crate::respond;
 
 /// The rejection of the [`Held`] extractor. It is answered with 500 `urn:distlock:config`.
+///
+/// # Examples
+/// ```
+/// use axum::extract::FromRequestParts;
+/// use distlock_tower::{Held, HeldRejection};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let (mut parts, ()) = http::Request::new(()).into_parts();
+/// let rejection = Held::from_request_parts(&mut parts, &()).await.unwrap_err();
+/// assert_eq!(rejection, HeldRejection::NotInstalled);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldRejection {

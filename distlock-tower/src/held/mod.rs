@@ -81,11 +81,17 @@ impl Held {
     }
 
     /// Returns the key that is held, or the first of several keys.
+    ///
+    /// # Examples
+    /// See [`Held`].
     pub fn key(&self) -> &str {
         self.shared.keys.first().map_or("", String::as_str)
     }
 
     /// Returns all keys that are held, in sorted order.
+    ///
+    /// # Examples
+    /// See [`Held`].
     pub fn keys(&self) -> &[String] {
         &self.shared.keys
     }
@@ -124,6 +130,9 @@ impl Held {
     ///
     /// The answer is about the hold of this request, also after its guard was [kept](Held::keep). Once that hold is
     /// released or lost, it stays `false`, even if another request acquires the key.
+    ///
+    /// # Examples
+    /// See [`Held`].
     pub fn is_held(&self) -> bool {
         self.shared.section.is_held()
     }
@@ -134,7 +143,23 @@ impl Held {
     /// spawned, and for code that runs after the handler under a [kept](Held::keep) guard.
     ///
     /// # Cancel safety
-    /// Dropping the future changes nothing.
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::Held;
+    ///
+    /// async fn report(held: Held) {
+    ///     // Inherits neither the scope nor the hold, so it watches the hold.
+    ///     tokio::spawn(async move {
+    ///         tokio::select! {
+    ///             () = held.lost() => println!("the hold has ended"),
+    ///             () = async { /* work that only makes sense under the lock */ } => {}
+    ///         }
+    ///     });
+    /// }
+    /// # let _ = report;
+    /// ```
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.shared.section.lost()
     }

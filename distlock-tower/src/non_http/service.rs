@@ -16,7 +16,8 @@ use crate::respond;
 
 /// A service whose requests run under a lock. Made by [`ServiceLockLayer`](super::ServiceLockLayer).
 ///
-/// It is ready when the inner service is ready. The lock is acquired in the response future.
+/// It is ready when the inner service is ready. The lock is acquired in the response future. See
+/// [`ServiceLockLayer`](super::ServiceLockLayer) for an example.
 ///
 /// # Errors
 /// [`LockError`]: the inner service's error, or the reason why the request has no lock or lost it.

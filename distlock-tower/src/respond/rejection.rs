@@ -25,10 +25,10 @@ const RETRY_AFTER_UNAVAILABLE: u64 = 5;
 /// ```
 /// use distlock_tower::{Reason, Rejection};
 ///
-/// fn is_worth_a_page(rejection: &Rejection) -> bool {
+/// fn needs_alert(rejection: &Rejection) -> bool {
 ///     matches!(rejection.reason(), Reason::Unavailable | Reason::Config)
 /// }
-/// # let _ = is_worth_a_page;
+/// # let _ = needs_alert;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -117,8 +117,11 @@ impl Reason {
 /// let layer = LockLayer::new(client)
 ///     .key(|_: &http::request::Parts| "import")
 ///     .on_reject(|rejection| {
+///         eprintln!("{:?}: {:?}", rejection.reason(), rejection.error());
 ///         let mut answer = rejection.answer(); // the default answer
-///         answer.headers_mut().remove(RETRY_AFTER);
+///         if !rejection.is_grpc() {
+///             answer.headers_mut().remove(RETRY_AFTER);
+///         }
 ///         answer
 ///     });
 /// ```
@@ -179,17 +182,26 @@ impl Rejection {
     }
 
     /// Returns why the request was refused.
+    ///
+    /// # Examples
+    /// See [`Reason`].
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
     /// Returns the HTTP status of the default answer. The answer to a gRPC client has status 200, and a gRPC status in
     /// its headers.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
     /// Returns the time after which a retry can succeed, in whole seconds, or `None` if a retry does not help.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_secs)
     }
@@ -200,16 +212,25 @@ impl Rejection {
     /// [`Timeout`](Error::Timeout) of the single attempt.
     ///
     /// The text of the error contains the key. Log it, and do not send it to clients.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
     /// Returns whether the request came by gRPC. Such clients only understand gRPC answers.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
     pub fn is_grpc(&self) -> bool {
         self.grpc
     }
 
     /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
     pub fn answer(&self) -> Response<Full<Bytes>> {
         if self.grpc {
             grpc::answer(self)

@@ -203,7 +203,7 @@ struct DropNotice(mpsc::UnboundedSender<()>);
 #[cfg(feature = "axum")]
 impl Drop for DropNotice {
     fn drop(&mut self) {
-        let _nobody_asks = self.0.send(());
+        let _receiver_gone = self.0.send(());
     }
 }
 
@@ -223,11 +223,11 @@ async fn client_disconnect_does_not_stop_a_completing_handler() {
         gate.wait_for(|open| *open).await.unwrap();
         ended.send(distlock::is_held("k")).unwrap();
     });
-    let (left, mut leaves) = mpsc::unbounded_channel();
+    let (disconnected, mut disconnects) = mpsc::unbounded_channel();
     let watch = from_fn(move |request: Request, next: Next| {
-        let left = DropNotice(left.clone());
+        let notice = DropNotice(disconnected.clone());
         async move {
-            let _left = left;
+            let _notice = notice;
             next.run(request).await
         }
     });
@@ -243,7 +243,7 @@ async fn client_disconnect_does_not_stop_a_completing_handler() {
     request.abort();
     assert!(request.await.is_err());
     // The server has noticed the disconnect.
-    leaves.recv().await.unwrap();
+    disconnects.recv().await.unwrap();
     assert!(locked(&client).await);
     go_on.send(true).unwrap();
     let ended = tokio::time::timeout(DEADLINE, ends.recv()).await;

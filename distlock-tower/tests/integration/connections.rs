@@ -121,9 +121,9 @@ async fn upgrade(connection: &mut TcpStream, path: &str) -> String {
         head.push(connection.read_u8().await.unwrap());
     }
     assert!(head.starts_with(b"HTTP/1.1 101"));
-    let mut said = [0; 5];
-    connection.read_exact(&mut said).await.unwrap();
-    String::from_utf8_lossy(&said).trim().to_owned()
+    let mut text = [0; 5];
+    connection.read_exact(&mut text).await.unwrap();
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k")
 }
 
-fn said(yes: bool) -> Response<Full<Bytes>> {
-    Response::new(Full::from(yes.to_string()))
+fn response_of(value: bool) -> Response<Full<Bytes>> {
+    Response::new(Full::from(value.to_string()))
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn handler_finds_its_hold_by_the_key_and_a_spawned_task_does_not() {
         let spawned = tokio::spawn(async { is_held("k") }).await.unwrap();
         let inherited = tokio::spawn(distlock::inherit(async { is_held("k") }));
         let inherited = inherited.await.unwrap();
-        Ok::<_, Infallible>(said(found.is_held() && !spawned && inherited))
+        Ok::<_, Infallible>(response_of(found.is_held() && !spawned && inherited))
     });
     let response = layer(&client)
         .mode(Mode::Fenced)
@@ -48,7 +48,7 @@ async fn handler_finds_each_of_several_keys() {
     let several = LockLayer::new(&client).key(|_: &Parts| ["a", "b"]);
     let handler = service_fn(async |_: Request<()>| {
         let all = is_held("a") && is_held("b") && !is_held("c");
-        Ok::<_, Infallible>(said(all))
+        Ok::<_, Infallible>(response_of(all))
     });
     let response = several.layer(handler).oneshot(Request::new(())).await;
     assert_eq!(Answer::of(response.unwrap()).await.text, "true");

@@ -61,8 +61,8 @@ async fn echo(request: Request<AnyBody>) -> Result<Response<Full<Bytes>>, Infall
     let held = request.extensions().get::<Held>().cloned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let key = held.as_ref().map_or("-", Held::key);
-    let said = [key.as_bytes(), b" ", &body].concat();
-    Ok(Response::new(Full::from(said)))
+    let text = [key.as_bytes(), b" ", &body].concat();
+    Ok(Response::new(Full::from(text)))
 }
 
 async fn send(layer: LockLayer<WholeBody>, body: AnyBody) -> Answer {

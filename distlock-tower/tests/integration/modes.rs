@@ -171,7 +171,7 @@ async fn unsupported_modes_are_500() {
 
 #[tokio::test]
 async fn only_fenced_holds_have_a_token_and_each_a_higher_one() {
-    let tell = service_fn(async |request: Request<()>| {
+    let respond_with_token = service_fn(async |request: Request<()>| {
         let token = request.extensions().get::<Held>().unwrap().token();
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!(
             "{}",
@@ -179,7 +179,10 @@ async fn only_fenced_holds_have_a_token_and_each_a_higher_one() {
         ))))
     });
     let token = async |layer: &LockLayer| {
-        let response = layer.clone().layer(tell).oneshot(Request::new(()));
+        let response = layer
+            .clone()
+            .layer(respond_with_token)
+            .oneshot(Request::new(()));
         let answer = Answer::of(response.await.unwrap()).await;
         answer.text.parse::<u64>().unwrap()
     };

@@ -161,7 +161,7 @@ async fn on_reject_replaces_each_refusal_but_no_answer_of_a_key_function() {
             Response::new(Full::<Bytes>::from(format!("{:?}", rejection.reason())))
         })
     };
-    let said = async |layer: LockLayer| {
+    let reason_of = async |layer: LockLayer| {
         let handler = service_fn(async |_: Request<()>| {
             std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
         });
@@ -169,12 +169,15 @@ async fn on_reject_replaces_each_refusal_but_no_answer_of_a_key_function() {
         Answer::of(response.unwrap()).await.text
     };
     let keyless = LockLayer::new(client.clone()).key(|_: &Parts| "");
-    assert_eq!(said(keyless).await, "Key");
-    assert_eq!(said(keyed(&client).lease(SEC)).await, "Lost");
-    assert_eq!(said(keyed(&client).lease(Duration::ZERO)).await, "Config");
+    assert_eq!(reason_of(keyless).await, "Key");
+    assert_eq!(reason_of(keyed(&client).lease(SEC)).await, "Lost");
+    assert_eq!(
+        reason_of(keyed(&client).lease(Duration::ZERO)).await,
+        "Config"
+    );
     #[cfg(feature = "axum")]
     {
         let answers = LockLayer::new(client).key(|_: &Parts| Err::<String, _>("its own"));
-        assert_eq!(said(answers).await, "its own");
+        assert_eq!(reason_of(answers).await, "its own");
     }
 }

@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{Answer, SEC};
 
 /// Responds with the key that it runs under.
-async fn tell(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn held_key(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let held = request.extensions().get::<Held>();
     let key = held.map_or("-", Held::key).to_owned();
     Ok(Response::new(Full::from(key)))
@@ -24,7 +24,7 @@ fn unkeyed() -> Unkeyed {
 }
 
 async fn send(layer: LockLayer, request: Request<()>) -> Answer {
-    let response = layer.layer(service_fn(tell)).oneshot(request).await;
+    let response = layer.layer(service_fn(held_key)).oneshot(request).await;
     Answer::of(response.unwrap()).await
 }
 

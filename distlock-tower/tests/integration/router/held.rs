@@ -8,7 +8,7 @@ use axum::routing::post;
 use distlock::Client;
 use distlock_tower::{Held, LockLayer};
 
-use super::{App, orders, post_to, send, tell};
+use super::{App, held_key, orders, post_to, send};
 use crate::support::SEC;
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn extractor_says_why_there_is_no_hold() {
 async fn hold_of_the_innermost_layer_is_extracted() {
     let client = Client::in_memory();
     let app = Router::new()
-        .route("/orders/{id}", post(tell))
+        .route("/orders/{id}", post(held_key))
         .route_layer(LockLayer::new(client.clone()).key(|_: Method| "inner"))
         .route_layer(orders(&client));
     assert_eq!(send(app, post_to("/orders/7")).await.text, "inner");

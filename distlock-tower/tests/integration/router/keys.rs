@@ -12,7 +12,7 @@ use distlock_tower::{IntoLockKeys, LockLayer};
 use http::request::Parts;
 use tower::ServiceExt;
 
-use super::{orders, post_to, send, tell, under};
+use super::{held_key, orders, post_to, send, under};
 use crate::support::Answer;
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn template_reads_captures_of_outer_routers_and_the_full_path() {
     let client = Client::in_memory();
     let layer = |template: &str| LockLayer::new(client.clone()).key_template(template);
     let nested = |template: &str| {
-        let orders = Router::new().route("/orders/{id}", post(tell));
+        let orders = Router::new().route("/orders/{id}", post(held_key));
         Router::new().nest("/{tenant}", orders.route_layer(layer(template)))
     };
     let by_captures = nested("<path.tenant>:<path.id>");
@@ -108,7 +108,7 @@ async fn optional_capture_that_is_not_utf8_is_400() {
     };
     let orders = |template: &str| {
         Router::new()
-            .route("/orders/{id}", post(tell))
+            .route("/orders/{id}", post(held_key))
             .route_layer(layer(template))
     };
     send(orders("<path.id>"), post_to("/orders/%ff"))
@@ -116,7 +116,7 @@ async fn optional_capture_that_is_not_utf8_is_400() {
         .is_problem("key", 400, false);
     let absent = send(orders("<path.other>"), post_to("/orders/7")).await;
     assert_eq!(absent.text, "-");
-    let routeless = Router::new().fallback(tell).layer(layer("<path.id>"));
+    let routeless = Router::new().fallback(held_key).layer(layer("<path.id>"));
     assert_eq!(send(routeless, post_to("/orders/7")).await.text, "-");
 }
 

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 use crate::support::Answer;
 
-async fn tell(held: Option<Held>) -> String {
+async fn held_key(held: Option<Held>) -> String {
     held.map_or("-".into(), |held| held.key().to_owned())
 }
 
@@ -36,7 +36,7 @@ where
 {
     let layer = LockLayer::new(Client::in_memory()).key(key);
     let app = Router::new()
-        .route("/orders/{id}", post(tell))
+        .route("/orders/{id}", post(held_key))
         .route_layer(layer);
     send(app, post_to(uri)).await
 }

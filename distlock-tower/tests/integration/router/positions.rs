@@ -9,7 +9,7 @@ use distlock::Client;
 use distlock_tower::LockLayer;
 use tower::ServiceBuilder;
 
-use super::{App, orders, post_to, send, tell};
+use super::{App, held_key, orders, post_to, send};
 use crate::support::SEC;
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn key_function_gets_the_state_of_with_state() {
         .with_state(app.clone())
         .key(|State(app): State<App>, Path(id): Path<u64>| format!("{}:{id}", app.region));
     let router: Router<App> = Router::new()
-        .route("/orders/{id}", post(tell))
+        .route("/orders/{id}", post(held_key))
         .route_layer(layer);
     let answer = send(router.with_state(app), post_to("/orders/7")).await;
     assert_eq!(answer.text, "eu:7");
@@ -32,17 +32,17 @@ async fn key_function_gets_the_state_of_with_state() {
 async fn layer_works_at_every_position_in_a_router() {
     let client = Client::in_memory();
     let layer = || orders(&client);
-    let route = || Router::new().route("/orders/{id}", post(tell));
-    let stateless: axum::routing::MethodRouter = post(tell);
+    let route = || Router::new().route("/orders/{id}", post(held_key));
+    let stateless: axum::routing::MethodRouter = post(held_key);
     let apps: [Router; 7] = [
         route().route_layer(layer()),
         route().layer(layer()),
-        Router::new().route("/orders/{id}", post(tell).layer(layer())),
-        Router::new().route("/orders/{id}", post(tell).route_layer(layer())),
+        Router::new().route("/orders/{id}", post(held_key).layer(layer())),
+        Router::new().route("/orders/{id}", post(held_key).route_layer(layer())),
         Router::new().nest(
             "/orders",
             Router::new()
-                .route("/{id}", post(tell))
+                .route("/{id}", post(held_key))
                 .route_layer(layer()),
         ),
         route().layer(ServiceBuilder::new().concurrency_limit(2).layer(layer())),
@@ -67,7 +67,7 @@ async fn route_layer_locks_nothing_for_unknown_paths_and_methods() {
     let _guard = client.lock("order:7").acquire().await.unwrap();
     let app: Router = Router::new().route(
         "/orders/{id}",
-        post(tell).route_layer(orders(&client).wait(SEC / 100)),
+        post(held_key).route_layer(orders(&client).wait(SEC / 100)),
     );
     assert_eq!(send(app.clone(), post_to("/other")).await.status, 404);
     let get = Request::get("/orders/7").body(Body::empty()).unwrap();

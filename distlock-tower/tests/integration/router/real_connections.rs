@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::routing::post;
 use distlock::Client;
 
-use super::{orders, tell};
+use super::{held_key, orders};
 use crate::support::{SEC, eventually, freed, replicas};
 
 /// Serves a router on a free port until the test ends.
@@ -70,7 +70,7 @@ async fn next_request_of_a_client_finds_the_lock_free() {
     let client = Client::in_memory();
     let base = serve(
         Router::new()
-            .route("/orders/{id}", post(tell))
+            .route("/orders/{id}", post(held_key))
             .route_layer(orders(&client).wait(Duration::ZERO)),
     )
     .await;

@@ -65,7 +65,7 @@ async fn held_kept_by_the_handler_does_not_stop_the_release() {
 #[tokio::test(start_paused = true)]
 async fn held_reports_the_loss_to_a_spawned_task() {
     let client = Client::in_memory();
-    let (send, mut told) = mpsc::unbounded_channel();
+    let (send, mut reports) = mpsc::unbounded_channel();
     let handler = service_fn(async |request: Request<()>| {
         let (held, send) = (
             request.extensions().get::<Held>().cloned().unwrap(),
@@ -79,5 +79,5 @@ async fn held_reports_the_loss_to_a_spawned_task() {
     });
     let service = by_path(&client).lease(5 * SEC).layer(handler);
     assert_eq!(service.oneshot(to("/k")).await.unwrap().status(), 500);
-    assert_eq!(told.recv().await, Some(false));
+    assert_eq!(reports.recv().await, Some(false));
 }
