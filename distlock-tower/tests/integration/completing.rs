@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{DEADLINE, SEC, eventually, freed};
+use crate::support::{SEC, eventually, freed};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k").wait(60 * SEC)
@@ -246,7 +246,7 @@ async fn client_disconnect_does_not_stop_a_completing_handler() {
     disconnects.recv().await.unwrap();
     assert!(locked(&client).await);
     go_on.send(true).unwrap();
-    let ended = tokio::time::timeout(DEADLINE, ends.recv()).await;
+    let ended = tokio::time::timeout(crate::support::DEADLINE, ends.recv()).await;
     assert_eq!(ended.unwrap(), Some(true));
     freed(&client, "k").await;
 }
