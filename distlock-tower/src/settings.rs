@@ -137,14 +137,19 @@ pub enum HoldUntil {
     /// The hold ends before the response is returned. The response body is sent without the lock.
     #[default]
     Response,
-    /// The hold continues with the response body. It ends at the body's end or error, or when the body is dropped,
-    /// which is what happens when the client disconnects.
+    /// The hold continues with the response body. It ends at the body's end or error, or when the body is dropped, for
+    /// example because the client disconnects.
     ///
     /// The body runs inside the critical section. Its last frame is passed on only after the release is confirmed, or
-    /// has failed without a loss. The last frame is the one after which the body reports its end, the trailers, or the
-    /// data that completes the announced size (the body's size hint, or `Content-Length`). After the announced size,
-    /// trailers are passed on if they are ready at that moment, and nothing else is. If the last frame cannot be
-    /// recognised, the end of the body waits for the release instead.
+    /// has failed without a loss. A client that has the whole response finds the lock free. A frame is known to be the
+    /// last one if
+    ///
+    /// * the body reports its end after this frame, or
+    /// * the frame contains the trailers, or
+    /// * the frame completes the size that `Content-Length` or the body's size hint announced. In this case trailers
+    ///   are still passed on if they are ready at once.
+    ///
+    /// If no frame is known to be the last one, the end of the body is passed on after the release.
     ///
     /// If the body is empty from the start, as for a 204 or an upgrade, the hold ends before the response is returned.
     ///
