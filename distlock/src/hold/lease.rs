@@ -1,6 +1,6 @@
 //! State machine 1: the lease of one hold, `Held` → `Released` | `Lost`.
 //!
-//! Plain data: every method takes the time, none reads a clock, waits or sends. Its callers are the watchdog, which
+//! Plain data: every method takes the time, and none reads a clock, waits or sends. Its callers are the watchdog, which
 //! asks what is due, and the hold, when guards come and go.
 //!
 //! # Invariants
@@ -16,24 +16,24 @@ use crate::clock::Tick;
 use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
 
-/// How long a guard wants the hold.
+/// How long a guard keeps the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// As long as it lives: the watchdog renews.
     Kept,
     /// The same, but no longer than this.
     KeptUntil(Tick),
-    /// Until this time, at which its own part ends.
+    /// Until this time, when the guard's own lease ends.
     Until(Tick),
 }
 
 impl Term {
-    /// The term of a guard that the watchdog keeps from `now` on, for so long at most.
+    /// The term of a guard that the watchdog keeps from `now` on, for at most `max_hold`.
     pub(crate) fn kept(now: Tick, max_hold: Option<Duration>) -> Self {
         max_hold.map_or(Self::Kept, |most| Self::KeptUntil(now.after(most)))
     }
 
-    /// What it means that the term has ended.
+    /// The loss that the end of this term is.
     pub(crate) fn loss(self) -> Loss {
         match self {
             Self::KeptUntil(_) => Loss::HeldTooLong,
@@ -67,13 +67,13 @@ pub(crate) enum Due {
     Nothing(Tick),
     /// Send a renewal that asks for this lease.
     Renew(Duration),
-    /// It has just ended: tell everyone.
+    /// It has just ended: the loss has to be announced.
     Lost(Loss),
-    /// It is over and was told: forget it.
+    /// It is over, and that was announced.
     Over,
 }
 
-/// What a renewal came back with.
+/// The answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Renewed,
@@ -86,22 +86,22 @@ pub(crate) enum Answer {
 pub(crate) struct Lease {
     state: State,
     deadline: Tick,
-    /// No copy of the hold lives in the server beyond this: the latest command sent, and the lease it asked for.
+    /// The server has no copy of the hold after this time: when the last command was sent, and the lease it asked for.
     latest_end: Tick,
-    /// What the watchdog asks for, each time.
+    /// The lease that the watchdog asks for each time.
     watchdog: Duration,
     /// How many guards the watchdog keeps without limit.
     kept: usize,
-    /// The terms of the others that live.
+    /// The terms of the other live guards.
     ending: SmallVec<[Term; 1]>,
-    /// The end that the longest fixed term asked for: the server is asked for it also after that guard has gone.
+    /// The end of the longest fixed term. The server is asked for it also after that guard has ended.
     until: Tick,
     /// When the watchdog renews next, if it keeps a guard.
     renew_at: Tick,
-    /// No renewal before this: the last one failed just now.
+    /// No renewal is sent before this time, because the last one has just failed.
     not_before: Tick,
     in_flight: bool,
-    /// Some guard wanted a lease of its own, or let another hold in.
+    /// The hold is never handed over: a guard had a lease of its own, or admitted another hold.
     stays: bool,
 }
 
@@ -126,7 +126,7 @@ impl Lease {
         new
     }
 
-    /// Another guard wants the hold.
+    /// Adds a guard.
     pub(crate) fn join(&mut self, term: Term) {
         match term {
             Term::Kept => {
@@ -145,12 +145,12 @@ impl Lease {
         }
     }
 
-    /// From here on the lease passes to nobody but its guards.
+    /// From here on the hold is never handed over.
     pub(crate) fn keep_to_its_guards(&mut self) {
         self.stays = true;
     }
 
-    /// A guard has gone. What it was promised stays: a lease is never shortened.
+    /// Removes a guard. The lease that it was promised stays: a lease is never shortened.
     pub(crate) fn leave(&mut self, term: Term) {
         if term == Term::Kept {
             self.kept = self.kept.saturating_sub(1);
@@ -159,13 +159,13 @@ impl Lease {
         }
     }
 
-    /// Another guard goes on with the hold, which nobody has any more.
+    /// Hands the hold, which has no guard left, to another guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
         self.until = Tick::default();
         self.join(term);
     }
 
-    /// When nobody is entitled to the hold any more, however long the server keeps it.
+    /// When the last guard's limit ends the hold, however long the server keeps it.
     fn limit(&self) -> Tick {
         let last = self.ending.iter().max_by_key(|term| term.end());
         match last {
@@ -174,8 +174,8 @@ impl Lease {
         }
     }
 
-    /// Until when the watchdog keeps it, for those of its guards that have a limit.
-    fn kept_until(&self) -> Tick {
+    /// Until when the watchdog renews for the guards that have a limit.
+    fn renewed_until(&self) -> Tick {
         let kept = |term: &Term| match term {
             Term::KeptUntil(end) => Some(*end),
             Term::Kept | Term::Until(_) => None,
@@ -187,7 +187,7 @@ impl Lease {
             .unwrap_or_default()
     }
 
-    /// The loss that there is at `now`, or will be told of it.
+    /// The loss at `now`, whether it was announced or not.
     pub(crate) fn loss_at(&self, now: Tick) -> Option<Loss> {
         match self.state {
             State::Lost(loss) => Some(loss),
@@ -197,7 +197,7 @@ impl Lease {
         }
     }
 
-    /// By this process's clock, is the hold sure at `now`?
+    /// Is the hold held at `now`, by this process's clock?
     pub(crate) fn is_held(&self, now: Tick) -> bool {
         self.state == State::Held && now < self.deadline
     }
@@ -215,14 +215,15 @@ impl Lease {
         self.latest_end
     }
 
-    /// Did each guard so far leave the lease to the watchdog and let nothing in, and is at least half of it left?
+    /// Can the hold be handed over: has no guard had a lease of its own or admitted another hold, and is at least half of the
+    /// lease left?
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
     }
 
-    /// What is due at `now`; `unstated` says that the server has not yet heard of the present count.
+    /// What is due at `now`. `unstated`: the server does not have the present count yet.
     ///
-    /// After `Renew` the renewal counts as sent, and nothing but the deadline is due until it is answered.
+    /// After `Renew` the renewal counts as sent, and only the deadline is due until it is answered.
     pub(crate) fn due(&mut self, now: Tick, unstated: bool) -> Due {
         if let Some(over) = self.expire(now) {
             return over;
@@ -237,7 +238,7 @@ impl Lease {
         Due::Renew(lease)
     }
 
-    /// When to ask what is [`due`](Lease::due); never once it is over.
+    /// When to ask what is [`due`](Lease::due). Never once the lease is over.
     pub(crate) fn next(&self, unstated: bool) -> Tick {
         match self.state {
             State::Held => self.next_renewal(unstated).min(self.end()),
@@ -245,7 +246,7 @@ impl Lease {
         }
     }
 
-    /// The loss that the clock shows, told once; then that it is over.
+    /// Announces the loss that the clock shows, once. After that the lease is over.
     fn expire(&mut self, now: Tick) -> Option<Due> {
         if self.state != State::Held {
             return Some(Due::Over);
@@ -258,7 +259,7 @@ impl Lease {
     fn next_renewal(&self, unstated: bool) -> Tick {
         let wanted_at = if unstated || self.until > self.deadline {
             self.not_before
-        } else if self.kept > 0 || self.kept_until() > self.deadline {
+        } else if self.kept > 0 || self.renewed_until() > self.deadline {
             self.renew_at
         } else {
             Tick::NEVER
@@ -270,26 +271,26 @@ impl Lease {
         }
     }
 
-    /// At `planned`, but before less of the lease is left than a hold of the watchdog has when it is renewed: a hold
-    /// with a short lease of its own may come into the watchdog's care.
+    /// At `planned`, or earlier if less of the lease is left than the watchdog's holds have when they are renewed: a guard of
+    /// the watchdog may join a hold with a short lease.
     fn renew_by(&self, planned: Tick) -> Tick {
         let rest = self.watchdog - self.watchdog / RENEWALS_PER_LEASE;
         planned.min(self.deadline.before(rest))
     }
 
-    /// How much lease to ask for. The server keeps a longer one that it has.
+    /// How much lease to ask for. The server keeps its own if that is longer.
     fn requested(&self, now: Tick) -> Duration {
         let fixed = self.until.left(now);
         let kept = match self.kept {
-            0 => self.watchdog.min(self.kept_until().left(now)),
+            0 => self.watchdog.min(self.renewed_until().left(now)),
             _ => self.watchdog,
         };
         fixed.max(kept).max(MIN_LEASE)
     }
 
-    /// The renewal that was sent at `sent` for `lease` was answered, or given up, at `now`.
+    /// Takes the answer to the renewal that was sent at `sent` for `lease`, or that it was given up, at `now`.
     ///
-    /// Answers the loss where this is what ended the hold.
+    /// Returns the loss if the answer ended the hold.
     pub(crate) fn answered(
         &mut self,
         sent: Tick,
@@ -318,12 +319,12 @@ impl Lease {
         }
     }
 
-    /// Whoever waited for the answer is no more (its runtime ended): renewals may be sent again.
+    /// Allows renewals again: the task that waited for the answer ended with its runtime.
     pub(crate) fn forget_in_flight(&mut self) {
         self.in_flight = false;
     }
 
-    /// Ends the lease; `Err` where it was lost before, also where only the clock knew.
+    /// Ends the lease; `Err` if it was lost before, even if only the clock knew.
     pub(crate) fn release(&mut self, now: Tick) -> Result<(), Loss> {
         match self.loss_at(now) {
             Some(loss) => {

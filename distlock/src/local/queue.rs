@@ -1,12 +1,14 @@
-//! State machine 2: the local waiters of one key, first come, first served, and the hold that passes between them.
+//! State machine 2: the local waiters of one key, first come, first served, and the hold that is handed from one to the next.
 //!
-//! Plain data, generic over the hold `H` and over what wakes a waiter `W`: no clock, no I/O, no `.await`. The caller
-//! wakes and sends what an answer tells it to, after it has let go of the mutex around the queue.
+//! Plain data, generic over the hold `H` and over what wakes a waiter `W`: no clock, no I/O, no `.await`. The caller wakes and
+//! sends as a [`QueueEffect`] says, after it has released the mutex around the queue.
+//!
+//! This is where a hand-over is decided: see [`Queue::release`].
 //!
 //! # Invariants
-//! 1. Of those in line only the head talks to the backend, and only the head's slot is ever filled.
-//! 2. Each hold is in one place: with a guard, in the slot, or with whoever was told to send its release.
-//! 3. Whoever leaves passes on what it had: a hold in its slot, or the place at the head.
+//! 1. Only the head of the queue talks to the backend, and only the head's slot is ever filled.
+//! 2. Each hold is in one place: with a guard, in the slot, or with the caller that was told to release it.
+//! 3. A waiter that leaves passes on what it had: a hold in its slot, or the position at the head.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
 
-/// A waiter's place in the queue.
+/// A waiter's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
-    /// One that no queue has given before, and higher than all those: a line that was let go is forgotten, and its
-    /// tickets have to be void in the key's next line as well.
+    /// A ticket that is higher than every earlier one of any queue. A queue that was dismissed is forgotten, and its tickets
+    /// must be void in the key's next queue as well.
     fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a queue takes its tickets under its own mutex, which keeps them in order there.
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
@@ -37,9 +40,9 @@ pub(crate) enum QueueEffect<H, W> {
     Wake(W),
     /// Wake the head: a hold lies in its slot.
     HandedOver(W),
-    /// Release this hold for real. Nobody waits, or it is the turn of other processes, or the hold may not pass on.
+    /// Release this hold in the server: nobody waits, other processes go first, or the hold cannot be handed over.
     Release(H),
-    /// Release this hold for real, and wake the new head.
+    /// Release this hold in the server, and wake the new head.
     ReleaseAndWake(H, W),
 }
 
@@ -59,7 +62,7 @@ pub(crate) struct Queue<H, W> {
     run: Run,
 }
 
-/// How long holds of this client have followed each other without a real release.
+/// How long holds of this client have followed each other by hand-over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     grants: u32,
@@ -75,7 +78,7 @@ impl<H, W: Clone> Queue<H, W> {
         }
     }
 
-    /// Takes the last place. `takes_over`: a hold may be handed to it as it is, for it wants no lease of its own.
+    /// Joins the end of the queue. `takes_over`: a hold may be handed over to this waiter.
     pub(crate) fn join(&mut self, wake: W, takes_over: bool) -> Ticket {
         let ticket = Ticket::new();
         self.waiters.push_back(Waiter {
@@ -92,12 +95,12 @@ impl<H, W: Clone> Queue<H, W> {
             .is_some_and(|head| head.ticket == ticket)
     }
 
-    /// Does it still stand here? Not once the line was let go.
+    /// Is the ticket still in the queue? It is not once the queue was dismissed.
     pub(crate) fn has(&self, ticket: Ticket) -> bool {
-        let place = self
+        let position = self
             .waiters
             .binary_search_by_key(&ticket.0, |waiter| waiter.ticket.0);
-        place.is_ok()
+        position.is_ok()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -108,7 +111,7 @@ impl<H, W: Clone> Queue<H, W> {
         self.waiters.len()
     }
 
-    /// The head takes the hold that was handed to it. It keeps its place until [`granted`](Queue::granted) or
+    /// Takes the hold that was handed to the head, which stays in the queue until [`granted`](Queue::granted) or
     /// [`leave`](Queue::leave).
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<H> {
         if self.is_head(ticket) {
@@ -118,9 +121,9 @@ impl<H, W: Clone> Queue<H, W> {
         }
     }
 
-    /// The backend granted a hold at `now`, to the head or to one that did not queue: a new run begins.
+    /// Begins a new run: the backend granted a hold at `now`, to the head or to an acquisition that did not queue.
     ///
-    /// A hold that lies in the slot meanwhile is left over: the grant shows that the server does not know it any more.
+    /// Returns a hold that was in the slot. It is left over, since the grant shows that the server no longer has it.
     #[must_use]
     pub(crate) fn began(&mut self, now: Tick) -> Option<H> {
         self.run = Run {
@@ -130,7 +133,7 @@ impl<H, W: Clone> Queue<H, W> {
         self.slot.take()
     }
 
-    /// The head has its hold and leaves the queue; the next in line waits for this hold's end.
+    /// Removes the head, which has its hold now. The next in line waits for the end of this hold.
     pub(crate) fn granted(&mut self, ticket: Ticket) -> QueueEffect<H, W> {
         debug_assert!(
             self.is_head(ticket) && self.slot.is_none(),
@@ -142,21 +145,24 @@ impl<H, W: Clone> Queue<H, W> {
         })
     }
 
-    /// Lets the whole line go: what was granted to its head keeps none of them out, so each may ask for itself. Their
+    /// Dismisses the whole queue: the hold of its head keeps none of the others out, so each may ask for itself. Their
     /// tickets are void.
     #[must_use]
-    pub(crate) fn let_go(&mut self) -> Vec<W> {
+    pub(crate) fn dismiss(&mut self) -> Vec<W> {
         self.waiters.drain(..).map(|waiter| waiter.wake).collect()
     }
 
-    /// A guard's hold ends. `may_pass_on`: it is free of guards, sure, and of a kind that hands over.
+    /// Ends a guard's hold: it is handed over to the head, or it has to be released in the server.
+    ///
+    /// It is handed over if it `may_pass_on` (it has no guard, is held, and is of a kind that hands over), if the head takes
+    /// over, and if the run of hand-overs is neither too long nor too old.
     pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> QueueEffect<H, W> {
-        let turn_left =
+        let run_goes_on =
             self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME;
         let Some(head) = self.waiters.front() else {
             return QueueEffect::Release(hold);
         };
-        if may_pass_on && head.takes_over && turn_left && self.slot.is_none() {
+        if may_pass_on && head.takes_over && run_goes_on && self.slot.is_none() {
             self.run.grants += 1;
             self.slot = Some(hold);
             return QueueEffect::HandedOver(head.wake.clone());
@@ -164,7 +170,7 @@ impl<H, W: Clone> Queue<H, W> {
         QueueEffect::Release(hold)
     }
 
-    /// A waiter gives up. `may_pass_on` is asked of a hold in its slot.
+    /// Removes a waiter that gives up. `may_pass_on` is asked of a hold in its slot.
     pub(crate) fn leave(
         &mut self,
         ticket: Ticket,
@@ -220,7 +226,7 @@ mod tests {
         let (mut queue, tickets) = queue(3);
         assert_eq!(queue.granted(tickets[0]), QueueEffect::Wake(1));
         assert!(!queue.has(tickets[0]) && queue.has(tickets[2]));
-        assert_eq!(queue.let_go(), [1, 2]);
+        assert_eq!(queue.dismiss(), [1, 2]);
         assert!(queue.is_empty() && !queue.has(tickets[2]));
         let newcomer = queue.join(3, false);
         assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Nothing);

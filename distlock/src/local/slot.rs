@@ -161,7 +161,7 @@ impl QueueSlot {
             let effect = entry.queue.granted(ticket);
             // Readers that were let in one after the other would be served more slowly than new ones arrive.
             let dismissed = match kind.is_shared() {
-                true => entry.queue.let_go(),
+                true => entry.queue.dismiss(),
                 false => Vec::new(),
             };
             (left_over, effect, dismissed)

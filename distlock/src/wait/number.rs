@@ -1,5 +1,5 @@
-//! The numbers of semaphores and latches: changed once for each request, however often it is sent, and waited for until
-//! they are 0.
+//! The numbers of semaphores and latches: a request changes one exactly once, however often it is sent, and a latch is waited
+//! for until its number is 0.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::key::Resource;
 
-/// Changes a number, or reads it. Sent again, under one request, where nobody answered.
+/// Changes or reads a number. A request that is not answered is sent again and still counts once.
 pub(crate) async fn adjust(
     session: &Arc<Session>,
     resource: &Resource,
@@ -20,7 +20,7 @@ pub(crate) async fn adjust(
     NumberRequest::new(session, resource, change).answer().await
 }
 
-/// Waits until a latch is at 0, or there is none.
+/// Waits until a latch is at 0, or does not exist.
 pub(crate) async fn until_zero(
     session: &Arc<Session>,
     latch: &Resource,
@@ -32,7 +32,7 @@ pub(crate) async fn until_zero(
         request: NumberRequest::new(session, latch, Change::Count),
         since,
         deadline,
-        // Without any time to wait it is one full look.
+        // A wait of zero makes one full look.
         latest: if deadline > since {
             deadline
         } else {
@@ -47,12 +47,12 @@ pub(crate) async fn until_zero(
     Ok(())
 }
 
-/// One request, which counts once.
+/// One request. The server carries it out once.
 struct NumberRequest<'a> {
     session: &'a Arc<Session>,
     target: Target,
     change: Change,
-    /// Why it was not answered when it was sent last.
+    /// Why it was not answered the last time it was sent.
     failed: Option<Fault>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> NumberRequest<'a> {
         }
     }
 
-    /// Sends it until it is answered, for as long as a caller can be made to wait for that.
+    /// Sends the request until it is answered, for as long as a caller may be kept waiting.
     async fn answer(&mut self) -> Result<i64, Error> {
         let (session, since) = (self.session, self.session.now());
         let give_up = since.after(session.config.unavailable_after);
@@ -74,7 +74,7 @@ impl<'a> NumberRequest<'a> {
         let mut pause = RETRY_PAUSE.0.min(longest);
         self.failed = None;
         loop {
-            // The first try is bounded by the backend; for later ones there is less time left.
+            // The backend bounds the first try. Later ones have less time left.
             let latest = self.failed.as_ref().map_or(Tick::NEVER, |_| give_up);
             let answer = tokio::select! {
                 biased;
@@ -96,21 +96,21 @@ impl<'a> NumberRequest<'a> {
         }
     }
 
-    /// What was answered before says more than that the last try was not.
+    /// The fault of an earlier try says more than that the last one was not answered.
     fn no_answer(&self) -> Fault {
         let none = || Fault::Unknown(cause("no answer"));
         self.failed.clone().unwrap_or_else(none)
     }
 }
 
-/// One that waits for a latch. Dropped, it leaves nothing but its share in the subscription, which goes with it.
+/// A waiter for a latch. The server keeps nothing for it, and its share of the subscription is dropped with it.
 struct Watch<'a> {
     request: NumberRequest<'a>,
     since: Tick,
     deadline: Tick,
-    /// No look takes longer than to here.
+    /// Every look ends by then.
     latest: Tick,
-    /// The count, as it was seen last.
+    /// The count that was seen last.
     seen: Option<i64>,
     subscription: Option<Subscription>,
 }
@@ -128,7 +128,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until it makes sense to look again; before the first sleep, only until the subscription stands.
+    /// Sleeps until the next look makes sense. Before the subscription is active it sleeps only until that.
     async fn sleep(&mut self) -> Result<(), Error> {
         let (session, target) = (self.request.session, &self.request.target);
         let was_active = self
@@ -151,7 +151,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The wait is over. Where the server has not been answering, that is what is wrong, and not the count.
+    /// The error for a wait that is over. If the server has not been answering, that is the reason, and not the count.
     fn over(&self) -> Error {
         let (key, now) = (
             &self.request.target.resource.key,
