@@ -1,0 +1,41 @@
+//! One lock, one attribute and one layer: each of them works, and is refused while the key is held.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::{Request, StatusCode};
+use axum::routing::post;
+use distlock::{Client, Error, distributed_lock};
+use distlock_tower::LockLayer;
+use tower::ServiceExt;
+
+#[distributed_lock(key = "order:<id>", client = client, wait = 0)]
+async fn pay(client: &Client, id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let client = Client::in_memory();
+    let layer = LockLayer::new(client.clone())
+        .key(|Path(id): Path<u64>| format!("order:{id}"))
+        .wait(Duration::ZERO);
+    let app = Router::new().route("/orders/{id}", post(async || "paid").route_layer(layer));
+    let status = async || {
+        let request = Request::post("/orders/42").body(Body::empty())?;
+        Ok::<_, Box<dyn std::error::Error>>(app.clone().oneshot(request).await?.status())
+    };
+
+    assert_eq!(pay(&client, 42).await?, 42);
+    assert_eq!(status().await?, StatusCode::OK);
+
+    let guard = client.lock("order:42").acquire().await?;
+    assert!(pay(&client, 42).await.is_err_and(|error| error.is_busy()));
+    assert_eq!(status().await?, StatusCode::CONFLICT);
+    guard.release().await?;
+
+    println!("one lock, one attribute and one layer work");
+    Ok(())
+}
