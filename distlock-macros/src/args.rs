@@ -8,51 +8,51 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, ExprLit, Ident, Lit, Path, Result};
 
-use crate::duration::Time;
+use crate::duration::DurationValue;
+use crate::errors::Errors;
 use crate::keys::Keys;
+use crate::keyword::{self, OnUnavailable};
 use crate::mode::Mode;
 use crate::setting::Settings;
-use crate::word::{self, OnUnavailable};
-use crate::wrong::Wrong;
 
 /// All options of one attribute.
 pub(crate) struct Args {
     pub(crate) keys: Keys,
-    pub(crate) wait: Option<Time>,
-    pub(crate) lease: Option<Time>,
+    pub(crate) wait: Option<DurationValue>,
+    pub(crate) lease: Option<DurationValue>,
     pub(crate) mode: Mode,
     pub(crate) client: Option<Expr>,
     pub(crate) on_busy: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) condition: Option<Expr>,
-    pub(crate) hold_at_least: Option<Time>,
+    pub(crate) hold_at_least: Option<DurationValue>,
     pub(crate) token: Option<Ident>,
     pub(crate) krate: Option<Path>,
 }
 
 impl Parse for Args {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        input.parse::<Settings>().and_then(Self::read)
+        input.parse::<Settings>().and_then(Self::from_settings)
     }
 }
 
 impl Args {
-    fn read(mut settings: Settings) -> Result<Self> {
-        let mut wrong = Wrong::default();
-        let several = settings.name("keys");
-        let keys = wrong.check(keys(&mut settings));
-        let wait = wrong.check(time(&mut settings, "wait"));
-        let lease = wrong.check(lease(&mut settings));
-        let mode = wrong.check(settings.take("mode").as_ref().map(Mode::read).transpose());
+    fn from_settings(mut settings: Settings) -> Result<Self> {
+        let mut errors = Errors::default();
+        let keys_name = settings.name("keys");
+        let keys = errors.handle(keys(&mut settings));
+        let wait = errors.handle(duration(&mut settings, "wait"));
+        let lease = errors.handle(lease(&mut settings));
+        let mode = errors.handle(settings.take("mode").as_ref().map(Mode::parse).transpose());
         let on_unavailable = settings.take("on_unavailable");
-        let on_unavailable = on_unavailable.as_ref().map(OnUnavailable::read);
-        let on_unavailable = wrong.check(on_unavailable.transpose());
-        let hold_at_least = wrong.check(hold_at_least(&mut settings));
-        let token = wrong.check(settings.take("token").map(name).transpose());
-        let krate = wrong.check(settings.take("crate").map(path).transpose());
+        let on_unavailable = on_unavailable.as_ref().map(OnUnavailable::parse);
+        let on_unavailable = errors.handle(on_unavailable.transpose());
+        let hold_at_least = errors.handle(hold_at_least(&mut settings));
+        let token = errors.handle(settings.take("token").map(token_name).transpose());
+        let krate = errors.handle(settings.take("crate").map(crate_path).transpose());
         let args = Self {
-            keys: wrong.none_or(keys)?.ok_or_else(no_key)?,
+            keys: errors.finish_with(keys)?.ok_or_else(missing_key)?,
             wait: wait.flatten(),
             lease: lease.flatten(),
             mode: mode.flatten().unwrap_or_default(),
@@ -65,40 +65,43 @@ impl Args {
             token: token.flatten(),
             krate: krate.flatten(),
         };
-        args.fit(several)?;
+        args.check_combinations(keys_name)?;
         Ok(args)
     }
 
     /// Whether an option names the variable. A text may, too, if it is what `format!` prints.
-    pub(crate) fn names(&self, variable: &Ident) -> bool {
+    pub(crate) fn mentions(&self, variable: &Ident) -> bool {
         let mut expressions = self.expressions();
-        expressions.any(|expr| stands_in(expr.to_token_stream(), &variable.to_string()))
+        expressions.any(|expr| contains_variable(expr.to_token_stream(), &variable.to_string()))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
-        let times = [&self.wait, &self.lease, &self.hold_at_least];
-        let times = times.into_iter().flatten().filter_map(Time::given);
+        let durations = [&self.wait, &self.lease, &self.hold_at_least];
+        let durations = durations
+            .into_iter()
+            .flatten()
+            .filter_map(DurationValue::expr);
         let others = [&self.client, &self.on_busy, &self.on_error, &self.condition];
         let keys = self.keys.expressions().into_iter();
-        keys.chain(times).chain(others.into_iter().flatten())
+        keys.chain(durations).chain(others.into_iter().flatten())
     }
 
     /// Refuses what is right by itself and wrong together.
-    fn fit(&self, several: Option<Ident>) -> Result<()> {
-        if let Some(keys) = several.filter(|_| self.mode == Mode::Fenced) {
-            let says = "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token";
-            return Err(Error::new(keys.span(), says));
+    fn check_combinations(&self, keys_name: Option<Ident>) -> Result<()> {
+        if let Some(keys) = keys_name.filter(|_| self.mode == Mode::Fenced) {
+            let message = "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token";
+            return Err(Error::new(keys.span(), message));
         }
         if let Some(token) = &self.token {
-            self.fit_token(token)?;
+            self.check_token(token)?;
         }
         self.hold_at_least
             .as_ref()
-            .map_or(Ok(()), |least| self.fit_hold_at_least(least))
+            .map_or(Ok(()), |least| self.check_hold_at_least(least))
     }
 
-    fn fit_token(&self, token: &Ident) -> Result<()> {
-        let says = if self.mode != Mode::Fenced {
+    fn check_token(&self, token: &Ident) -> Result<()> {
+        let message = if self.mode != Mode::Fenced {
             "`token` needs `mode = \"fenced\"`"
         } else if self.condition.is_some() {
             "`token` and `condition` exclude each other: a body that runs without the lock has no token"
@@ -107,16 +110,16 @@ impl Args {
         } else {
             return Ok(());
         };
-        Err(Error::new(token.span(), says))
+        Err(Error::new(token.span(), message))
     }
 
-    fn fit_hold_at_least(&self, least: &Time) -> Result<()> {
-        let lease = self.lease.as_ref().and_then(Time::fixed);
-        let says = match (least.fixed(), lease) {
-            _ if !self.mode.can_rest() => format!(
+    fn check_hold_at_least(&self, least: &DurationValue) -> Result<()> {
+        let lease = self.lease.as_ref().and_then(DurationValue::literal);
+        let message = match (least.literal(), lease) {
+            _ if !self.mode.supports_hold_at_least() => format!(
                 "`hold_at_least` cannot go with `mode = \"{}\"`; it goes with {}",
                 self.mode.name(),
-                word::list(&Mode::that_can_rest())
+                keyword::quoted_list(&Mode::names_supporting_hold_at_least())
             ),
             (Some(least), Some(lease)) if least > lease => format!(
                 "`hold_at_least` ({}) is longer than `lease` ({})",
@@ -125,13 +128,13 @@ impl Args {
             ),
             _ => return Ok(()),
         };
-        Err(Error::new(least.span(), says))
+        Err(Error::new(least.span(), message))
     }
 }
 
-fn stands_in(tokens: TokenStream, variable: &str) -> bool {
+fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
     tokens.into_iter().any(|tree| match tree {
-        TokenTree::Group(group) => stands_in(group.stream(), variable),
+        TokenTree::Group(group) => contains_variable(group.stream(), variable),
         TokenTree::Ident(name) => name == variable,
         TokenTree::Literal(text) => text.to_string().contains(&format!("{{{variable}")),
         TokenTree::Punct(_) => false,
@@ -139,35 +142,37 @@ fn stands_in(tokens: TokenStream, variable: &str) -> bool {
 }
 
 fn keys(settings: &mut Settings) -> Result<Keys> {
-    let several = settings.name("keys");
-    match (settings.take("key"), settings.take("keys"), several) {
+    let keys_name = settings.name("keys");
+    match (settings.take("key"), settings.take("keys"), keys_name) {
         (Some(_), _, Some(keys)) => Err(Error::new(keys.span(), "give `key` or `keys`, not both")),
-        (Some(key), ..) => Keys::one(key),
-        (None, Some(keys), _) => Keys::several(keys),
-        (None, None, _) => Err(no_key()),
+        (Some(key), ..) => Keys::from_key(key),
+        (None, Some(keys), _) => Keys::from_keys(keys),
+        (None, None, _) => Err(missing_key()),
     }
 }
 
-fn no_key() -> Error {
+fn missing_key() -> Error {
     Error::new(
         Span::call_site(),
         "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
     )
 }
 
-fn time(settings: &mut Settings, name: &str) -> Result<Option<Time>> {
+fn duration(settings: &mut Settings, name: &str) -> Result<Option<DurationValue>> {
     let value = settings.take(name);
-    value.map(|value| Time::read(name, value)).transpose()
+    value
+        .map(|value| DurationValue::parse(name, value))
+        .transpose()
 }
 
-fn lease(settings: &mut Settings) -> Result<Option<Time>> {
-    let lease = time(settings, "lease")?;
+fn lease(settings: &mut Settings) -> Result<Option<DurationValue>> {
+    let lease = duration(settings, "lease")?;
     lease
         .map(|lease| lease.at_least_a_millisecond("lease"))
         .transpose()
 }
 
-fn name(value: Expr) -> Result<Ident> {
+fn token_name(value: Expr) -> Result<Ident> {
     match &value {
         Expr::Path(path) => path.path.get_ident().cloned(),
         _ => None,
@@ -176,16 +181,16 @@ fn name(value: Expr) -> Result<Ident> {
     .ok_or_else(|| Error::new_spanned(value, "expected a name for the token, e.g. `token = token`"))
 }
 
-fn hold_at_least(settings: &mut Settings) -> Result<Option<Time>> {
-    let least = time(settings, "hold_at_least")?;
+fn hold_at_least(settings: &mut Settings) -> Result<Option<DurationValue>> {
+    let least = duration(settings, "hold_at_least")?;
     // As long as it takes: what is there without it.
-    let least = least.filter(|least| least.fixed() != Some(Duration::ZERO));
+    let least = least.filter(|least| least.literal() != Some(Duration::ZERO));
     least
         .map(|least| least.at_least_a_millisecond("hold_at_least"))
         .transpose()
 }
 
-fn path(value: Expr) -> Result<Path> {
+fn crate_path(value: Expr) -> Result<Path> {
     match value {
         Expr::Path(path) if path.qself.is_none() => Ok(path.path),
         Expr::Lit(ExprLit {
@@ -193,11 +198,11 @@ fn path(value: Expr) -> Result<Path> {
             ..
         }) => text
             .parse_with(Path::parse_mod_style)
-            .map_err(|_| no_path(&text)),
-        other => Err(no_path(&other)),
+            .map_err(|_| expected_path(&text)),
+        other => Err(expected_path(&other)),
     }
 }
 
-fn no_path(written: impl ToTokens) -> Error {
+fn expected_path(written: impl ToTokens) -> Error {
     Error::new_spanned(written, "expected a path, e.g. `crate = my::distlock`")
 }

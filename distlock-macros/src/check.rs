@@ -6,38 +6,38 @@ use syn::spanned::Spanned as _;
 use syn::{Error, Expr, Result, Type};
 
 use crate::args::Args;
+use crate::async_trait_params::AsyncTraitParams;
 use crate::function::{Binding, Body, Function};
 use crate::keys::Key;
-use crate::taken::Taken;
+use crate::return_type;
 use crate::template::{Piece, Template};
-use crate::ty;
 
 /// Where the body runs that the lock is put around.
-pub(crate) enum Shape {
+pub(crate) enum AsyncBody {
     /// `async fn`: the body itself.
-    Async(Group),
+    Fn(Group),
     /// `Box::pin(async move { .. })` or `async move { .. }`, which is what `async_trait` and people who
     /// want a `Send` future write: the inner block.
-    Block(Block),
+    Block(AsyncBlock),
 }
 
 /// An async block that is the whole of a function's body.
-pub(crate) struct Block {
+pub(crate) struct AsyncBlock {
     /// The word; its `move` may be missing.
     pub(crate) asyncness: Ident,
     /// `Box::pin`, where it is around the block.
     pub(crate) pin: Option<TokenStream>,
-    pub(crate) taken: Taken,
+    pub(crate) params: AsyncTraitParams,
     pub(crate) braces: Group,
 }
 
-impl Shape {
+impl AsyncBody {
     /// The variables that the lock and the body have in common.
     pub(crate) fn bindings(&self, function: &Function) -> Vec<Binding> {
         let mut bindings = function.bindings();
-        if let Self::Block(Block { taken, .. }) = self {
-            bindings.retain(|binding| !taken.is_gone(&binding.name));
-            bindings.extend(taken.names.iter().cloned().map(Binding::of));
+        if let Self::Block(AsyncBlock { params, .. }) = self {
+            bindings.retain(|binding| !params.is_replaced(&binding.name));
+            bindings.extend(params.bindings.iter().cloned().map(Binding::of));
         }
         bindings
     }
@@ -46,10 +46,12 @@ impl Shape {
     ///
     /// Of an `async fn` its future owns them all. An async block owns what it uses: what the body does not use,
     /// and no option names, is not to be borrowed by it, or sent with it.
-    pub(crate) fn owns(&self, name: &Ident, args: &Args) -> bool {
+    pub(crate) fn captures(&self, name: &Ident, args: &Args) -> bool {
         match self {
-            Self::Async(_) => true,
-            Self::Block(Block { taken, .. }) => taken.names.contains(name) || args.names(name),
+            Self::Fn(_) => true,
+            Self::Block(AsyncBlock { params, .. }) => {
+                params.bindings.contains(name) || args.mentions(name)
+            }
         }
     }
 }
@@ -61,13 +63,13 @@ pub(crate) fn function(item: TokenStream) -> Result<Function> {
         let Some(first) = trees.first() else {
             return syntax;
         };
-        let Some(at) = trees.iter().position(|tree| is_word(tree, "fn")) else {
+        let Some(at) = trees.iter().position(|tree| is_keyword(tree, "fn")) else {
             return error(
                 first.span(),
                 "`#[distributed_lock]` goes on an `async fn`; of a trait or an impl, on each method",
             );
         };
-        match trees[..at].iter().find(|tree| is_word(tree, "gen")) {
+        match trees[..at].iter().find(|tree| is_keyword(tree, "gen")) {
             Some(keyword) => error(
                 keyword.span(),
                 "`#[distributed_lock]` cannot go on a `gen fn`: the lock would end before the first item; \
@@ -78,12 +80,12 @@ pub(crate) fn function(item: TokenStream) -> Result<Function> {
     })
 }
 
-fn is_word(tree: &TokenTree, word: &str) -> bool {
-    matches!(tree, TokenTree::Ident(ident) if ident == word)
+fn is_keyword(tree: &TokenTree, keyword: &str) -> bool {
+    matches!(tree, TokenTree::Ident(ident) if ident == keyword)
 }
 
 /// Refuses functions that have no body to wait in.
-pub(crate) fn shape(function: &Function) -> Result<Shape> {
+pub(crate) fn async_body(function: &Function) -> Result<AsyncBody> {
     let sig = &function.sig;
     let Some(body) = &function.body else {
         return Err(error(
@@ -104,25 +106,25 @@ pub(crate) fn shape(function: &Function) -> Result<Shape> {
         ));
     }
     if sig.asyncness.is_some() {
-        return Ok(Shape::Async(body.braces.clone()));
+        return Ok(AsyncBody::Fn(body.braces.clone()));
     }
-    let says = if ty::future_output(&function.return_type()).is_some() {
+    let message = if return_type::future_output(&function.return_type()).is_some() {
         "`#[distributed_lock]` on a function that returns a future needs `async move { .. }` or \
          `Box::pin(async move { .. })` for its whole body: what stands beside would run without the lock"
     } else {
         "`#[distributed_lock]` needs an `async fn`; if another attribute (such as `#[tokio::main]`) \
          removes `async`, put `#[distributed_lock]` above it"
     };
-    let no_block = || error(sig.fn_token.span, says);
-    block(body).map(Shape::Block).ok_or_else(no_block)
+    let no_block = || error(sig.fn_token.span, message);
+    async_block(body).map(AsyncBody::Block).ok_or_else(no_block)
 }
 
-fn error(span: Span, says: &str) -> Error {
-    Error::new(span, says)
+fn error(span: Span, message: &str) -> Error {
+    Error::new(span, message)
 }
 
 /// Matches the tokens, not a syntax tree: nothing may stand beside the block, as it would run without the lock.
-fn block(body: &Body) -> Option<Block> {
+fn async_block(body: &Body) -> Option<AsyncBlock> {
     let trees: Vec<_> = body.braces.stream().into_iter().collect();
     let (pin, whole) = match trees.as_slice() {
         [path @ .., TokenTree::Group(argument)]
@@ -133,12 +135,12 @@ fn block(body: &Body) -> Option<Block> {
         }
         _ => (None, trees),
     };
-    let (asyncness, braces) = async_block(&whole)?;
-    let (taken, braces) = Taken::out_of(&braces);
-    Some(Block {
+    let (asyncness, braces) = async_keyword_and_braces(&whole)?;
+    let (params, braces) = AsyncTraitParams::extract(&braces);
+    Some(AsyncBlock {
         asyncness,
         pin,
-        taken,
+        params,
         braces,
     })
 }
@@ -150,14 +152,14 @@ fn is_box_pin(path: &[TokenTree]) -> bool {
 }
 
 /// `async {..}` or `async move {..}`, with or without a comma behind it.
-fn async_block(trees: &[TokenTree]) -> Option<(Ident, Group)> {
+fn async_keyword_and_braces(trees: &[TokenTree]) -> Option<(Ident, Group)> {
     let trees = match trees {
         [rest @ .., TokenTree::Punct(comma)] if comma.as_char() == ',' => rest,
         all => all,
     };
     let (asyncness, block) = match trees {
         [TokenTree::Ident(a), TokenTree::Group(block)] => (a, block),
-        [TokenTree::Ident(a), m, TokenTree::Group(block)] if is_word(m, "move") => (a, block),
+        [TokenTree::Ident(a), m, TokenTree::Group(block)] if is_keyword(m, "move") => (a, block),
         _ => return None,
     };
     (asyncness == "async" && block.delimiter() == Delimiter::Brace)
@@ -165,7 +167,7 @@ fn async_block(trees: &[TokenTree]) -> Option<(Ident, Group)> {
 }
 
 /// Refuses a function that never returns: whose lock was refused or lost, it would have to.
-pub(crate) fn returns(function: &Function) -> Result<()> {
+pub(crate) fn return_type(function: &Function) -> Result<()> {
     match function.return_type() {
         Type::Never(never) => Err(error(
             never.bang_token.span(),
@@ -180,8 +182,8 @@ pub(crate) fn returns(function: &Function) -> Result<()> {
 pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
     match &args.token {
         Some(token) if bindings.iter().any(|binding| binding.name == *token) => {
-            let says = format!("`{token}` is a parameter already; give the token another name");
-            Err(error(token.span(), &says))
+            let message = format!("`{token}` is a parameter already; give the token another name");
+            Err(error(token.span(), &message))
         }
         _ => Ok(()),
     }
@@ -191,20 +193,23 @@ pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
 ///
 /// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the
 /// whole string, because all of a template has one span.
-pub(crate) fn names(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
+pub(crate) fn key_variables(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
-    for key in args.keys.each() {
+    for key in args.keys.listed() {
         match key {
             Key::Template(template) => {
-                for part in template.parts() {
-                    if let Some(name) = roots(&part.expr).into_iter().find(|name| !known(name)) {
-                        let says = unknown(name, function, bindings);
-                        return Err(Error::new(template.literal.span(), says));
+                for placeholder in template.placeholders() {
+                    if let Some(name) = variables(&placeholder.expr)
+                        .into_iter()
+                        .find(|name| !known(name))
+                    {
+                        let message = unknown_variable(name, function, bindings);
+                        return Err(Error::new(template.literal.span(), message));
                     }
                 }
-                braces(template, bindings)?;
+                braces_around_parameter(template, bindings)?;
             }
-            Key::Whole(expr) => brackets(expr.to_token_stream(), bindings)?,
+            Key::Expr(expr) => brackets_around_parameter(expr.to_token_stream(), bindings)?,
         }
     }
     Ok(())
@@ -212,7 +217,7 @@ pub(crate) fn names(args: &Args, function: &Function, bindings: &[Binding]) -> R
 
 /// The lower-case single names that an expression reads: variables. What opens scopes of its own
 /// (closures, blocks, macros) is left to rustc.
-fn roots(expr: &Expr) -> Vec<&Ident> {
+fn variables(expr: &Expr) -> Vec<&Ident> {
     match expr {
         Expr::Path(path) => path
             .path
@@ -220,31 +225,31 @@ fn roots(expr: &Expr) -> Vec<&Ident> {
             .into_iter()
             .filter(|name| !name.to_string().starts_with(char::is_uppercase))
             .collect(),
-        Expr::Field(field) => roots(&field.base),
+        Expr::Field(field) => variables(&field.base),
         Expr::MethodCall(call) => {
-            let args = call.args.iter().flat_map(roots);
-            roots(&call.receiver).into_iter().chain(args).collect()
+            let args = call.args.iter().flat_map(variables);
+            variables(&call.receiver).into_iter().chain(args).collect()
         }
         // What is called may be a function.
-        Expr::Call(call) => call.args.iter().flat_map(roots).collect(),
+        Expr::Call(call) => call.args.iter().flat_map(variables).collect(),
         Expr::Index(index) => [&*index.expr, &*index.index]
             .into_iter()
-            .flat_map(roots)
+            .flat_map(variables)
             .collect(),
         Expr::Binary(binary) => [&*binary.left, &*binary.right]
             .into_iter()
-            .flat_map(roots)
+            .flat_map(variables)
             .collect(),
-        Expr::Paren(paren) => roots(&paren.expr),
-        Expr::Reference(reference) => roots(&reference.expr),
-        Expr::Unary(unary) => roots(&unary.expr),
-        Expr::Cast(cast) => roots(&cast.expr),
-        Expr::Try(tried) => roots(&tried.expr),
+        Expr::Paren(paren) => variables(&paren.expr),
+        Expr::Reference(reference) => variables(&reference.expr),
+        Expr::Unary(unary) => variables(&unary.expr),
+        Expr::Cast(cast) => variables(&cast.expr),
+        Expr::Try(question_mark) => variables(&question_mark.expr),
         _ => Vec::new(),
     }
 }
 
-fn unknown(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
+fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
     let function = &function.sig.ident;
     if name == "self" {
         return format!("no `self` in `{function}`: it has no receiver");
@@ -259,7 +264,7 @@ fn unknown(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
 }
 
 /// `"pay:{id}"` is one key for all ids: refused where nothing else is rendered and the name is a parameter's.
-fn braces(template: &Template, bindings: &[Binding]) -> Result<()> {
+fn braces_around_parameter(template: &Template, bindings: &[Binding]) -> Result<()> {
     let [Piece::Text(text)] = template.pieces.as_slice() else {
         return Ok(());
     };
@@ -276,22 +281,22 @@ fn braces(template: &Template, bindings: &[Binding]) -> Result<()> {
 }
 
 /// `format!("pay:<id>")` is one key for all ids: refused where the name is a parameter's.
-fn brackets(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
+fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
     for tree in expr {
         let text = match &tree {
             TokenTree::Group(group) => {
-                brackets(group.stream(), bindings)?;
+                brackets_around_parameter(group.stream(), bindings)?;
                 continue;
             }
             other => other.to_string(),
         };
         let bracketed = |binding: &&Binding| text.contains(&format!("<{}>", binding.name));
         if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
-            let says = format!(
+            let message = format!(
                 "`<{name}>` is plain text in an expression: only a text by itself is a template; in `format!` write \
                  `{{{name}}}`"
             );
-            return Err(error(tree.span(), &says));
+            return Err(error(tree.span(), &message));
         }
     }
     Ok(())

@@ -11,56 +11,56 @@ use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit};
 
 /// The value of an option that is a duration.
-pub(crate) enum Time {
-    Fixed(Duration, Span),
+pub(crate) enum DurationValue {
+    Literal(Duration, Span),
     /// An expression of type `Duration`.
-    Given(Expr),
+    Expr(Expr),
 }
 
-impl Time {
+impl DurationValue {
     /// The value of the option `name`.
-    pub(crate) fn read(name: &str, value: Expr) -> syn::Result<Self> {
+    pub(crate) fn parse(name: &str, value: Expr) -> syn::Result<Self> {
         let Expr::Lit(ExprLit { lit, .. }) = &value else {
-            return Ok(Self::Given(value));
+            return Ok(Self::Expr(value));
         };
-        let fixed = match lit {
+        let literal = match lit {
             Lit::Str(text) => parse(&text.value()),
             Lit::Int(_) | Lit::Float(_) => bare_number(name, &lit.to_token_stream().to_string()),
-            _ => return Ok(Self::Given(value)),
+            _ => return Ok(Self::Expr(value)),
         };
-        match fixed {
-            Ok(fixed) => Ok(Self::Fixed(fixed, lit.span())),
-            Err(says) => Err(Error::new(lit.span(), says)),
+        match literal {
+            Ok(duration) => Ok(Self::Literal(duration, lit.span())),
+            Err(message) => Err(Error::new(lit.span(), message)),
         }
     }
 
     /// The time, where it is known before the program runs.
-    pub(crate) fn fixed(&self) -> Option<Duration> {
+    pub(crate) fn literal(&self) -> Option<Duration> {
         match self {
-            Self::Fixed(fixed, _) => Some(*fixed),
-            Self::Given(_) => None,
+            Self::Literal(duration, _) => Some(*duration),
+            Self::Expr(_) => None,
         }
     }
 
     /// The expression that gives it, where it is none of the fixed ones.
-    pub(crate) fn given(&self) -> Option<&Expr> {
+    pub(crate) fn expr(&self) -> Option<&Expr> {
         match self {
-            Self::Fixed(..) => None,
-            Self::Given(expr) => Some(expr),
+            Self::Literal(..) => None,
+            Self::Expr(expr) => Some(expr),
         }
     }
 
     pub(crate) fn span(&self) -> Span {
         match self {
-            Self::Fixed(_, span) => *span,
-            Self::Given(expr) => expr.span(),
+            Self::Literal(_, span) => *span,
+            Self::Expr(expr) => expr.span(),
         }
     }
 
     /// Redis counts in milliseconds, and a lease of none is over before it begins.
     pub(crate) fn at_least_a_millisecond(self, name: &str) -> syn::Result<Self> {
         match self {
-            Self::Fixed(fixed, span) if fixed < Duration::from_millis(1) => {
+            Self::Literal(duration, span) if duration < Duration::from_millis(1) => {
                 Err(Error::new(span, format!("`{name}` must be at least 1ms")))
             }
             other => Ok(other),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused_with_what_to_write() {
-        for (text, says) in [
+        for (text, message) in [
             ("5", "`5` has no unit; write `5s`"),
             ("1.5", "`1.5` has no unit; write `1.5s`"),
             ("1M", "`1M` is a month; write `1m` for a minute"),
@@ -149,8 +149,8 @@ mod tests {
             ("5s!", "invalid duration `5s!`"),
             ("99999999999999999999h", "invalid duration"),
         ] {
-            let said = parse(text).unwrap_err();
-            assert!(said.starts_with(says), "{text:?} says {said:?}");
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(message), "{text:?} says {error:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use quote::quote;
 use syn::Error;
 
 /// The errors, then the item untouched.
-pub(crate) fn keep(item: &TokenStream, error: &Error) -> TokenStream {
+pub(crate) fn errors_and_item(item: &TokenStream, error: &Error) -> TokenStream {
     let error = error.to_compile_error();
     // A parameter that only the key names is used by nobody now; that is no mistake of its own.
     quote! {

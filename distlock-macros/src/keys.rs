@@ -2,25 +2,25 @@
 
 use syn::{Error, Expr, ExprLit, ExprRange, Lit, RangeLimits, Result};
 
+use crate::errors::Errors;
 use crate::setting::ungroup;
 use crate::template::Template;
-use crate::wrong::Wrong;
 
 /// What is locked.
 pub(crate) enum Keys {
     /// `key = ..`
-    One(Key),
+    Single(Key),
     /// `keys = [..]`
     List(Vec<Element>),
     /// `keys = ..`, an expression that gives them all.
-    Given(Expr),
+    Expr(Expr),
 }
 
 /// One key.
 pub(crate) enum Key {
     Template(Template),
     /// An expression that is the whole key.
-    Whole(Expr),
+    Expr(Expr),
 }
 
 /// What stands in a list of keys.
@@ -32,70 +32,73 @@ pub(crate) enum Element {
 
 impl Keys {
     /// The value of `key`.
-    pub(crate) fn one(key: Expr) -> Result<Self> {
-        Key::of(key).map(Self::One)
+    pub(crate) fn from_key(key: Expr) -> Result<Self> {
+        Key::from_expr(key).map(Self::Single)
     }
 
     /// The value of `keys`.
-    pub(crate) fn several(keys: Expr) -> Result<Self> {
+    pub(crate) fn from_keys(keys: Expr) -> Result<Self> {
         match keys {
             Expr::Array(list) if list.elems.is_empty() => Err(Error::new_spanned(
                 list,
                 "no keys: say what to lock, e.g. `keys = [\"order:<id>\", \"stock:<item>\"]`",
             )),
             Expr::Array(list) => {
-                let mut wrong = Wrong::default();
+                let mut errors = Errors::default();
                 let elements = list.elems.into_iter();
                 let elements: Vec<_> = elements
-                    .filter_map(|element| wrong.check(Element::of(element)))
+                    .filter_map(|element| errors.handle(Element::from_expr(element)))
                     .collect();
-                wrong.none_or(Self::List(elements))
+                errors.finish_with(Self::List(elements))
             }
             Expr::Lit(ExprLit {
                 lit: Lit::Str(key), ..
             }) => {
-                let says = format!("`keys` is a list; write `key = {:?}`", key.value());
-                Err(Error::new(key.span(), says))
+                let message = format!("`keys` is a list; write `key = {:?}`", key.value());
+                Err(Error::new(key.span(), message))
             }
-            given => Ok(Self::Given(given)),
+            given => Ok(Self::Expr(given)),
         }
     }
 
     /// Every expression in them, those of templates included.
     pub(crate) fn expressions(&self) -> Vec<&Expr> {
         match self {
-            Self::One(key) => key.expressions(),
+            Self::Single(key) => key.expressions(),
             Self::List(elements) => elements.iter().flat_map(Element::expressions).collect(),
-            Self::Given(all) => vec![all],
+            Self::Expr(all) => vec![all],
         }
     }
 
     /// Each key that is written by itself.
-    pub(crate) fn each(&self) -> Vec<&Key> {
+    pub(crate) fn listed(&self) -> Vec<&Key> {
         match self {
-            Self::One(key) => vec![key],
+            Self::Single(key) => vec![key],
             Self::List(elements) => elements.iter().filter_map(Element::key).collect(),
-            Self::Given(_) => Vec::new(),
+            Self::Expr(_) => Vec::new(),
         }
     }
 }
 
 impl Key {
-    fn of(value: Expr) -> Result<Self> {
+    fn from_expr(value: Expr) -> Result<Self> {
         match value {
-            Expr::Paren(inner) if is_text(&inner.expr) => Self::of(ungroup(*inner.expr)),
+            Expr::Paren(inner) if is_text(&inner.expr) => Self::from_expr(ungroup(*inner.expr)),
             Expr::Lit(ExprLit {
                 lit: Lit::Str(template),
                 ..
             }) => Template::parse(template).map(Self::Template),
-            whole => Ok(Self::Whole(whole)),
+            whole => Ok(Self::Expr(whole)),
         }
     }
 
     fn expressions(&self) -> Vec<&Expr> {
         match self {
-            Self::Template(template) => template.parts().map(|part| &part.expr).collect(),
-            Self::Whole(expr) => vec![expr],
+            Self::Template(template) => template
+                .placeholders()
+                .map(|placeholder| &placeholder.expr)
+                .collect(),
+            Self::Expr(expr) => vec![expr],
         }
     }
 }
@@ -126,7 +129,7 @@ impl Element {
     }
 
     /// A spread is what Rust reads as a range without a start.
-    fn of(value: Expr) -> Result<Self> {
+    fn from_expr(value: Expr) -> Result<Self> {
         match value {
             Expr::Range(ExprRange {
                 start: None,
@@ -138,7 +141,7 @@ impl Element {
                 range,
                 "a range is no key; to add all keys of an iterator write `..iterator`",
             )),
-            key => Key::of(ungroup(key)).map(Self::Key),
+            key => Key::from_expr(ungroup(key)).map(Self::Key),
         }
     }
 }

@@ -5,19 +5,19 @@
 //! the function as it was).
 
 mod args;
+mod async_trait_params;
 mod check;
 mod duration;
+mod errors;
 mod expand;
 mod fallback;
 mod function;
 mod keys;
+mod keyword;
 mod mode;
+mod return_type;
 mod setting;
-mod taken;
 mod template;
-mod ty;
-mod word;
-mod wrong;
 
 use proc_macro::TokenStream;
 
@@ -26,7 +26,7 @@ use proc_macro::TokenStream;
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = item.into();
     expanded(args.into(), &item)
-        .unwrap_or_else(|error| fallback::keep(&item, &error))
+        .unwrap_or_else(|error| fallback::errors_and_item(&item, &error))
         .into()
 }
 
@@ -35,11 +35,11 @@ fn expanded(
     item: &proc_macro2::TokenStream,
 ) -> syn::Result<proc_macro2::TokenStream> {
     let function = check::function(item.clone())?;
-    let shape = check::shape(&function)?;
-    check::returns(&function)?;
+    let body = check::async_body(&function)?;
+    check::return_type(&function)?;
     let args = syn::parse2(args)?;
-    let bindings = shape.bindings(&function);
-    check::names(&args, &function, &bindings)?;
+    let bindings = body.bindings(&function);
+    check::key_variables(&args, &function, &bindings)?;
     check::token(&args, &bindings)?;
-    Ok(expand::function(&args, &function, &bindings, shape))
+    Ok(expand::function(&args, &function, &bindings, body))
 }

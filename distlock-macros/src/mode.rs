@@ -2,7 +2,7 @@
 
 use syn::{Error, Expr, Result};
 
-use crate::word;
+use crate::keyword;
 
 /// The value of `mode`.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -35,7 +35,7 @@ const MODES: [(Mode, &str, &str); 8] = [
 ];
 
 /// What else there is to take, and how.
-const NO_MODES: [(&str, &str); 4] = [
+const NOT_MODES: [(&str, &str); 4] = [
     (
         "semaphore",
         "a semaphore is no mode, as it guards nothing but a number; use \
@@ -56,15 +56,15 @@ const NO_MODES: [(&str, &str); 4] = [
 ];
 
 impl Mode {
-    pub(crate) fn read(value: &Expr) -> Result<Self> {
-        let says = match word::word(value) {
-            Some(word) => match MODES.iter().find(|(_, name, _)| *name == word) {
+    pub(crate) fn parse(value: &Expr) -> Result<Self> {
+        let message = match keyword::keyword(value) {
+            Some(keyword) => match MODES.iter().find(|(_, name, _)| *name == keyword) {
                 Some((mode, ..)) => return Ok(*mode),
-                None => unknown(&word),
+                None => unknown(&keyword),
             },
-            None => format!("expected a mode: {}", word::list(&names())),
+            None => format!("expected a mode: {}", keyword::quoted_list(&names())),
         };
-        Err(Error::new_spanned(value, says))
+        Err(Error::new_spanned(value, message))
     }
 
     fn row(self) -> (&'static str, &'static str) {
@@ -83,7 +83,7 @@ impl Mode {
     }
 
     /// Can its key stay taken for a while though its hold has ended?
-    pub(crate) fn can_rest(self) -> bool {
+    pub(crate) fn supports_hold_at_least(self) -> bool {
         matches!(
             self,
             Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced
@@ -91,9 +91,11 @@ impl Mode {
     }
 
     /// The names of those.
-    pub(crate) fn that_can_rest() -> Vec<&'static str> {
-        let can = MODES.iter().filter(|(mode, ..)| mode.can_rest());
-        can.map(|(_, name, _)| *name).collect()
+    pub(crate) fn names_supporting_hold_at_least() -> Vec<&'static str> {
+        let supporting = MODES
+            .iter()
+            .filter(|(mode, ..)| mode.supports_hold_at_least());
+        supporting.map(|(_, name, _)| *name).collect()
     }
 }
 
@@ -101,17 +103,17 @@ fn names() -> [&'static str; MODES.len()] {
     MODES.map(|(_, name, _)| name)
 }
 
-fn unknown(word: &str) -> String {
-    let plain = word.to_lowercase().replace('_', "");
-    if let Some((_, says)) = NO_MODES.iter().find(|(no, _)| plain.contains(no)) {
-        return (*says).to_owned();
+fn unknown(keyword: &str) -> String {
+    let plain = keyword.to_lowercase().replace('_', "");
+    if let Some((_, message)) = NOT_MODES.iter().find(|(no, _)| plain.contains(no)) {
+        return (*message).to_owned();
     }
     // `Mode::Write`, as it is called outside of attributes.
-    let written = word.rsplit("::").next().unwrap_or(word);
+    let written = keyword.rsplit("::").next().unwrap_or(keyword);
     format!(
-        "unknown mode `{word}`; {}expected {}",
-        word::did_you_mean(word::similar(written, &names())),
-        word::list(&names())
+        "unknown mode `{keyword}`; {}expected {}",
+        keyword::did_you_mean(keyword::similar(written, &names())),
+        keyword::quoted_list(&names())
     )
 }
 
@@ -119,9 +121,9 @@ fn unknown(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(value: &str) -> String {
+    fn parsed(value: &str) -> String {
         let value = syn::parse_str(value).unwrap();
-        match Mode::read(&value) {
+        match Mode::parse(&value) {
             Ok(mode) => mode.variant().to_owned(),
             Err(error) => error.to_string(),
         }
@@ -130,14 +132,14 @@ mod tests {
     #[test]
     fn every_mode_is_read_with_quotes_and_without() {
         for (_, name, variant) in MODES {
-            assert_eq!(said(name), variant);
-            assert_eq!(said(&format!("{name:?}")), variant);
+            assert_eq!(parsed(name), variant);
+            assert_eq!(parsed(&format!("{name:?}")), variant);
         }
     }
 
     #[test]
     fn what_is_none_is_answered_by_what_to_write() {
-        for (value, says) in [
+        for (value, message) in [
             ("wriet", "unknown mode `wriet`; did you mean `write`?"),
             (
                 "Mode::Write",
@@ -159,8 +161,8 @@ mod tests {
             ("count_down_latch", "a latch is no mode"),
             ("5", "expected a mode: `reentrant`"),
         ] {
-            let said = said(value);
-            assert!(said.starts_with(says), "{value} says {said}");
+            let parsed = parsed(value);
+            assert!(parsed.starts_with(message), "{value} says {parsed}");
         }
     }
 }

@@ -6,8 +6,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, LitStr, Result, Token};
 
-use crate::word;
-use crate::wrong::Wrong;
+use crate::errors::Errors;
+use crate::keyword;
 
 /// Every option, with an example for messages.
 const OPTIONS: [(&str, &str); 13] = [
@@ -27,7 +27,7 @@ const OPTIONS: [(&str, &str); 13] = [
 ];
 
 /// What others call an option of ours.
-const ELSEWHERE: [(&str, &str); 12] = [
+const FOREIGN_NAMES: [(&str, &str); 12] = [
     ("name", "key"),
     ("timeout", "wait"),
     ("wait_time", "wait"),
@@ -52,15 +52,15 @@ impl Parse for Setting {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(LitStr) {
             let key = input.parse::<LitStr>()?;
-            let says = format!("name the option: `key = {:?}`", key.value());
-            return Err(Error::new(key.span(), says));
+            let message = format!("name the option: `key = {:?}`", key.value());
+            return Err(Error::new(key.span(), message));
         }
         let name = input.call(Ident::parse_any)?;
         if let Some(example) = example(&name)
             && !input.peek(Token![=])
         {
-            let says = format!("`{name}` needs a value, e.g. `{example}`");
-            return Err(Error::new(name.span(), says));
+            let message = format!("`{name}` needs a value, e.g. `{example}`");
+            return Err(Error::new(name.span(), message));
         }
         if !input.peek(Token![=]) {
             return Err(unknown(&name));
@@ -85,15 +85,18 @@ fn example(name: &Ident) -> Option<&'static str> {
 
 fn unknown(name: &Ident) -> Error {
     let names = OPTIONS.map(|(name, _)| name);
-    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| name == theirs);
+    let foreign = FOREIGN_NAMES.iter().find(|(theirs, _)| name == theirs);
     let written = name.to_string();
-    let meant = elsewhere.map_or_else(|| word::similar(&written, &names), |(_, ours)| Some(ours));
-    let says = format!(
-        "unknown option `{name}`; {}expected one of {}",
-        word::did_you_mean(meant),
-        word::list(&names)
+    let meant = foreign.map_or_else(
+        || keyword::similar(&written, &names),
+        |(_, ours)| Some(ours),
     );
-    Error::new(name.span(), says)
+    let message = format!(
+        "unknown option `{name}`; {}expected one of {}",
+        keyword::did_you_mean(meant),
+        keyword::quoted_list(&names)
+    );
+    Error::new(name.span(), message)
 }
 
 /// The options by name, their values unread.
@@ -104,18 +107,18 @@ impl Parse for Settings {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let settings = Punctuated::<Setting, Token![,]>::parse_terminated(input)?;
         let mut known: Vec<Setting> = Vec::new();
-        let mut wrong = Wrong::default();
+        let mut errors = Errors::default();
         for setting in settings {
             let name = &setting.name;
             if example(name).is_none() {
-                wrong.add(unknown(name));
+                errors.push(unknown(name));
             } else if known.iter().any(|earlier| earlier.name == *name) {
-                wrong.add(Error::new(name.span(), format!("`{name}` is set twice")));
+                errors.push(Error::new(name.span(), format!("`{name}` is set twice")));
             } else {
                 known.push(setting);
             }
         }
-        wrong.none_or(Self(known))
+        errors.finish_with(Self(known))
     }
 }
 

@@ -16,11 +16,11 @@ pub(crate) struct Template {
 /// What a template is made of, in order.
 pub(crate) enum Piece {
     Text(String),
-    Part(Part),
+    Placeholder(Placeholder),
 }
 
 /// One placeholder. Its tokens are spanned at the literal: the compiler offers nothing finer.
-pub(crate) struct Part {
+pub(crate) struct Placeholder {
     pub(crate) source: String,
     pub(crate) expr: Expr,
 }
@@ -30,14 +30,14 @@ impl Template {
         let text = literal.value();
         let pieces = split(&text)
             .and_then(|pieces| pieces.into_iter().map(|p| p.parse(&literal)).collect())
-            .map_err(|says| Error::new(literal.span(), says))?;
+            .map_err(|message| Error::new(literal.span(), message))?;
         Ok(Self { literal, pieces })
     }
 
     /// The placeholders alone.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Part(part) => Some(part),
+            Piece::Placeholder(placeholder) => Some(placeholder),
             Piece::Text(_) => None,
         })
     }
@@ -58,9 +58,9 @@ impl Raw<'_> {
                 let span = literal.span().resolved_at(Span::call_site());
                 let expr = LitStr::new(source, span)
                     .parse()
-                    .map_err(|_| no_expression(source))?;
+                    .map_err(|_| not_an_expression(source))?;
                 let source = source.to_owned();
-                Ok(Piece::Part(Part { source, expr }))
+                Ok(Piece::Placeholder(Placeholder { source, expr }))
             }
         }
     }
@@ -108,7 +108,7 @@ fn placeholder(rest: &str) -> std::result::Result<&str, String> {
         Some((source, _)) if source.trim().is_empty() => {
             "empty placeholder `<>` in key template; say what to render, e.g. `<id>`".into()
         }
-        Some((source, _)) => no_expression(source),
+        Some((source, _)) => not_an_expression(source),
     })
 }
 
@@ -168,7 +168,7 @@ fn stray() -> String {
         .into()
 }
 
-fn no_expression(source: &str) -> String {
+fn not_an_expression(source: &str) -> String {
     let hint = if source.contains(':') {
         "; a format spec needs `key = format!(..)`"
     } else {
@@ -184,7 +184,7 @@ mod tests {
     fn shown(template: &str) -> String {
         match split(template) {
             Ok(pieces) => pieces.iter().map(show).collect::<Vec<_>>().join(" "),
-            Err(says) => format!("error: {says}"),
+            Err(message) => format!("error: {message}"),
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for (template, says) in [
+        for (template, message) in [
             ("", "error: an empty key"),
             ("<id", "error: unclosed `<`"),
             ("a<", "error: unclosed `<`"),
@@ -248,8 +248,8 @@ mod tests {
             (r#"<"a>"#, r#"error: `<"a>` in key template is no"#),
             ("<a)>", "error: `<a)>` in key template is no"),
         ] {
-            let said = shown(template);
-            assert!(said.starts_with(says), "{template} says {said}");
+            let shown = shown(template);
+            assert!(shown.starts_with(message), "{template} says {shown}");
         }
     }
 }

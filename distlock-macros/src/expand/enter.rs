@@ -5,10 +5,10 @@ use quote::{ToTokens as _, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
-use super::{Expansion, glue_at};
-use crate::duration::Time;
+use super::{Expansion, mixed_site_at};
+use crate::duration::DurationValue;
+use crate::keyword::OnUnavailable;
 use crate::mode::Mode;
-use crate::word::OnUnavailable;
 
 impl Expansion<'_> {
     /// `let __enter = ..`: the lock being acquired; where there is a condition, perhaps none.
@@ -34,7 +34,7 @@ impl Expansion<'_> {
 
     /// A variable of a written type, so that one that is no `bool` is reported there and nowhere else.
     fn condition(&self, condition: &Expr) -> TokenStream {
-        let span = glue_at(condition.span());
+        let span = mixed_site_at(condition.span());
         quote_spanned!(span=> let __condition: __distlock_private::bool = #condition;)
     }
 
@@ -42,7 +42,7 @@ impl Expansion<'_> {
     fn settings(&self) -> Vec<TokenStream> {
         let args = self.args;
         let client = args.client.as_ref().map(|client| {
-            let span = glue_at(client.span());
+            let span = mixed_site_at(client.span());
             quote_spanned!(span=> .client(&(#client)))
         });
         let mode = (args.mode != Mode::default()).then(|| {
@@ -69,12 +69,12 @@ impl Expansion<'_> {
             .collect()
     }
 
-    fn duration(&self, time: &Time) -> (Span, TokenStream) {
-        match time {
-            Time::Given(expr) => (glue_at(expr.span()), expr.to_token_stream()),
-            Time::Fixed(fixed, span) => {
-                let span = glue_at(*span);
-                let (secs, nanos) = (fixed.as_secs(), fixed.subsec_nanos());
+    fn duration(&self, value: &DurationValue) -> (Span, TokenStream) {
+        match value {
+            DurationValue::Expr(expr) => (mixed_site_at(expr.span()), expr.to_token_stream()),
+            DurationValue::Literal(duration, span) => {
+                let span = mixed_site_at(*span);
+                let (secs, nanos) = (duration.as_secs(), duration.subsec_nanos());
                 (
                     span,
                     quote_spanned!(span=> __distlock_private::Duration::new(#secs, #nanos)),
@@ -93,7 +93,7 @@ impl Expansion<'_> {
     }
 
     /// The value where the lock was not granted.
-    pub(super) fn refused(&self) -> TokenStream {
+    pub(super) fn not_granted(&self) -> TokenStream {
         let on_error = self.call_on_error(quote_spanned!(Span::mixed_site()=> __error));
         let Some(on_busy) = &self.args.on_busy else {
             return on_error;
@@ -115,12 +115,12 @@ impl Expansion<'_> {
             .on_error
             .as_ref()
             .map_or_else(|| self.output.span(), |on_error| on_error.span());
-        quote_spanned!(glue_at(place)=> __on_error.make(#error))
+        quote_spanned!(mixed_site_at(place)=> __on_error.make(#error))
     }
 
     /// A handler, its types tied to the function's.
     fn handler(&self, handler: &Expr) -> TokenStream {
-        let span = glue_at(handler.span());
+        let span = mixed_site_at(handler.span());
         let output = &self.output;
         quote_spanned!(span=> __distlock_private::handler::<#output, _>(#handler))
     }

@@ -5,20 +5,20 @@ use quote::{ToTokens as _, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
-use super::{Expansion, glue_at};
+use super::{Expansion, mixed_site_at};
 use crate::keys::{Element, Key, Keys};
-use crate::template::{Part, Piece, Template};
+use crate::template::{Piece, Placeholder, Template};
 
 impl Expansion<'_> {
     /// `let __keys = ..`: all that is to be locked.
     pub(super) fn keys(&self) -> TokenStream {
         let keys: Vec<_> = match &self.args.keys {
-            Keys::One(key) => vec![self.add(key)],
+            Keys::Single(key) => vec![self.add(key)],
             Keys::List(elements) => elements
                 .iter()
                 .map(|element| self.add_element(element))
                 .collect(),
-            Keys::Given(all) => vec![self.add_all(all)],
+            Keys::Expr(all) => vec![self.add_all(all)],
         };
         quote_spanned! {Span::mixed_site()=>
             let mut __keys = __distlock_private::Keys::default();
@@ -40,7 +40,7 @@ impl Expansion<'_> {
 
     /// Located at the expression, so that one that gives no keys is reported there.
     fn add_all(&self, all: &Expr) -> TokenStream {
-        let span = glue_at(all.span());
+        let span = mixed_site_at(all.span());
         quote_spanned!(span=> __distlock_private::KeyList::add_to(#all, &mut __keys);)
     }
 
@@ -48,7 +48,7 @@ impl Expansion<'_> {
     /// is still borrowed when the next is rendered or the lock is waited for.
     fn key(&self, key: &Key) -> TokenStream {
         match key {
-            Key::Whole(expr) => {
+            Key::Expr(expr) => {
                 quote_spanned!(Span::mixed_site()=> let __key = __distlock_private::key(#expr);)
             }
             Key::Template(template) => self.template(template),
@@ -57,11 +57,11 @@ impl Expansion<'_> {
 
     fn template(&self, template: &Template) -> TokenStream {
         // Located at the literal: an error about a placeholder then underlines it and nothing else.
-        let span = glue_at(template.literal.span());
+        let span = mixed_site_at(template.literal.span());
         let pieces = template.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => quote_spanned!(span=> __key.text(#text);),
-            Piece::Part(Part { source, expr }) => {
-                let expr = self.at_the_bindings(expr.to_token_stream());
+            Piece::Placeholder(Placeholder { source, expr }) => {
+                let expr = self.resolve_parameters(expr.to_token_stream());
                 quote_spanned!(span=> __key.part(#source, &(#expr));)
             }
         });
@@ -74,11 +74,11 @@ impl Expansion<'_> {
 
     /// Gives each name of a parameter that parameter's own hygiene, whoever wrote the literal: a
     /// `macro_rules!` and its caller may each have written one of the two.
-    fn at_the_bindings(&self, tokens: TokenStream) -> TokenStream {
+    fn resolve_parameters(&self, tokens: TokenStream) -> TokenStream {
         let resolve = |tree| match tree {
-            TokenTree::Ident(name) => TokenTree::Ident(self.at_its_binding(name)),
+            TokenTree::Ident(name) => TokenTree::Ident(self.resolve_parameter(name)),
             TokenTree::Group(group) => {
-                let inner = self.at_the_bindings(group.stream());
+                let inner = self.resolve_parameters(group.stream());
                 let mut resolved = Group::new(group.delimiter(), inner);
                 resolved.set_span(group.span());
                 TokenTree::Group(resolved)
@@ -88,7 +88,7 @@ impl Expansion<'_> {
         tokens.into_iter().map(resolve).collect()
     }
 
-    fn at_its_binding(&self, mut name: Ident) -> Ident {
+    fn resolve_parameter(&self, mut name: Ident) -> Ident {
         if let Some(binding) = self.bindings.iter().find(|binding| binding.name == name) {
             name.set_span(name.span().resolved_at(binding.name.span()));
         }

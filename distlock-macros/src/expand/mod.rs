@@ -13,46 +13,47 @@ use syn::Type;
 use syn::spanned::Spanned as _;
 
 use crate::args::Args;
-use crate::check::{Block, Shape};
+use crate::check::{AsyncBlock, AsyncBody};
 use crate::function::{Binding, Function};
-use crate::ty;
+use crate::return_type;
 
 /// The whole function with the lock around its body.
 pub(crate) fn function(
     args: &Args,
     function: &Function,
     bindings: &[Binding],
-    shape: Shape,
+    async_body: AsyncBody,
 ) -> TokenStream {
     let written = function.return_type();
     let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
-    let owned = |binding: &&Binding| shape.owns(&binding.name, args);
-    let owned: Vec<_> = bindings.iter().filter(owned).collect();
+    let captured = |binding: &&Binding| async_body.captures(&binding.name, args);
+    let captured: Vec<_> = bindings.iter().filter(captured).collect();
     let locked = |output, braces| {
-        let output = ty::erase_impl_trait(output);
+        let output = return_type::erase_impl_trait(output);
         Expansion {
             args,
             bindings,
-            owned: &owned,
+            captured: &captured,
             output,
             braces,
         }
-        .locked()
+        .locked_body()
     };
-    let body = match shape {
-        Shape::Async(braces) => locked(written, braces),
-        Shape::Block(Block {
+    let body = match async_body {
+        AsyncBody::Fn(braces) => locked(written, braces),
+        AsyncBody::Block(AsyncBlock {
             asyncness,
             pin,
-            taken,
+            params,
             braces,
         }) => {
-            let taken = taken.statements;
-            let output = ty::future_output(&written).unwrap_or_else(|| ty::infer(&written));
+            let statements = params.statements;
+            let output = return_type::future_output(&written)
+                .unwrap_or_else(|| return_type::infer(&written));
             let locked = locked(output, braces);
             // Without `move` it would borrow what the key names, and it can return nothing that is borrowed here.
-            let block = quote!(#asyncness move { #taken #locked });
+            let block = quote!(#asyncness move { #statements #locked });
             match pin {
                 Some(pin) => quote!(#pin(#block)),
                 None => block,
@@ -72,7 +73,7 @@ struct Expansion<'a> {
     args: &'a Args,
     bindings: &'a [Binding],
     /// Those that the body's future takes in any case.
-    owned: &'a [&'a Binding],
+    captured: &'a [&'a Binding],
     /// What the body gives, as a variable is declared with it.
     output: Type,
     /// The body.
@@ -81,11 +82,11 @@ struct Expansion<'a> {
 
 impl Expansion<'_> {
     /// Acquire, run the body in the guard's scope and release, make the value.
-    fn locked(&self) -> TokenStream {
+    fn locked_body(&self) -> TokenStream {
         let import = self.import();
         let enter = self.enter();
         let on_error = self.on_error();
-        let refused = self.refused();
+        let not_granted = self.not_granted();
         let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
         let (token, body) = (self.token(), self.body());
         quote_spanned! {Span::mixed_site()=>
@@ -94,7 +95,7 @@ impl Expansion<'_> {
             let __on_error = #on_error;
             let __held = match __enter.await {
                 __distlock_private::Ok(__held) => __held,
-                __distlock_private::Err(__error) => return #refused,
+                __distlock_private::Err(__error) => return #not_granted,
             };
             #token
             match __distlock_private::hold(__held, #body).await {
@@ -132,16 +133,16 @@ impl Expansion<'_> {
     /// transaction passed in must be gone before the lock is. The last one first: captures are dropped in
     /// the order of their mention, and the arguments of an `async fn` in the opposite one of theirs.
     fn body(&self) -> TokenStream {
-        let span = glue_at(self.braces.span_open());
+        let span = mixed_site_at(self.braces.span_open());
         let braces = &self.braces;
-        let mentions = self.owned.iter().rev().map(|Binding { name, cfgs }| {
+        let mentions = self.captured.iter().rev().map(|Binding { name, cfgs }| {
             quote_spanned! {span=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]
                 __distlock_private::mention(&#name);
             }
         });
-        let pin = self.pin();
+        let typed_return = self.typed_return();
         let token = self.args.token.as_ref();
         let token = token
             .map(|token| quote_spanned!(span=> let #token: __distlock_private::u64 = __token;));
@@ -149,7 +150,7 @@ impl Expansion<'_> {
         quote_spanned! {span=>
             async move {
                 #(#mentions)*
-                #pin
+                #typed_return
                 #token
                 #[allow(unused_braces)]
                 #braces
@@ -159,9 +160,9 @@ impl Expansion<'_> {
 
     /// A `return` that is never run and makes the written type the body's, so that mismatches are
     /// reported in the body.
-    fn pin(&self) -> TokenStream {
+    fn typed_return(&self) -> TokenStream {
         let output = &self.output;
-        quote_spanned! {glue_at(output.span())=>
+        quote_spanned! {mixed_site_at(output.span())=>
             #[allow(
                 unknown_lints,
                 unreachable_code,
@@ -181,6 +182,6 @@ impl Expansion<'_> {
 }
 
 /// Hygiene of the expansion, at a place of the user's for messages.
-fn glue_at(place: Span) -> Span {
+fn mixed_site_at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }

@@ -4,21 +4,21 @@ use syn::{Error, Result};
 
 /// None yet, or several in one.
 #[derive(Default)]
-pub(crate) struct Wrong(Option<Error>);
+pub(crate) struct Errors(Option<Error>);
 
-impl Wrong {
-    pub(crate) fn add(&mut self, error: Error) {
+impl Errors {
+    pub(crate) fn push(&mut self, error: Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),
             None => self.0 = Some(error),
         }
     }
 
-    pub(crate) fn check<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error| self.add(error)).ok()
+    pub(crate) fn handle<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(error)).ok()
     }
 
-    pub(crate) fn none_or<T>(self, value: T) -> Result<T> {
+    pub(crate) fn finish_with<T>(self, value: T) -> Result<T> {
         self.0.map_or(Ok(value), Err)
     }
 }

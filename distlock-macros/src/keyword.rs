@@ -13,8 +13,8 @@ pub(crate) enum OnUnavailable {
 }
 
 impl OnUnavailable {
-    pub(crate) fn read(value: &Expr) -> Result<Self> {
-        match word(value).as_deref() {
+    pub(crate) fn parse(value: &Expr) -> Result<Self> {
+        match keyword(value).as_deref() {
             Some("fail") => Ok(Self::Fail),
             Some("run") => Ok(Self::Run),
             _ => Err(Error::new_spanned(value, "expected `fail` or `run`")),
@@ -23,7 +23,7 @@ impl OnUnavailable {
 }
 
 /// The text of a word; None where the value is none.
-pub(crate) fn word(value: &Expr) -> Option<String> {
+pub(crate) fn keyword(value: &Expr) -> Option<String> {
     match value {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
@@ -47,7 +47,7 @@ pub(crate) fn did_you_mean(word: Option<&str>) -> String {
     word.map_or_else(String::new, |word| format!("did you mean `{word}`? "))
 }
 
-pub(crate) fn list(words: &[&str]) -> String {
+pub(crate) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
 }

@@ -11,37 +11,37 @@ use crate::function::names;
 
 /// The statements, and what they do.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct AsyncTraitParams {
     pub(crate) statements: TokenStream,
-    /// Parameters that are gone by then.
-    gone: Vec<Ident>,
+    /// Parameters that are replaced by then.
+    replaced: Vec<Ident>,
     /// Variables that are there instead.
-    pub(crate) names: Vec<Ident>,
+    pub(crate) bindings: Vec<Ident>,
 }
 
-impl Taken {
+impl AsyncTraitParams {
     /// Moves them out of a block; the rest stays in it.
-    pub(crate) fn out_of(block: &Group) -> (Self, Group) {
-        let mut taken = Self::default();
+    pub(crate) fn extract(block: &Group) -> (Self, Group) {
+        let mut params = Self::default();
         let mut rest = Vec::new();
         let mut trees = block.stream().into_iter().collect::<Vec<_>>();
         while !trees.is_empty() {
-            let later = match statement(&rest, &trees) {
+            let later = match let_statement_end(&rest, &trees) {
                 Some(end) => trees.split_off(end),
                 None => trees.split_off(1),
             };
-            if !taken.add(&trees) {
+            if !params.add(&trees) {
                 rest.append(&mut trees);
             }
             trees = later;
         }
-        let mut left = Group::new(Delimiter::Brace, rest.into_iter().collect());
-        left.set_span(block.span());
-        (taken, left)
+        let mut remaining = Group::new(Delimiter::Brace, rest.into_iter().collect());
+        remaining.set_span(block.span());
+        (params, remaining)
     }
 
     fn add(&mut self, trees: &[TokenTree]) -> bool {
-        let Some((pattern, parameter)) = take_apart(trees) else {
+        let Some((pattern, parameter)) = destructured_param(trees) else {
             return false;
         };
         let pattern: TokenStream = pattern.iter().cloned().collect();
@@ -49,18 +49,18 @@ impl Taken {
             return false;
         };
         self.statements.extend(trees.iter().cloned());
-        self.gone.push(parameter);
-        self.names.extend(names(&pattern));
+        self.replaced.push(parameter);
+        self.bindings.extend(names(&pattern));
         true
     }
 
-    pub(crate) fn is_gone(&self, parameter: &Ident) -> bool {
-        self.gone.contains(parameter)
+    pub(crate) fn is_replaced(&self, parameter: &Ident) -> bool {
+        self.replaced.contains(parameter)
     }
 }
 
 /// Where the `let` statement ends that `trees` start with; an `if let` is none, and one with attributes stays.
-fn statement(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
+fn let_statement_end(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
     let starts = before.last().is_none_or(|tree| match tree {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         other => other.to_string() == ";",
@@ -71,7 +71,7 @@ fn statement(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
 }
 
 /// The pattern and the parameter of `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
-fn take_apart(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
+fn destructured_param(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
     let [_, pattern @ .., equals, TokenTree::Group(block), _] = trees else {
         return None;
     };
@@ -88,8 +88,8 @@ fn take_apart(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
         return None;
     };
     let same = again == parameter && *parameter == last.to_string();
-    let is_theirs = parameter.to_string().starts_with("__arg");
-    (equals.to_string() == "=" && word.to_string() == "let" && same && is_theirs)
+    let is_async_trait_name = parameter.to_string().starts_with("__arg");
+    (equals.to_string() == "=" && word.to_string() == "let" && same && is_async_trait_name)
         .then(|| (pattern, parameter.clone()))
 }
 
@@ -97,21 +97,21 @@ fn take_apart(trees: &[TokenTree]) -> Option<(&[TokenTree], Ident)> {
 mod tests {
     use super::*;
 
-    fn out_of(block: &str) -> (Taken, String) {
-        let (taken, rest) = Taken::out_of(&syn::parse_str(block).unwrap());
-        (taken, rest.to_string())
+    fn extract(block: &str) -> (AsyncTraitParams, String) {
+        let (params, rest) = AsyncTraitParams::extract(&syn::parse_str(block).unwrap());
+        (params, rest.to_string())
     }
 
     #[test]
     fn only_statements_that_take_a_parameter_apart_go() {
-        let (taken, rest) = out_of(
+        let (params, rest) = extract(
             "{ if let Some(__ret) = None::<u8> { return __ret; } let __self = self; \
              let (a, Order { id, .. }) = { let __arg1 = __arg1; __arg1 }; let b = b; \
              let [c, _] = { let __arg3 = __arg3; __arg3 }; let __ret: u8 = { let x = 1; x }; __ret }",
         );
-        let names: Vec<_> = taken.names.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = params.bindings.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["a", "id", "c"]);
-        assert_eq!(taken.gone, ["__arg1", "__arg3"]);
+        assert_eq!(params.replaced, ["__arg1", "__arg3"]);
         assert!(!rest.contains("__arg"), "{rest}");
         for stays in [
             "let __self = self ;",
@@ -130,8 +130,8 @@ mod tests {
             "{ let Some(a) = b else { return; }; let x = { let __arg1 = f(); __arg2 }; }",
             "{ }",
         ] {
-            let (taken, rest) = out_of(block);
-            assert!(taken.statements.is_empty(), "{block}");
+            let (params, rest) = extract(block);
+            assert!(params.statements.is_empty(), "{block}");
             let same: TokenStream = block.parse().unwrap();
             assert_eq!(rest, same.to_string());
         }
