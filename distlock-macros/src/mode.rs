@@ -35,7 +35,7 @@ const MODES: [(Mode, &str, &str); 8] = [
 ];
 
 /// What else there is to take, and how.
-const NOT_MODES: [(&str, &str); 4] = [
+const NOT_MODES: [(&str, &str); 5] = [
     (
         "semaphore",
         "a semaphore is no mode, as it guards nothing but a number; use \
@@ -49,11 +49,11 @@ const NOT_MODES: [(&str, &str); 4] = [
         "multi",
         "several keys need no mode: write `keys = [\"order:<id>\", \"stock:<item>\"]`",
     ),
-    (
-        "redlock",
-        "a Redlock is no mode but a client: write `client = red_lock`",
-    ),
+    ("redlock", REDLOCK),
+    ("quorum", REDLOCK),
 ];
+
+const REDLOCK: &str = "a Redlock is no mode but a client: write `client = quorum`";
 
 impl Mode {
     pub(crate) fn parse(value: &Expr) -> Result<Self> {
