@@ -1,13 +1,17 @@
-//! What an annotated function does at run time: each option both ways, and the promises of its documentation.
+//! Tests of `#[distributed_lock]`: what an annotated function does at run time, which functions the attribute accepts
+//! (`expansion`), and how each mistake is reported (`mistakes`).
 
 mod client;
 mod condition;
 mod ends;
+// Public, because lints such as `missing_docs` look at public items only.
+pub mod expansion;
 mod handlers;
 mod hold_at_least;
 mod keys;
 mod lease;
 mod loss;
+mod mistakes;
 mod mode;
 mod reentry;
 mod shapes;

@@ -1,9 +1,0 @@
-#![deny(warnings, clippy::pedantic)]
-
-use distlock::{Error, distributed_lock};
-
-#[distributed_lock(key = "main", client = distlock::Client::in_memory())]
-#[tokio::main]
-async fn main() -> Result<(), Error> {
-    Ok(())
-}
