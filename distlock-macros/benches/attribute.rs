@@ -1,8 +1,8 @@
-//! What the attribute costs: time over the bare call, uncontended, on the memory backend, and bytes of the future.
+//! The cost of the attribute: time added to an uncontended call on the memory backend, and bytes added to its future.
 //!
-//! `cargo bench -p distlock-macros`. Rounds of both sides alternate and are short, so that most of them run undisturbed
-//! also on a machine with other work to do: the quarter of the rounds that was fastest is below the first figure. The
-//! same lock taken by hand stands beside it: that is nearly all of the cost.
+//! Run by `cargo bench -p distlock-macros`. Rounds with and without the attribute alternate and are short, so that most of
+//! them run undisturbed even on a busy machine. The first figure is the lower quartile. The same lock taken with the
+//! builder is measured for comparison.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -47,13 +47,13 @@ async fn without_lock(id: u64) -> Result<u64, Error> {
 }
 
 fn main() {
-    // `cargo bench` and `cargo test --benches` hand their own flags on; there is nothing to choose here.
+    // The arguments are ignored: `cargo bench` and `cargo test --benches` pass flags that this program does not need.
     let runtime = tokio::runtime::Builder::new_current_thread();
     let Ok(runtime) = { runtime }.enable_all().build() else {
         panic!("no runtime to measure on");
     };
     println!(
-        "microseconds over the bare call, {ROUNDS} rounds: lower quarter (median, upper quarter)"
+        "microseconds added to the bare call, {ROUNDS} rounds: lower quartile (median, upper quartile)"
     );
     runtime.block_on(async {
         over_bare("the attribute, one key", attribute, "at most 5").await;
@@ -66,7 +66,7 @@ fn main() {
     sizes::all();
 }
 
-/// One line of the report; `goal` says which way is good.
+/// Prints one line of the report.
 async fn over_bare<F>(what: &str, call: impl Fn(u64) -> F, goal: &str)
 where
     F: Future<Output = Result<u64, Error>>,
@@ -87,7 +87,7 @@ where
     println!("{what:<40} {low:>7.2}  ({median:.2}, {high:.2}){goal}");
 }
 
-/// How long so many calls take, one after the other.
+/// How long [`CALLS`] sequential calls take.
 async fn calls<F>(call: impl Fn(u64) -> F) -> Duration
 where
     F: Future<Output = Result<u64, Error>>,
@@ -100,7 +100,7 @@ where
     start.elapsed()
 }
 
-/// The same functions with the attribute and without.
+/// The same functions with and without the attribute.
 mod sizes {
     use super::{Error, LOCKS, black_box, distributed_lock};
 

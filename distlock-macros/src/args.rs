@@ -1,4 +1,4 @@
-//! The options as written: each value of the right shape, and all of them fit to stand together.
+//! The parsed options of one attribute, and which of them exclude each other.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::keyword::{self, OnUnavailable};
 use crate::mode::Mode;
 use crate::setting::Settings;
 
-/// All options of one attribute.
+/// The options of one attribute.
 pub(crate) struct Args {
     pub(crate) keys: Keys,
     pub(crate) wait: Option<DurationValue>,
@@ -69,7 +69,7 @@ impl Args {
         Ok(args)
     }
 
-    /// Whether an option names the variable. A text may, too, if it is what `format!` prints.
+    /// Whether an option uses the variable: as an identifier, or inside a string literal as `format!` does (`{name}`).
     pub(crate) fn mentions(&self, variable: &Ident) -> bool {
         let mut expressions = self.expressions();
         expressions.any(|expr| contains_variable(expr.to_token_stream(), &variable.to_string()))
@@ -86,10 +86,11 @@ impl Args {
         keys.chain(durations).chain(others.into_iter().flatten())
     }
 
-    /// Refuses what is right by itself and wrong together.
+    /// Refuses combinations of options that exclude each other.
     fn check_combinations(&self, keys_name: Option<Ident>) -> Result<()> {
         if let Some(keys) = keys_name.filter(|_| self.mode == Mode::Fenced) {
-            let message = "`mode = \"fenced\"` takes one `key`, not `keys`: there is one token";
+            let message =
+                "`mode = \"fenced\"` takes one `key`, not `keys`, because there is one token";
             return Err(Error::new(keys.span(), message));
         }
         if let Some(token) = &self.token {
@@ -104,9 +105,9 @@ impl Args {
         let message = if self.mode != Mode::Fenced {
             "`token` needs `mode = \"fenced\"`"
         } else if self.condition.is_some() {
-            "`token` and `condition` exclude each other: a body that runs without the lock has no token"
+            "`token` cannot be combined with `condition`: a body that runs without the lock has no token"
         } else if self.on_unavailable == OnUnavailable::Run {
-            "`token` and `on_unavailable = \"run\"` exclude each other: a body that runs without the lock has no token"
+            "`token` cannot be combined with `on_unavailable = \"run\"`: a body that runs without the lock has no token"
         } else {
             return Ok(());
         };
@@ -117,7 +118,7 @@ impl Args {
         let lease = self.lease.as_ref().and_then(DurationValue::literal);
         let message = match (least.literal(), lease) {
             _ if !self.mode.supports_hold_at_least() => format!(
-                "`hold_at_least` cannot go with `mode = \"{}\"`; it goes with {}",
+                "`hold_at_least` cannot be combined with `mode = \"{}\"`; modes that support it: {}",
                 self.mode.name(),
                 keyword::quoted_list(&Mode::names_supporting_hold_at_least())
             ),
@@ -144,7 +145,10 @@ fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
 fn keys(settings: &mut Settings) -> Result<Keys> {
     let keys_name = settings.name("keys");
     match (settings.take("key"), settings.take("keys"), keys_name) {
-        (Some(_), _, Some(keys)) => Err(Error::new(keys.span(), "give `key` or `keys`, not both")),
+        (Some(_), _, Some(keys)) => Err(Error::new(
+            keys.span(),
+            "set either `key` or `keys`, not both",
+        )),
         (Some(key), ..) => Keys::from_key(key),
         (None, Some(keys), _) => Keys::from_keys(keys),
         (None, None, _) => Err(missing_key()),
@@ -154,7 +158,7 @@ fn keys(settings: &mut Settings) -> Result<Keys> {
 fn missing_key() -> Error {
     Error::new(
         Span::call_site(),
-        "missing `key`: say what to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
+        "missing `key`: name the key to lock, e.g. `#[distributed_lock(key = \"pay:<id>\")]`",
     )
 }
 
@@ -178,12 +182,17 @@ fn token_name(value: Expr) -> Result<Ident> {
         _ => None,
     }
     .filter(|name| name != "self")
-    .ok_or_else(|| Error::new_spanned(value, "expected a name for the token, e.g. `token = token`"))
+    .ok_or_else(|| {
+        Error::new_spanned(
+            value,
+            "expected an identifier for the token, e.g. `token = token`",
+        )
+    })
 }
 
 fn hold_at_least(settings: &mut Settings) -> Result<Option<DurationValue>> {
     let least = duration(settings, "hold_at_least")?;
-    // As long as it takes: what is there without it.
+    // Zero is the default: the key is free when the hold is released.
     let least = least.filter(|least| least.literal() != Some(Duration::ZERO));
     least
         .map(|least| least.at_least_a_millisecond("hold_at_least"))

@@ -1,7 +1,8 @@
-//! Parameters that `async_trait` takes apart inside the block that it makes of a body.
+//! Parameters that `async_trait` destructures inside the block that it generates for a body.
 //!
-//! It renames a parameter that is a pattern, and starts the block with `let PATTERN = { let __arg1 = __arg1; __arg1 };`.
-//! A key needs the pattern's names before there is a lock, so these statements go in front of it.
+//! `async_trait` renames a parameter that is a pattern, and starts the block with
+//! `let PATTERN = { let __arg1 = __arg1; __arg1 };`. A key may use the variables of the pattern, so these statements are
+//! moved in front of the acquisition.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::Pat;
@@ -9,18 +10,18 @@ use syn::parse::Parser as _;
 
 use crate::function::names;
 
-/// The statements, and what they do.
+/// The destructuring statements of a block, and the variables that they replace and introduce.
 #[derive(Default)]
 pub(crate) struct AsyncTraitParams {
     pub(crate) statements: TokenStream,
-    /// Parameters that are replaced by then.
+    /// The renamed parameters, which the statements consume.
     replaced: Vec<Ident>,
-    /// Variables that are there instead.
+    /// The variables of the patterns.
     pub(crate) bindings: Vec<Ident>,
 }
 
 impl AsyncTraitParams {
-    /// Moves them out of a block; the rest stays in it.
+    /// Moves the statements out of a block. Returns them and the remaining block.
     pub(crate) fn extract(block: &Group) -> (Self, Group) {
         let mut params = Self::default();
         let mut rest = Vec::new();
@@ -59,7 +60,10 @@ impl AsyncTraitParams {
     }
 }
 
-/// Where the `let` statement ends that `trees` start with; an `if let` is none, and one with attributes stays.
+/// The length of the `let` statement at the start of `trees`.
+///
+/// `before` are the tokens in front of it. They tell a statement from an `if let`, and from a `let` with attributes, which
+/// stays in the block.
 fn let_statement_end(before: &[TokenTree], trees: &[TokenTree]) -> Option<usize> {
     let starts = before.last().is_none_or(|tree| match tree {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_statements_that_take_a_parameter_apart_go() {
+    fn statements_that_destructure_a_parameter_are_moved_out() {
         let (params, rest) = extract(
             "{ if let Some(__ret) = None::<u8> { return __ret; } let __self = self; \
              let (a, Order { id, .. }) = { let __arg1 = __arg1; __arg1 }; let b = b; \
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_stays() {
+    fn statements_of_the_user_stay() {
         for block in [
             "{ let (a, b) = { let pair = pair; pair }; a + b }",
             "{ let Some(a) = b else { return; }; let x = { let __arg1 = f(); __arg2 }; }",

@@ -1,4 +1,4 @@
-//! Is it allowed: what the attribute cannot go on, and names in a template that do not exist.
+//! Refuses functions that the attribute cannot lock, and keys that use variables which the function does not have.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -12,40 +12,40 @@ use crate::keys::Key;
 use crate::return_type;
 use crate::template::{Piece, Template};
 
-/// Where the body runs that the lock is put around.
+/// The async body that is going to run under the lock.
 pub(crate) enum AsyncBody {
-    /// `async fn`: the body itself.
+    /// The body of an `async fn`.
     Fn(Group),
-    /// `Box::pin(async move { .. })` or `async move { .. }`, which is what `async_trait` and people who
-    /// want a `Send` future write: the inner block.
+    /// The block in `Box::pin(async move { .. })` or `async move { .. }`. `async_trait` generates the first; users write
+    /// both to require a `Send` future.
     Block(AsyncBlock),
 }
 
-/// An async block that is the whole of a function's body.
+/// An async block that is the whole body of a function.
 pub(crate) struct AsyncBlock {
-    /// The word; its `move` may be missing.
+    /// The keyword `async`. A `move` behind it is dropped, because the expansion always writes one.
     pub(crate) asyncness: Ident,
-    /// `Box::pin`, where it is around the block.
+    /// The path `Box::pin`, if a call of it surrounds the block.
     pub(crate) pin: Option<TokenStream>,
     pub(crate) params: AsyncTraitParams,
     pub(crate) braces: Group,
 }
 
 impl AsyncBody {
-    /// The variables that the lock and the body have in common.
+    /// The variables that both the options and the body can use.
     pub(crate) fn bindings(&self, function: &Function) -> Vec<Binding> {
         let mut bindings = function.bindings();
         if let Self::Block(AsyncBlock { params, .. }) = self {
             bindings.retain(|binding| !params.is_replaced(&binding.name));
-            bindings.extend(params.bindings.iter().cloned().map(Binding::of));
+            bindings.extend(params.bindings.iter().cloned().map(Binding::unconditional));
         }
         bindings
     }
 
-    /// Whether the body's future has to take the variable also where the body does not use it.
+    /// Whether the future of the body must capture the variable even if the body does not use it.
     ///
-    /// Of an `async fn` its future owns them all. An async block owns what it uses: what the body does not use,
-    /// and no option names, is not to be borrowed by it, or sent with it.
+    /// The future of an `async fn` owns every argument. An async block captures only what it uses. Capturing more would
+    /// make its future borrow more, or make it `!Send`.
     pub(crate) fn captures(&self, name: &Ident, args: &Args) -> bool {
         match self {
             Self::Fn(_) => true,
@@ -56,7 +56,7 @@ impl AsyncBody {
     }
 }
 
-/// Refuses what is no function at all.
+/// Parses the annotated function, and refuses other items.
 pub(crate) fn function(item: TokenStream) -> Result<Function> {
     syn::parse2(item.clone()).map_err(|syntax| {
         let trees: Vec<_> = item.into_iter().collect();
@@ -66,14 +66,14 @@ pub(crate) fn function(item: TokenStream) -> Result<Function> {
         let Some(at) = trees.iter().position(|tree| is_keyword(tree, "fn")) else {
             return error(
                 first.span(),
-                "`#[distributed_lock]` goes on an `async fn`; of a trait or an impl, on each method",
+                "`#[distributed_lock]` goes on an `async fn`; in a trait or an impl, put it on each method",
             );
         };
         match trees[..at].iter().find(|tree| is_keyword(tree, "gen")) {
             Some(keyword) => error(
                 keyword.span(),
-                "`#[distributed_lock]` cannot go on a `gen fn`: the lock would end before the first item; \
-                 lock where the items are used",
+                "`#[distributed_lock]` cannot go on a `gen fn`: the lock would be released before the first item; \
+                 lock the code that uses the items",
             ),
             None => syntax,
         }
@@ -84,25 +84,25 @@ fn is_keyword(tree: &TokenTree, keyword: &str) -> bool {
     matches!(tree, TokenTree::Ident(ident) if ident == keyword)
 }
 
-/// Refuses functions that have no body to wait in.
+/// Finds the async body, and refuses functions that have none.
 pub(crate) fn async_body(function: &Function) -> Result<AsyncBody> {
     let sig = &function.sig;
     let Some(body) = &function.body else {
         return Err(error(
             sig.ident.span(),
-            "put `#[distributed_lock]` on the implementation; a required method has no body",
+            "a required method has no body to lock; put `#[distributed_lock]` on its implementations",
         ));
     };
     if let Some(constness) = &sig.constness {
         return Err(error(
             constness.span,
-            "`#[distributed_lock]` cannot go on a `const fn`: taking a lock waits; remove `const`",
+            "`#[distributed_lock]` cannot go on a `const fn`, because acquiring a lock waits; remove `const`",
         ));
     }
     if let Some(abi) = &sig.abi {
         return Err(error(
             abi.extern_token.span,
-            "`#[distributed_lock]` cannot go on an `extern` function; put it on an `async fn` that this one calls",
+            "`#[distributed_lock]` cannot go on an `extern` function; put it on an `async fn` that this function calls",
         ));
     }
     if sig.asyncness.is_some() {
@@ -110,7 +110,7 @@ pub(crate) fn async_body(function: &Function) -> Result<AsyncBody> {
     }
     let message = if return_type::future_output(&function.return_type()).is_some() {
         "`#[distributed_lock]` on a function that returns a future needs `async move { .. }` or \
-         `Box::pin(async move { .. })` for its whole body: what stands beside would run without the lock"
+         `Box::pin(async move { .. })` as its whole body: code outside of it would run without the lock"
     } else {
         "`#[distributed_lock]` needs an `async fn`; if another attribute (such as `#[tokio::main]`) \
          removes `async`, put `#[distributed_lock]` above it"
@@ -123,7 +123,10 @@ fn error(span: Span, message: &str) -> Error {
     Error::new(span, message)
 }
 
-/// Matches the tokens, not a syntax tree: nothing may stand beside the block, as it would run without the lock.
+/// The async block of a body that consists of nothing else.
+///
+/// This matches tokens, because the body is not parsed. Code beside the block would run without the lock, so such a body
+/// is refused.
 fn async_block(body: &Body) -> Option<AsyncBlock> {
     let trees: Vec<_> = body.braces.stream().into_iter().collect();
     let (pin, whole) = match trees.as_slice() {
@@ -151,7 +154,7 @@ fn is_box_pin(path: &[TokenTree]) -> bool {
     path.iter().all(in_path) && (text == "Box::pin" || text.ends_with("::Box::pin"))
 }
 
-/// `async {..}` or `async move {..}`, with or without a comma behind it.
+/// Splits `async {..}` or `async move {..}`, with or without a trailing comma.
 fn async_keyword_and_braces(trees: &[TokenTree]) -> Option<(Ident, Group)> {
     let trees = match trees {
         [rest @ .., TokenTree::Punct(comma)] if comma.as_char() == ',' => rest,
@@ -166,33 +169,33 @@ fn async_keyword_and_braces(trees: &[TokenTree]) -> Option<(Ident, Group)> {
         .then(|| (asyncness.clone(), block.clone()))
 }
 
-/// Refuses a function that never returns: whose lock was refused or lost, it would have to.
+/// Refuses a function that never returns, because it has to return when the lock is refused or lost.
 pub(crate) fn return_type(function: &Function) -> Result<()> {
     match function.return_type() {
         Type::Never(never) => Err(error(
             never.bang_token.span(),
-            "a lock can be refused or lost, and then this function has to return; make it \
+            "this function must be able to return, because its lock can be refused or lost; make it return \
              `Result<std::convert::Infallible, E>`",
         )),
         _ => Ok(()),
     }
 }
 
-/// Refuses a token that would hide a parameter.
+/// Refuses a token that would shadow a parameter.
 pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
     match &args.token {
         Some(token) if bindings.iter().any(|binding| binding.name == *token) => {
-            let message = format!("`{token}` is a parameter already; give the token another name");
+            let message = format!("`{token}` is already a parameter; give the token another name");
             Err(error(token.span(), &message))
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses a template that names what the function does not have.
+/// Refuses keys that use variables which the function does not have.
 ///
-/// Left to rustc, a misspelt parameter would be answered by an offer to put a variable in place of the
-/// whole string, because all of a template has one span.
+/// rustc would report a misspelt parameter as well, but with the suggestion to replace the whole string literal by a
+/// variable, because all tokens of a template have the span of the literal.
 pub(crate) fn key_variables(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
     let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
     for key in args.keys.listed() {
@@ -215,8 +218,9 @@ pub(crate) fn key_variables(args: &Args, function: &Function, bindings: &[Bindin
     Ok(())
 }
 
-/// The lower-case single names that an expression reads: variables. What opens scopes of its own
-/// (closures, blocks, macros) is left to rustc.
+/// The variables that an expression reads: paths of one segment that do not start with a capital letter.
+///
+/// Closures, blocks and macros introduce variables themselves; they are left to rustc.
 fn variables(expr: &Expr) -> Vec<&Ident> {
     match expr {
         Expr::Path(path) => path
@@ -230,7 +234,7 @@ fn variables(expr: &Expr) -> Vec<&Ident> {
             let args = call.args.iter().flat_map(variables);
             variables(&call.receiver).into_iter().chain(args).collect()
         }
-        // What is called may be a function.
+        // The callee is skipped: it is usually a function, which is no variable.
         Expr::Call(call) => call.args.iter().flat_map(variables).collect(),
         Expr::Index(index) => [&*index.expr, &*index.index]
             .into_iter()
@@ -252,18 +256,18 @@ fn variables(expr: &Expr) -> Vec<&Ident> {
 fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
     let function = &function.sig.ident;
     if name == "self" {
-        return format!("no `self` in `{function}`: it has no receiver");
+        return format!("`{function}` has no `self` parameter");
     }
     let names: Vec<_> = bindings.iter().map(|b| format!("`{}`", b.name)).collect();
-    let has = if names.is_empty() {
+    let parameters = if names.is_empty() {
         "none".to_owned()
     } else {
         names.join(", ")
     };
-    format!("no parameter `{name}` in `{function}`; it has {has}")
+    format!("`{function}` has no parameter `{name}`; its parameters: {parameters}")
 }
 
-/// `"pay:{id}"` is one key for all ids: refused where nothing else is rendered and the name is a parameter's.
+/// Refuses `"pay:{id}"`, which is the same key for every id, if `id` is a parameter and the key has no placeholder.
 fn braces_around_parameter(template: &Template, bindings: &[Binding]) -> Result<()> {
     let [Piece::Text(text)] = template.pieces.as_slice() else {
         return Ok(());
@@ -273,14 +277,14 @@ fn braces_around_parameter(template: &Template, bindings: &[Binding]) -> Result<
         Some(Binding { name, .. }) => Err(Error::new(
             template.literal.span(),
             format!(
-                "`{{{name}}}` is plain text in a key (a Redis hash tag); to render `{name}` write `<{name}>`"
+                "`{{{name}}}` is plain text in a key (a Redis hash tag); write `<{name}>` to render `{name}`"
             ),
         )),
         None => Ok(()),
     }
 }
 
-/// `format!("pay:<id>")` is one key for all ids: refused where the name is a parameter's.
+/// Refuses `format!("pay:<id>")`, which is the same key for every id, if `id` is a parameter.
 fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
     for tree in expr {
         let text = match &tree {
@@ -293,8 +297,8 @@ fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<
         let bracketed = |binding: &&Binding| text.contains(&format!("<{}>", binding.name));
         if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
             let message = format!(
-                "`<{name}>` is plain text in an expression: only a text by itself is a template; in `format!` write \
-                 `{{{name}}}`"
+                "`<{name}>` is plain text in an expression, because only a string literal by itself is a template; \
+                 in `format!` write `{{{name}}}`"
             );
             return Err(error(tree.span(), &message));
         }

@@ -1,7 +1,7 @@
-//! Durations as the options take them: `500ms`, `5s`, `1m30s`, and `0`, or an expression.
+//! The values of options that are durations: `"500ms"`, `"5s"`, `"1m30s"`, `0`, or an expression.
 //!
-//! The grammar is humantime's with its units cut down to four: it would read `1M` as a month and
-//! take `1y`, and a lock that waits for a month is a typing error.
+//! The grammar is humantime's, limited to the units ms, s, m and h. humantime reads `1M` as a month and accepts `1y`; a
+//! lock that waits for a month is a typing error.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use syn::{Error, Expr, ExprLit, Lit};
 
 /// The value of an option that is a duration.
 pub(crate) enum DurationValue {
+    /// A literal, parsed when the attribute is expanded.
     Literal(Duration, Span),
     /// An expression of type `Duration`.
     Expr(Expr),
 }
 
 impl DurationValue {
-    /// The value of the option `name`.
+    /// Parses the value of the option `name`.
     pub(crate) fn parse(name: &str, value: Expr) -> syn::Result<Self> {
         let Expr::Lit(ExprLit { lit, .. }) = &value else {
             return Ok(Self::Expr(value));
@@ -34,7 +35,7 @@ impl DurationValue {
         }
     }
 
-    /// The time, where it is known before the program runs.
+    /// The duration of a literal.
     pub(crate) fn literal(&self) -> Option<Duration> {
         match self {
             Self::Literal(duration, _) => Some(*duration),
@@ -42,7 +43,7 @@ impl DurationValue {
         }
     }
 
-    /// The expression that gives it, where it is none of the fixed ones.
+    /// The expression of a value that is no literal.
     pub(crate) fn expr(&self) -> Option<&Expr> {
         match self {
             Self::Literal(..) => None,
@@ -57,7 +58,7 @@ impl DurationValue {
         }
     }
 
-    /// Redis counts in milliseconds, and a lease of none is over before it begins.
+    /// Refuses a shorter literal. Redis counts in milliseconds, and a lease of 0 ms would expire at once.
     pub(crate) fn at_least_a_millisecond(self, name: &str) -> syn::Result<Self> {
         match self {
             Self::Literal(duration, span) if duration < Duration::from_millis(1) => {
@@ -68,7 +69,7 @@ impl DurationValue {
     }
 }
 
-/// Only `0` needs no unit, and a unit needs quotes.
+/// Parses a number without quotes. Only `0` is valid: other durations need a unit, and a unit needs quotes.
 fn bare_number(name: &str, number: &str) -> Result<Duration, String> {
     match parse(number) {
         Ok(Duration::ZERO) if number == "0" => Ok(Duration::ZERO),
@@ -81,7 +82,7 @@ fn bare_number(name: &str, number: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a duration, or says what to write instead.
+/// Parses a duration. The error says what to write instead.
 fn parse(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
@@ -95,7 +96,7 @@ fn parse(text: &str) -> Result<Duration, String> {
     if units.clone().any(|unit| unit == "M") {
         let minute = text.replace('M', "m");
         return Err(format!(
-            "`{text}` is a month; write `{minute}` for a minute"
+            "`M` means month in `{text}`; write `{minute}` for minutes"
         ));
     }
     if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
@@ -134,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_what_to_write() {
+    fn other_durations_are_refused_with_a_suggestion() {
         for (text, message) in [
             ("5", "`5` has no unit; write `5s`"),
             ("1.5", "`1.5` has no unit; write `1.5s`"),
-            ("1M", "`1M` is a month; write `1m` for a minute"),
+            ("1M", "`M` means month in `1M`; write `1m` for minutes"),
             ("5x", "invalid duration `5x`; expected e.g. `500ms`"),
             ("5sec", "invalid duration `5sec`"),
             ("1d", "invalid duration `1d`"),

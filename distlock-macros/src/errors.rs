@@ -1,8 +1,8 @@
-//! Errors so far: all mistakes are reported that have a place of their own, each once.
+//! Collects errors, so that all mistakes in one attribute are reported at once.
 
 use syn::{Error, Result};
 
-/// None yet, or several in one.
+/// The errors so far, combined into one.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
@@ -14,10 +14,12 @@ impl Errors {
         }
     }
 
+    /// Returns the value of a result, or collects its error.
     pub(crate) fn handle<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
+    /// Returns `value`, or the collected errors.
     pub(crate) fn finish_with<T>(self, value: T) -> Result<T> {
         self.0.map_or(Ok(value), Err)
     }

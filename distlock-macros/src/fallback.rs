@@ -1,16 +1,16 @@
-//! What stands in for the expansion after a mistake: the error, and the function as it was.
+//! The expansion after a mistake: the errors, and the original function.
 //!
-//! Without the function one mistake would also be reported as a missing `main`, an unknown name at
-//! each call or a missing trait item.
+//! Without the function, rustc would report the same mistake again: as a missing `main`, as an unknown name at each call,
+//! or as a missing trait item.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::Error;
 
-/// The errors, then the item untouched.
+/// The errors, followed by the unchanged item.
 pub(crate) fn errors_and_item(item: &TokenStream, error: &Error) -> TokenStream {
     let error = error.to_compile_error();
-    // A parameter that only the key names is used by nobody now; that is no mistake of its own.
+    // The key may have been the only use of a parameter. Its absence must not cause a second message.
     quote! {
         #error
         #[allow(unused_variables)]

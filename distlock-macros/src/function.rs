@@ -1,6 +1,6 @@
-//! The function as written: its signature parsed, its body left as tokens.
+//! The annotated function: its signature is parsed, its body is kept as tokens.
 //!
-//! The body is never parsed, so a half-written one still reaches the compiler (and the editor) unchanged.
+//! The body is never parsed, so that a half-written body reaches the compiler and the editor unchanged.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser as _};
@@ -13,28 +13,28 @@ pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) sig: Signature,
-    /// None for a required method of a trait.
+    /// `None` for a required method of a trait.
     pub(crate) body: Option<Body>,
 }
 
 /// `{ .. }`.
 pub(crate) struct Body {
-    /// `#![..]`, which must stay first in the function.
+    /// The inner attributes `#![..]`, which must stay first in the function.
     pub(crate) attrs: Vec<Attribute>,
-    /// The rest, in the user's own braces: errors about a missing value or an unclosed statement point at them.
+    /// The rest. The braces keep their spans, because rustc points at them when the body lacks a value.
     pub(crate) braces: Group,
 }
 
 /// A variable that the parameters introduce.
 pub(crate) struct Binding {
     pub(crate) name: Ident,
-    /// The `#[cfg]`s of its parameter: it may be compiled out.
+    /// The `#[cfg]` attributes of its parameter, which may remove it.
     pub(crate) cfgs: Vec<Attribute>,
 }
 
 impl Binding {
-    /// One that is there in any case.
-    pub(crate) fn of(name: Ident) -> Self {
+    /// A variable that no `#[cfg]` removes.
+    pub(crate) fn unconditional(name: Ident) -> Self {
         let cfgs = Vec::new();
         Self { name, cfgs }
     }
@@ -74,7 +74,7 @@ impl Parse for Body {
     }
 }
 
-/// The body that a `macro_rules!` captured as a `block` is inside an invisible group.
+/// The braces of a body. A body that `macro_rules!` captured as `block` is inside a group without delimiters.
 fn braces(tree: TokenTree) -> syn::Result<Group> {
     match tree {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Ok(group),
@@ -86,7 +86,7 @@ fn braces(tree: TokenTree) -> syn::Result<Group> {
 }
 
 impl Function {
-    /// Every variable of the signature, `self` first.
+    /// Every variable of the signature, in order; `self` is first.
     pub(crate) fn bindings(&self) -> Vec<Binding> {
         let mut bindings = Vec::new();
         for param in &self.sig.inputs {
@@ -107,7 +107,7 @@ impl Function {
         bindings
     }
 
-    /// The written return type; `()` spanned at the name where there is none, so that errors about it have a place.
+    /// The declared return type. If there is none, it is `()` with the span of the name, where errors about it are shown.
     pub(crate) fn return_type(&self) -> Type {
         match &self.sig.output {
             ReturnType::Type(_, ty) => (**ty).clone(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn body_need_not_parse() {
+    fn body_is_not_parsed() {
         let function: Function = syn::parse_str("async fn f() { let x = ; order. }").unwrap();
         assert!(function.body.is_some());
     }

@@ -1,4 +1,4 @@
-//! What is locked: `key = ..` and `keys = ..`.
+//! The options `key` and `keys`.
 
 use syn::{Error, Expr, ExprLit, ExprRange, Lit, RangeLimits, Result};
 
@@ -6,13 +6,13 @@ use crate::errors::Errors;
 use crate::setting::ungroup;
 use crate::template::Template;
 
-/// What is locked.
+/// The keys to lock.
 pub(crate) enum Keys {
     /// `key = ..`
     Single(Key),
     /// `keys = [..]`
     List(Vec<Element>),
-    /// `keys = ..`, an expression that gives them all.
+    /// `keys = ..`, an expression that yields all keys.
     Expr(Expr),
 }
 
@@ -23,25 +23,25 @@ pub(crate) enum Key {
     Expr(Expr),
 }
 
-/// What stands in a list of keys.
+/// An element of `keys = [..]`.
 pub(crate) enum Element {
     Key(Key),
-    /// `..expression`: as many as that has.
+    /// `..expression`, which yields any number of keys.
     Spread(Expr),
 }
 
 impl Keys {
-    /// The value of `key`.
+    /// Parses the value of `key`.
     pub(crate) fn from_key(key: Expr) -> Result<Self> {
         Key::from_expr(key).map(Self::Single)
     }
 
-    /// The value of `keys`.
+    /// Parses the value of `keys`.
     pub(crate) fn from_keys(keys: Expr) -> Result<Self> {
         match keys {
             Expr::Array(list) if list.elems.is_empty() => Err(Error::new_spanned(
                 list,
-                "no keys: say what to lock, e.g. `keys = [\"order:<id>\", \"stock:<item>\"]`",
+                "`keys` is empty: name the keys to lock, e.g. `keys = [\"order:<id>\", \"stock:<item>\"]`",
             )),
             Expr::Array(list) => {
                 let mut errors = Errors::default();
@@ -61,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// Every expression in them, those of templates included.
+    /// Every expression in the keys, including those in templates.
     pub(crate) fn expressions(&self) -> Vec<&Expr> {
         match self {
             Self::Single(key) => key.expressions(),
@@ -70,7 +70,7 @@ impl Keys {
         }
     }
 
-    /// Each key that is written by itself.
+    /// The keys that are written out, without those that an expression yields.
     pub(crate) fn listed(&self) -> Vec<&Key> {
         match self {
             Self::Single(key) => vec![key],
@@ -103,7 +103,7 @@ impl Key {
     }
 }
 
-/// A text, in parentheses or not.
+/// Whether the value is a string literal, in parentheses or not.
 fn is_text(value: &Expr) -> bool {
     match value {
         Expr::Lit(literal) => matches!(literal.lit, Lit::Str(_)),
@@ -128,7 +128,7 @@ impl Element {
         }
     }
 
-    /// A spread is what Rust reads as a range without a start.
+    /// Parses an element. syn parses the spread `..expression` as a range without a start.
     fn from_expr(value: Expr) -> Result<Self> {
         match value {
             Expr::Range(ExprRange {
@@ -139,7 +139,7 @@ impl Element {
             }) => Ok(Self::Spread(*all)),
             Expr::Range(range) => Err(Error::new_spanned(
                 range,
-                "a range is no key; to add all keys of an iterator write `..iterator`",
+                "a range is not a key; write `..iterator` to add all keys of an iterator",
             )),
             key => Key::from_expr(ungroup(key)).map(Self::Key),
         }

@@ -1,14 +1,14 @@
-//! Options whose value is one of a few words, bare or in quotes, and what was meant by one that is none of them.
+//! Values that are keywords, quoted or not, and suggestions for misspelt ones.
 
 use quote::ToTokens as _;
 use syn::{Error, Expr, ExprLit, Lit, Result};
 
-/// What happens when the server cannot be reached.
+/// The value of `on_unavailable`: what happens if the server cannot be reached.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) enum OnUnavailable {
     #[default]
     Fail,
-    /// The body runs without the lock.
+    /// Run the body without the lock.
     Run,
 }
 
@@ -22,7 +22,7 @@ impl OnUnavailable {
     }
 }
 
-/// The text of a word; None where the value is none.
+/// The text of a string literal or a path; `None` for any other value.
 pub(crate) fn keyword(value: &Expr) -> Option<String> {
     match value {
         Expr::Lit(ExprLit {
@@ -34,12 +34,12 @@ pub(crate) fn keyword(value: &Expr) -> Option<String> {
     }
 }
 
-/// Which of the words was meant by one that is none of them.
+/// The keyword that the user probably meant.
 pub(crate) fn similar<'w>(written: &str, words: &[&'w str]) -> Option<&'w str> {
     let written = written.to_lowercase().replace('-', "_");
     let distance = |word: &&str| strsim::damerau_levenshtein(&written, word);
     let near = words.iter().copied().min_by_key(distance)?;
-    // One slip in three letters: of `ttl` and `key` nothing is left to see.
+    // One typing error for each three letters. With more, `ttl` would be taken for `key`.
     (distance(&near) <= near.len().div_ceil(3)).then_some(near)
 }
 

@@ -1,8 +1,13 @@
-//! The attribute of the crate `distlock`, which re-exports it: use it from there.
+//! The attribute `#[distributed_lock]`. Use it through the crate `distlock`, which re-exports it.
 //!
-//! One stage, one file: `setting` (names and values as written), `args` (what they mean, with a file for each sort of
-//! value), `function` (what it was written on), `check` (is it allowed), `expand` (tokens), `fallback` (an error, and
-//! the function as it was).
+//! An expansion passes through these modules, in this order:
+//!
+//! 1. `function` parses the annotated function and leaves its body as tokens.
+//! 2. `setting` reads the options as names and unparsed values. `args` parses the values, with one module for each kind
+//!    of value: `keys`, `template`, `duration`, `mode`, `keyword`.
+//! 3. `check` refuses functions that cannot be locked, and keys that name unknown variables.
+//! 4. `expand` generates the new function. If an earlier step failed, `fallback` generates the errors and the original
+//!    function instead.
 
 mod args;
 mod async_trait_params;
@@ -20,6 +25,11 @@ mod setting;
 mod template;
 
 use proc_macro::TokenStream;
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[doc = include_str!("../docs/distributed_lock.md")]
 #[proc_macro_attribute]

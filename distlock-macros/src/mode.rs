@@ -1,4 +1,4 @@
-//! Which kind of lock: `mode = ..`.
+//! The option `mode`: the kind of lock.
 
 use syn::{Error, Expr, Result};
 
@@ -18,7 +18,7 @@ pub(crate) enum Mode {
     Write,
 }
 
-/// The words, and the variants of `distlock::Mode` that they are.
+/// Each mode with its keyword and its variant of `distlock::Mode`.
 const MODES: [(Mode, &str, &str); 8] = [
     (Mode::Reentrant, "reentrant", "Reentrant"),
     (Mode::NonReentrant, "non_reentrant", "NonReentrant"),
@@ -34,16 +34,16 @@ const MODES: [(Mode, &str, &str); 8] = [
     (Mode::Write, "write", "Write"),
 ];
 
-/// What else there is to take, and how.
+/// Primitives that are not modes, and what to write for each instead.
 const NOT_MODES: [(&str, &str); 5] = [
     (
         "semaphore",
-        "a semaphore is no mode, as it guards nothing but a number; use \
+        "a semaphore is not a mode, because it counts permits instead of locking a key; use \
          `client.expirable_semaphore(..)` in the body",
     ),
     (
         "latch",
-        "a latch is no mode, as it is not held; use `client.count_down_latch(..)` in the body",
+        "a latch is not a mode, because it is never held; use `client.count_down_latch(..)` in the body",
     ),
     (
         "multi",
@@ -53,7 +53,7 @@ const NOT_MODES: [(&str, &str); 5] = [
     ("quorum", REDLOCK),
 ];
 
-const REDLOCK: &str = "a Redlock is no mode but a client: write `client = quorum`";
+const REDLOCK: &str = "a Redlock is not a mode but a client: write `client = quorum`";
 
 impl Mode {
     pub(crate) fn parse(value: &Expr) -> Result<Self> {
@@ -72,17 +72,17 @@ impl Mode {
         row.map_or(("", ""), |(_, name, variant)| (name, variant))
     }
 
-    /// As it is written.
+    /// The keyword of the mode.
     pub(crate) fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Of `distlock::Mode`.
+    /// The variant of `distlock::Mode`.
     pub(crate) fn variant(self) -> &'static str {
         self.row().1
     }
 
-    /// Can its key stay taken for a while though its hold has ended?
+    /// Whether `hold_at_least` works with this mode.
     pub(crate) fn supports_hold_at_least(self) -> bool {
         matches!(
             self,
@@ -90,7 +90,7 @@ impl Mode {
         )
     }
 
-    /// The names of those.
+    /// The keywords of the modes that work with `hold_at_least`.
     pub(crate) fn names_supporting_hold_at_least() -> Vec<&'static str> {
         let supporting = MODES
             .iter()
@@ -108,7 +108,7 @@ fn unknown(keyword: &str) -> String {
     if let Some((_, message)) = NOT_MODES.iter().find(|(no, _)| plain.contains(no)) {
         return (*message).to_owned();
     }
-    // `Mode::Write`, as it is called outside of attributes.
+    // Outside of attributes the mode is called `Mode::Write`.
     let written = keyword.rsplit("::").next().unwrap_or(keyword);
     format!(
         "unknown mode `{keyword}`; {}expected {}",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_answered_by_what_to_write() {
+    fn other_values_are_refused_with_a_suggestion() {
         for (value, message) in [
             ("wriet", "unknown mode `wriet`; did you mean `write`?"),
             (
@@ -153,12 +153,12 @@ mod tests {
                 r#""exclusive""#,
                 "unknown mode `exclusive`; expected `reentrant`, `non_reentrant`",
             ),
-            ("expirable_semaphore", "a semaphore is no mode"),
+            ("expirable_semaphore", "a semaphore is not a mode"),
             ("multi_lock", "several keys need no mode"),
-            ("Quorum", "a Redlock is no mode"),
-            ("red_lock", "a Redlock is no mode"),
+            ("Quorum", "a Redlock is not a mode"),
+            ("red_lock", "a Redlock is not a mode"),
             ("shared", "unknown mode `shared`; expected"),
-            ("count_down_latch", "a latch is no mode"),
+            ("count_down_latch", "a latch is not a mode"),
             ("5", "expected a mode: `reentrant`"),
         ] {
             let parsed = parsed(value);

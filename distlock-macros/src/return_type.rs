@@ -1,11 +1,11 @@
-//! Two questions about a written return type: what a variable of it is declared with, and what the
-//! future that it names gives.
+//! Two types that are derived from a declared return type: the type that a variable can be declared with, and the output
+//! of the future that the return type names.
 
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{GenericArgument, Path, PathArguments, Token, Type, TypeInfer, TypeParamBound};
 
-/// The type with every `impl Trait` replaced by `_`: no variable can be declared with it.
+/// The type with every `impl Trait` replaced by `_`, because a variable cannot be declared with `impl Trait`.
 pub(crate) fn erase_impl_trait(mut ty: Type) -> Type {
     erase(&mut ty);
     ty
@@ -47,7 +47,7 @@ fn erase_arguments(path: &mut Path) {
     }
 }
 
-/// `_` at the place of a type.
+/// `_` with the span of a type.
 pub(crate) fn infer(ty: &Type) -> Type {
     let attrs = Vec::new();
     let underscore_token = Token![_](ty.span());
@@ -57,7 +57,7 @@ pub(crate) fn infer(ty: &Type) -> Type {
     })
 }
 
-/// `T` of `Pin<Box<dyn Future<Output = T>>>` and of `impl Future<Output = T>`; None where the type does not say.
+/// `T` of `Pin<Box<dyn Future<Output = T>>>` and of `impl Future<Output = T>`; `None` if the type does not name it.
 pub(crate) fn future_output(ty: &Type) -> Option<Type> {
     match ty {
         Type::Path(path) => match &path.path.segments.last()?.arguments {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn impl_trait_becomes_an_underscore_wherever_it_stands() {
+    fn impl_trait_is_replaced_by_an_underscore_everywhere() {
         for (written, erased) in [
             ("u8", "u8"),
             ("impl Display", "_"),

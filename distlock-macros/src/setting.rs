@@ -1,4 +1,4 @@
-//! `name = value`, over and over: the names known, each set once, the values unread.
+//! The list `name = value, ..`. Each name is known and set once; the values are parsed later.
 
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
@@ -9,7 +9,7 @@ use syn::{Error, Expr, LitStr, Result, Token};
 use crate::errors::Errors;
 use crate::keyword;
 
-/// Every option, with an example for messages.
+/// Every option, with an example for error messages.
 const OPTIONS: [(&str, &str); 13] = [
     ("key", r#"key = "pay:<id>""#),
     ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
@@ -26,7 +26,7 @@ const OPTIONS: [(&str, &str); 13] = [
     ("crate", "crate = my::distlock"),
 ];
 
-/// What others call an option of ours.
+/// Names that other libraries use for the same options.
 const FOREIGN_NAMES: [(&str, &str); 12] = [
     ("name", "key"),
     ("timeout", "wait"),
@@ -52,7 +52,10 @@ impl Parse for Setting {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(LitStr) {
             let key = input.parse::<LitStr>()?;
-            let message = format!("name the option: `key = {:?}`", key.value());
+            let message = format!(
+                "missing the name of the option; write `key = {:?}`",
+                key.value()
+            );
             return Err(Error::new(key.span(), message));
         }
         let name = input.call(Ident::parse_any)?;
@@ -67,11 +70,8 @@ impl Parse for Setting {
         }
         input.parse::<Token![=]>()?;
         let value = input.parse().map_err(|error| match input.is_empty() {
-            // The end of the attribute has no place that could be shown.
-            true => Error::new(
-                name.span(),
-                format!("the value of `{name}` is not complete"),
-            ),
+            // The end of the attribute has no span. The error is shown at the name.
+            true => Error::new(name.span(), format!("the value of `{name}` is incomplete")),
             false => error,
         })?;
         Ok(Self { name, value })
@@ -99,11 +99,11 @@ fn unknown(name: &Ident) -> Error {
     Error::new(name.span(), message)
 }
 
-/// The options by name, their values unread.
+/// The options by name, with values that are not parsed yet.
 pub(crate) struct Settings(Vec<Setting>);
 
 impl Parse for Settings {
-    /// Refuses what is unknown or given twice; reports all of it, as each has a place of its own.
+    /// Refuses unknown options and options that are set twice. All of them are reported, each at its place.
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let settings = Punctuated::<Setting, Token![,]>::parse_terminated(input)?;
         let mut known: Vec<Setting> = Vec::new();
@@ -123,13 +123,13 @@ impl Parse for Settings {
 }
 
 impl Settings {
-    /// The value of an option, where it is set.
+    /// Takes the value of an option, if it is set.
     pub(crate) fn take(&mut self, name: &str) -> Option<Expr> {
         let at = self.position(name)?;
         Some(ungroup(self.0.remove(at).value))
     }
 
-    /// The name of an option as it stands there.
+    /// The name of an option as the user wrote it, with its span.
     pub(crate) fn name(&self, name: &str) -> Option<Ident> {
         let at = self.position(name)?;
         Some(self.0[at].name.clone())
@@ -140,7 +140,7 @@ impl Settings {
     }
 }
 
-/// A `macro_rules!` passes what it captured inside an invisible group.
+/// Removes the groups without delimiters that `macro_rules!` puts around captured expressions.
 pub(crate) fn ungroup(value: Expr) -> Expr {
     match value {
         Expr::Group(group) => ungroup(*group.expr),

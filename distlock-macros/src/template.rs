@@ -1,25 +1,25 @@
-//! The key template: text in which `<expr>` is a Rust expression, `<<` and `>>` the brackets themselves.
+//! The key template: `<expr>` is a Rust expression, `<<` and `>>` are literal brackets, anything else is text.
 //!
-//! A placeholder ends at the first `>` at which what was read so far is an expression, so
-//! `<x.get::<Vec<u8>>(0).len()>` needs no escapes; a comparison needs parentheses.
-//! Braces are text: `"{cart:<id>}:lock"` is a Redis hash tag.
+//! A placeholder ends at the first `>` for which the text since `<` is an expression. So
+//! `<x.get::<Vec<u8>>(0).len()>` needs no escapes, but a comparison needs parentheses.
+//! Braces are text, because `"{cart:<id>}:lock"` contains a Redis hash tag.
 
 use proc_macro2::Span;
 use syn::{Error, Expr, LitStr, Result};
 
-/// A template as written.
+/// A parsed template.
 pub(crate) struct Template {
     pub(crate) literal: LitStr,
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// What a template is made of, in order.
+/// A piece of a template.
 pub(crate) enum Piece {
     Text(String),
     Placeholder(Placeholder),
 }
 
-/// One placeholder. Its tokens are spanned at the literal: the compiler offers nothing finer.
+/// One placeholder. Its tokens have the span of the literal, because stable Rust has no spans inside a literal.
 pub(crate) struct Placeholder {
     pub(crate) source: String,
     pub(crate) expr: Expr,
@@ -34,7 +34,7 @@ impl Template {
         Ok(Self { literal, pieces })
     }
 
-    /// The placeholders alone.
+    /// The placeholders, without the text.
     pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Placeholder(placeholder) => Some(placeholder),
@@ -54,7 +54,7 @@ impl Raw<'_> {
         match self {
             Raw::Text(text) => Ok(Piece::Text(text)),
             Raw::Placeholder(source) => {
-                // At the literal's own hygiene rustc would offer to put a variable in its place.
+                // With the hygiene of the literal, rustc would suggest replacing the literal by a variable.
                 let span = literal.span().resolved_at(Span::call_site());
                 let expr = LitStr::new(source, span)
                     .parse()
@@ -68,7 +68,7 @@ impl Raw<'_> {
 
 fn split(text: &str) -> std::result::Result<Vec<Raw<'_>>, String> {
     if text.is_empty() {
-        return Err("an empty key locks nothing; say what to lock, e.g. `\"pay:<id>\"`".into());
+        return Err("the key is empty; name the key to lock, e.g. `\"pay:<id>\"`".into());
     }
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -97,24 +97,25 @@ fn split(text: &str) -> std::result::Result<Vec<Raw<'_>>, String> {
     Ok(pieces)
 }
 
-/// The expression at the start of `rest`, which begins behind its `<`.
+/// The expression at the start of `rest`, which is the text after `<`.
 fn placeholder(rest: &str) -> std::result::Result<&str, String> {
     let is_expression = |end: &usize| syn::parse_str::<Expr>(&rest[..*end]).is_ok();
     if let Some(end) = closing_brackets(rest).into_iter().find(is_expression) {
         return Ok(&rest[..end]);
     }
     Err(match rest.split_once('>') {
-        None => "unclosed `<` in key template (a literal `<` is written `<<`)".into(),
+        None => "unclosed `<` in key template; write `<<` for a literal `<`".into(),
         Some((source, _)) if source.trim().is_empty() => {
-            "empty placeholder `<>` in key template; say what to render, e.g. `<id>`".into()
+            "empty placeholder `<>` in key template; name what to render, e.g. `<id>`".into()
         }
         Some((source, _)) => not_an_expression(source),
     })
 }
 
-/// Where a placeholder may end: each `>` outside of quotes and with its brackets closed.
+/// The positions where a placeholder may end: each `>` outside of quotes and brackets.
 ///
-/// Only such text goes to the compiler's lexer, which reports an unclosed quote or bracket on its own.
+/// Only text between such positions is parsed: the lexer of the compiler reports an unclosed quote or bracket by itself, in
+/// addition to our error.
 fn closing_brackets(rest: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut open = 0_usize;
@@ -136,11 +137,11 @@ fn closing_brackets(rest: &str) -> Vec<usize> {
     ends
 }
 
-/// The length of the string or character literal that `text` starts with; 0 where it is not closed.
+/// The length of the string or character literal at the start of `text`; 0 if the literal is not closed.
 fn quoted(text: &str) -> Option<usize> {
     let mut chars = text.chars();
     let quote = chars.next()?;
-    // `'a` is a lifetime or a label unless one character (or an escape) and a quote follow.
+    // `'a` is a lifetime or a label, unless one character or an escape follows, and then a quote.
     let is_literal = match quote {
         '"' => true,
         '\'' => chars.next() == Some('\\') || chars.next() == Some('\''),
@@ -163,18 +164,18 @@ fn end_of_literal(text: &str, quote: char) -> usize {
 }
 
 fn stray() -> String {
-    "stray `>` in key template (a literal `>` is written `>>`, and a comparison in a placeholder \
-     needs parentheses: `<(a > b)>`)"
+    "unexpected `>` in key template; write `>>` for a literal `>`, and put a comparison in parentheses: \
+     `<(a > b)>`"
         .into()
 }
 
 fn not_an_expression(source: &str) -> String {
     let hint = if source.contains(':') {
-        "; a format spec needs `key = format!(..)`"
+        "; for a format spec use `key = format!(..)`"
     } else {
-        " (a literal `<` is written `<<`)"
+        "; write `<<` for a literal `<`"
     };
-    format!("`<{source}>` in key template is no Rust expression{hint}")
+    format!("`<{source}>` in key template is not a Rust expression{hint}")
 }
 
 #[cfg(test)]
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_ends_at_the_first_bracket_that_makes_an_expression() {
+    fn placeholder_ends_at_the_first_bracket_that_completes_an_expression() {
         for (template, pieces) in [
             ("daily", r#""daily""#),
             ("pay:<id>", r#""pay:" [id]"#),
@@ -227,26 +228,26 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn each_mistake_has_its_message() {
         for (template, message) in [
-            ("", "error: an empty key"),
+            ("", "error: the key is empty"),
             ("<id", "error: unclosed `<`"),
             ("a<", "error: unclosed `<`"),
             ("<>", "error: empty placeholder"),
             ("< >", "error: empty placeholder"),
-            ("id>", "error: stray `>`"),
-            ("<a > b>", "error: stray `>`"),
+            ("id>", "error: unexpected `>`"),
+            ("<a > b>", "error: unexpected `>`"),
             (
                 "<id:04>",
-                "error: `<id:04>` in key template is no Rust expression; a format",
+                "error: `<id:04>` in key template is not a Rust expression; for a format",
             ),
             (
                 "<a b>",
-                "error: `<a b>` in key template is no Rust expression (a literal",
+                "error: `<a b>` in key template is not a Rust expression; write `<<`",
             ),
-            ("<f(a>", "error: `<f(a>` in key template is no"),
-            (r#"<"a>"#, r#"error: `<"a>` in key template is no"#),
-            ("<a)>", "error: `<a)>` in key template is no"),
+            ("<f(a>", "error: `<f(a>` in key template is not"),
+            (r#"<"a>"#, r#"error: `<"a>` in key template is not"#),
+            ("<a)>", "error: `<a)>` in key template is not"),
         ] {
             let shown = shown(template);
             assert!(shown.starts_with(message), "{template} says {shown}");

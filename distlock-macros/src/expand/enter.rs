@@ -1,4 +1,4 @@
-//! The expression that acquires, and the handlers of its errors.
+//! The acquisition, and the handlers of its errors.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -11,7 +11,7 @@ use crate::keyword::OnUnavailable;
 use crate::mode::Mode;
 
 impl Expansion<'_> {
-    /// `let __enter = ..`: the lock being acquired; where there is a condition, perhaps none.
+    /// `let __enter = ..`: the future that acquires the lock. With a condition that is false it acquires nothing.
     pub(super) fn enter(&self) -> TokenStream {
         let (keys, settings) = (self.keys(), self.settings());
         let enter = quote_spanned! {Span::mixed_site()=>
@@ -32,13 +32,13 @@ impl Expansion<'_> {
         }
     }
 
-    /// A variable of a written type, so that one that is no `bool` is reported there and nowhere else.
+    /// `let __condition: bool = ..`. The declared type makes rustc report any other type at the expression, once.
     fn condition(&self, condition: &Expr) -> TokenStream {
         let span = mixed_site_at(condition.span());
         quote_spanned!(span=> let __condition: __distlock_private::bool = #condition;)
     }
 
-    /// The options that are set, as calls.
+    /// A method call for each option that is set.
     fn settings(&self) -> Vec<TokenStream> {
         let args = self.args;
         let client = args.client.as_ref().map(|client| {
@@ -83,7 +83,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// What makes the value of a lock error. Made once, before the body takes the arguments.
+    /// The handler that turns a lock error into the return value. It is evaluated before the body takes the arguments.
     pub(super) fn on_error(&self) -> TokenStream {
         let output = &self.output;
         let Some(on_error) = &self.args.on_error else {
@@ -92,7 +92,7 @@ impl Expansion<'_> {
         self.handler(on_error)
     }
 
-    /// The value where the lock was not granted.
+    /// The return value if the lock was not granted.
     pub(super) fn not_granted(&self) -> TokenStream {
         let on_error = self.call_on_error(quote_spanned!(Span::mixed_site()=> __error));
         let Some(on_busy) = &self.args.on_busy else {
@@ -108,7 +108,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Located at the handler, so that a wrong one is reported once and not at each call.
+    /// A call of the handler. Both calls have the span of the handler, so that rustc reports a wrong handler once.
     pub(super) fn call_on_error(&self, error: TokenStream) -> TokenStream {
         let place = self
             .args
@@ -118,7 +118,7 @@ impl Expansion<'_> {
         quote_spanned!(mixed_site_at(place)=> __on_error.make(#error))
     }
 
-    /// A handler, its types tied to the function's.
+    /// A handler whose argument and output have the types that the function needs.
     fn handler(&self, handler: &Expr) -> TokenStream {
         let span = mixed_site_at(handler.span());
         let output = &self.output;

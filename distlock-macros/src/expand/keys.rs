@@ -1,4 +1,4 @@
-//! The statements that make what is locked.
+//! The statements that compute the keys.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote_spanned};
@@ -10,7 +10,7 @@ use crate::keys::{Element, Key, Keys};
 use crate::template::{Piece, Placeholder, Template};
 
 impl Expansion<'_> {
-    /// `let __keys = ..`: all that is to be locked.
+    /// `let mut __keys = ..`, with a statement for each key.
     pub(super) fn keys(&self) -> TokenStream {
         let keys: Vec<_> = match &self.args.keys {
             Keys::Single(key) => vec![self.add(key)],
@@ -38,14 +38,16 @@ impl Expansion<'_> {
         quote_spanned!(Span::mixed_site()=> #key __keys.add(__key);)
     }
 
-    /// Located at the expression, so that one that gives no keys is reported there.
+    /// The span is that of the expression, where rustc reports a type that yields no keys.
     fn add_all(&self, all: &Expr) -> TokenStream {
         let span = mixed_site_at(all.span());
         quote_spanned!(span=> __distlock_private::KeyList::add_to(#all, &mut __keys);)
     }
 
-    /// `let __key = ..`: a statement per placeholder, so that nothing one of them borrows (a mutex, say)
-    /// is still borrowed when the next is rendered or the lock is waited for.
+    /// `let __key = ..`, with a statement for each placeholder.
+    ///
+    /// Temporaries of a placeholder, such as a mutex guard, are dropped at the end of its statement: before the next
+    /// placeholder is rendered, and before the wait for the lock.
     fn key(&self, key: &Key) -> TokenStream {
         match key {
             Key::Expr(expr) => {
@@ -56,7 +58,7 @@ impl Expansion<'_> {
     }
 
     fn template(&self, template: &Template) -> TokenStream {
-        // Located at the literal: an error about a placeholder then underlines it and nothing else.
+        // The span of the literal, so that an error about a placeholder underlines the literal only.
         let span = mixed_site_at(template.literal.span());
         let pieces = template.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => quote_spanned!(span=> __key.text(#text);),
@@ -72,8 +74,10 @@ impl Expansion<'_> {
         }
     }
 
-    /// Gives each name of a parameter that parameter's own hygiene, whoever wrote the literal: a
-    /// `macro_rules!` and its caller may each have written one of the two.
+    /// Gives each use of a parameter the hygiene of that parameter.
+    ///
+    /// A `macro_rules!` may have written the template and its caller the parameter, or the other way around. Without this,
+    /// the name in the template would not resolve to the parameter.
     fn resolve_parameters(&self, tokens: TokenStream) -> TokenStream {
         let resolve = |tree| match tree {
             TokenTree::Ident(name) => TokenTree::Ident(self.resolve_parameter(name)),

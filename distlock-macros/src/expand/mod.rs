@@ -1,8 +1,8 @@
-//! The tokens that stand in for the body.
+//! Generates the new body. The attributes, visibility and signature of the function are not changed.
 //!
-//! Of the user's function everything but the body stays as it is. Names of the expansion are spanned
-//! `mixed_site`, so neither side sees the other's variables; what it calls is named through one import
-//! of its own, so the body and its surroundings may shadow anything, `Ok` and `Result` included.
+//! The expansion is hygienic in both directions. Its variables have `mixed_site` spans, so the body does not see them and
+//! the expansion does not see those of the body. Its types and functions come from one import, `__distlock_private`, so
+//! the body and its surroundings may shadow any name, including `Ok` and `Result`.
 
 mod enter;
 mod keys;
@@ -52,7 +52,8 @@ pub(crate) fn function(
             let output = return_type::future_output(&written)
                 .unwrap_or_else(|| return_type::infer(&written));
             let locked = locked(output, braces);
-            // Without `move` it would borrow what the key names, and it can return nothing that is borrowed here.
+            // `move` even if the user wrote none: the key uses variables of the function, and a future that borrows them
+            // could not be returned.
             let block = quote!(#asyncness move { #statements #locked });
             match pin {
                 Some(pin) => quote!(#pin(#block)),
@@ -72,16 +73,16 @@ pub(crate) fn function(
 struct Expansion<'a> {
     args: &'a Args,
     bindings: &'a [Binding],
-    /// Those that the body's future takes in any case.
+    /// The variables that the future of the body captures even if the body does not use them.
     captured: &'a [&'a Binding],
-    /// What the body gives, as a variable is declared with it.
+    /// The output of the body, as a type that a variable can be declared with.
     output: Type,
-    /// The body.
+    /// The body of the user, in braces.
     braces: Group,
 }
 
 impl Expansion<'_> {
-    /// Acquire, run the body in the guard's scope and release, make the value.
+    /// Acquires the lock, runs the body in the scope of the guard, releases, and makes the return value.
     fn locked_body(&self) -> TokenStream {
         let import = self.import();
         let enter = self.enter();
@@ -111,14 +112,15 @@ impl Expansion<'_> {
         }
     }
 
-    /// `let __token = ..`, where the body is to have one.
+    /// `let __token = ..`, if the option `token` is set.
     fn token(&self) -> Option<TokenStream> {
         self.args.token.as_ref()?;
         Some(quote_spanned!(Span::mixed_site()=> let __token = __held.token();))
     }
 
-    /// The one place that names the crate, by the user's own path where one is given: should there be no
-    /// such crate, that is one error.
+    /// The import of everything that the expansion calls.
+    ///
+    /// No other place names the crate, so a wrong `crate = ..` is one error.
     fn import(&self) -> TokenStream {
         let krate = match &self.args.krate {
             Some(path) => path.to_token_stream(),
@@ -127,14 +129,15 @@ impl Expansion<'_> {
         quote_spanned!(Span::mixed_site()=> use #krate::__private as __distlock_private;)
     }
 
-    /// The body as a future, its type pinned to the written one.
+    /// The body as a future whose output is the declared return type.
     ///
-    /// Parameters are mentioned, so that they move in and are dropped before the release: a
-    /// transaction passed in must be gone before the lock is. The last one first: captures are dropped in
-    /// the order of their mention, and the arguments of an `async fn` in the opposite one of theirs.
+    /// Every captured parameter is mentioned, so that it moves into the future and is dropped before the release: a
+    /// transaction that was passed in must end before the lock does. The last parameter is mentioned first, because
+    /// captures are dropped in the order of their first mention, and an `async fn` drops its arguments in reverse order.
     fn body(&self) -> TokenStream {
         let span = mixed_site_at(self.braces.span_open());
         let braces = &self.braces;
+        // `used_underscore_binding`: a parameter such as `_unused` is mentioned, too.
         let mentions = self.captured.iter().rev().map(|Binding { name, cfgs }| {
             quote_spanned! {span=>
                 #(#cfgs)*
@@ -146,7 +149,7 @@ impl Expansion<'_> {
         let token = self.args.token.as_ref();
         let token = token
             .map(|token| quote_spanned!(span=> let #token: __distlock_private::u64 = __token;));
-        // The user's own braces, which rustc would call unnecessary in this place.
+        // `unused_braces`: rustc would call the braces of the user unnecessary here.
         quote_spanned! {span=>
             async move {
                 #(#mentions)*
@@ -158,8 +161,11 @@ impl Expansion<'_> {
         }
     }
 
-    /// A `return` that is never run and makes the written type the body's, so that mismatches are
-    /// reported in the body.
+    /// A `return` that never runs. It gives the async block the declared type, so that rustc reports a mismatch inside
+    /// the body, and applies coercions there.
+    ///
+    /// `loop {}` needs no value of the type. `if false` keeps the body reachable. The type is that of a variable, where it may
+    /// contain `_`.
     fn typed_return(&self) -> TokenStream {
         let output = &self.output;
         quote_spanned! {mixed_site_at(output.span())=>
@@ -181,7 +187,7 @@ impl Expansion<'_> {
     }
 }
 
-/// Hygiene of the expansion, at a place of the user's for messages.
+/// A span with the hygiene of the expansion, at a place in the code of the user, where rustc shows its messages.
 fn mixed_site_at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[distributed_lock(key = "k")]
-async fn ambient(here: &Client) -> Result<bool, Error> {
+async fn default_client(here: &Client) -> Result<bool, Error> {
     Ok(held(here, "k").await)
 }
 
@@ -14,25 +14,25 @@ impl App {
     }
 }
 
-// One test, because what is installed is the process's.
+// One test, because the installed client is that of the whole process.
 #[tokio::test]
-async fn given_before_scoped_before_installed_before_an_error() {
+async fn given_client_wins_over_scoped_over_installed_and_none_is_an_error() {
     let (given, scoped, installed) = (
         Client::in_memory(),
         Client::in_memory(),
         Client::in_memory(),
     );
-    let error = ambient(&installed).await.unwrap_err();
+    let error = default_client(&installed).await.unwrap_err();
     assert!(error.is_misuse(), "{error:?}");
     installed.install();
-    assert!(ambient(&installed).await.unwrap());
+    assert!(default_client(&installed).await.unwrap());
     with_client(&scoped, async {
-        assert!(ambient(&scoped).await.unwrap());
+        assert!(default_client(&scoped).await.unwrap());
         assert!(App(given).method().await.unwrap());
         let (spawned, inherited) = (scoped.clone(), scoped.clone());
-        let spawned = tokio::spawn(async move { ambient(&spawned).await });
+        let spawned = tokio::spawn(async move { default_client(&spawned).await });
         assert!(!spawned.await.unwrap().unwrap());
-        let inherited = tokio::spawn(inherit(async move { ambient(&inherited).await }));
+        let inherited = tokio::spawn(inherit(async move { default_client(&inherited).await }));
         assert!(inherited.await.unwrap().unwrap());
     })
     .await;
@@ -77,7 +77,7 @@ async fn several(servers: Quorum, more: Option<&str>) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn redlock_of_several_keys_or_a_fair_one_is_an_error() {
+async fn redlock_with_several_keys_or_in_fair_mode_is_unsupported() {
     let servers = Quorum::new([Client::in_memory()]);
     for refused in [
         fair(servers.clone()).await,

@@ -6,7 +6,7 @@ async fn large_only(client: &Client, id: &str, amount: &u64) -> Result<bool, Err
 }
 
 #[tokio::test(start_paused = true)]
-async fn true_takes_the_lock_and_false_runs_the_body_without() {
+async fn true_locks_and_false_runs_the_body_without_the_lock() {
     let client = Client::in_memory();
     assert!(large_only(&client, "7", &101).await.unwrap());
     assert!(!large_only(&client, "7", &100).await.unwrap());
@@ -17,7 +17,7 @@ async fn true_takes_the_lock_and_false_runs_the_body_without() {
 }
 
 #[tokio::test]
-async fn where_it_is_false_the_key_is_not_looked_at() {
+async fn false_does_not_evaluate_the_key() {
     let client = Client::in_memory();
     let error = large_only(&client, "", &101).await.unwrap_err();
     assert!(matches!(error, Error::InvalidKey { .. }), "{error:?}");
@@ -30,7 +30,7 @@ async fn keys(client: &Client, rest: &[&str]) -> Result<[bool; 2], Error> {
 }
 
 #[tokio::test]
-async fn it_goes_with_several_keys() {
+async fn condition_applies_to_several_keys() {
     let client = Client::in_memory();
     assert_eq!(keys(&client, &["b"]).await.unwrap(), [true, true]);
     assert_eq!(keys(&client, &[]).await.unwrap(), [false, false]);
@@ -45,7 +45,7 @@ async fn nested(client: &Client, locked: bool, depth: u8) -> Result<bool, Error>
 }
 
 #[tokio::test]
-async fn a_body_without_the_lock_keeps_the_scope_around_it() {
+async fn body_without_the_lock_keeps_the_enclosing_scope() {
     let client = Client::in_memory();
     assert!(nested(&client, true, 1).await.unwrap());
     assert!(nested(&client, true, 2).await.unwrap(), "it re-enters");
@@ -59,7 +59,7 @@ async fn never(client: &Client, result: Result<u8, Error>) -> Result<u8, Error> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_body_without_the_lock_gives_is_the_result() {
+async fn body_without_the_lock_returns_its_own_result() {
     let client = Client::in_memory();
     assert_eq!(never(&client, Ok(3)).await.unwrap(), 3);
     let error = never(&client, Err(Error::NoKeys)).await.unwrap_err();

@@ -35,7 +35,7 @@ async fn invalid(client: &Client, key: &str) -> Made {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_by_another_is_made_by_on_busy_else_by_on_error() {
+async fn busy_goes_to_on_busy_or_without_it_to_on_error() {
     let client = Client::in_memory();
     assert_eq!(both(&client).await, Made::Body);
     assert_eq!(on_error_only(&client).await, Made::Body);
@@ -55,7 +55,7 @@ async fn waits(client: &Client) -> Made {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_busy_is_never_made_by_on_busy() {
+async fn invalid_key_and_waiter_limit_go_to_on_error() {
     let made = invalid(&Client::in_memory(), "").await;
     assert_eq!(made, Made::OnError { completed: false });
     let crowded = Client::builder().max_waiters(0);
@@ -72,7 +72,7 @@ async fn loses(client: &Client) -> Made {
 }
 
 #[tokio::test]
-async fn loss_behind_a_body_without_a_result_is_made_by_on_error() {
+async fn loss_after_a_body_that_returns_no_result_goes_to_on_error() {
     assert_eq!(
         loses(&Client::in_memory()).await,
         Made::OnError { completed: true }

@@ -17,7 +17,7 @@ async fn as_long_as(client: &Client, least: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// When the key is free, counted from `start`.
+/// How long after `start` the key is free.
 async fn free_after(client: &Client, key: &str, start: Instant) -> Duration {
     let guard = soon(client.lock(key).acquire().into_future()).await;
     let after = start.elapsed();
@@ -28,7 +28,7 @@ async fn free_after(client: &Client, key: &str, start: Instant) -> Duration {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn key_stays_taken_for_the_rest_of_the_time_and_without_it_does_not() {
+async fn key_stays_locked_until_hold_at_least_ends_and_is_free_at_once_with_zero() {
     let client = Client::in_memory();
     let start = Instant::now();
     rests(&client, SECOND).await.unwrap();
@@ -42,7 +42,7 @@ async fn key_stays_taken_for_the_rest_of_the_time_and_without_it_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_takes_longer_frees_it_when_it_ends() {
+async fn body_longer_than_hold_at_least_frees_the_key_when_it_ends() {
     let client = Client::in_memory();
     let start = Instant::now();
     rests(&client, 20 * SECOND).await.unwrap();
@@ -50,7 +50,7 @@ async fn work_that_takes_longer_frees_it_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expression_gives_it_for_several_keys_and_one_beyond_the_lease_is_an_error() {
+async fn expression_applies_to_several_keys_and_must_not_exceed_the_lease() {
     let client = Client::in_memory();
     let start = Instant::now();
     as_long_as(&client, 5 * SECOND).await.unwrap();
@@ -65,7 +65,7 @@ async fn rests_on_a_majority(servers: &Quorum) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_with_a_redlock() {
+async fn hold_at_least_works_with_a_redlock() {
     let servers: Vec<_> = (0..3).map(|_| Client::in_memory()).collect();
     let red_lock = Quorum::new(servers.clone());
     let start = Instant::now();

@@ -46,7 +46,7 @@ async fn parts(client: &Client, tenant: &str, id: &str, ran: &AtomicBool) -> Res
 }
 
 #[tokio::test]
-async fn placeholder_that_renders_to_nothing_is_an_error_and_the_body_does_not_run() {
+async fn empty_placeholder_is_an_error_and_the_body_does_not_run() {
     let (client, ran) = (Client::in_memory(), AtomicBool::new(false));
     for (tenant, id) in [("", "1"), ("a", "")] {
         let error = parts(&client, tenant, id, &ran).await.unwrap_err();
@@ -69,7 +69,7 @@ async fn list(
 }
 
 #[tokio::test]
-async fn placeholder_that_renders_to_nothing_is_an_error_in_a_list_too_wherever_it_stands() {
+async fn empty_placeholder_anywhere_in_a_list_is_an_error() {
     let (client, ran) = (Client::in_memory(), AtomicBool::new(false));
     for (parts, more) in [
         (("", "1"), ["x"].as_slice()),
@@ -87,14 +87,14 @@ async fn placeholder_that_renders_to_nothing_is_an_error_in_a_list_too_wherever_
 }
 
 #[tokio::test]
-async fn error_of_a_placeholder_names_it_and_not_only_the_key() {
+async fn error_about_a_placeholder_names_the_placeholder() {
     let (client, ran) = (Client::in_memory(), AtomicBool::new(false));
     let error = parts(&client, "a", "", &ran).await.unwrap_err();
     let says = r#"invalid key "a:": its placeholder `<id>` is empty"#;
     assert_eq!(error.to_string(), says);
 }
 
-/// Shows half of itself.
+/// Its `Display` fails after the first half.
 struct Half;
 
 impl std::fmt::Display for Half {

@@ -13,7 +13,7 @@ async fn renewed(client: &Client, work: Duration) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_longer_than_its_lease_is_dropped_and_lost() {
+async fn body_longer_than_its_lease_is_dropped_and_returns_the_loss() {
     let client = Client::in_memory();
     fixed(&client, Duration::from_millis(500)).await.unwrap();
     let start = Instant::now();
@@ -24,6 +24,6 @@ async fn body_longer_than_its_lease_is_dropped_and_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_lease_the_watchdog_keeps_it() {
+async fn without_a_lease_the_watchdog_renews_the_lock() {
     renewed(&Client::in_memory(), LONG).await.unwrap();
 }

@@ -27,7 +27,7 @@ async fn handled(client: &Client, result: Result<u8, Failed>) -> Result<u8, Fail
 }
 
 #[tokio::test]
-async fn ok_of_the_body_becomes_the_loss_and_its_error_stays() {
+async fn ok_is_replaced_by_the_loss_and_err_is_kept() {
     let client = Client::in_memory();
     let lost = Err(Failed::Lock { completed: true });
     assert_eq!(loses(&client, Ok(1)).await, lost);

@@ -3,9 +3,9 @@
 
 mod client;
 mod condition;
-mod ends;
 // Public, because lints such as `missing_docs` look at public items only.
 pub mod expansion;
+mod functions;
 mod handlers;
 mod hold_at_least;
 mod keys;
@@ -14,7 +14,7 @@ mod loss;
 mod mistakes;
 mod mode;
 mod reentry;
-mod shapes;
+mod release;
 mod token;
 mod unavailable;
 mod wait;
@@ -29,12 +29,12 @@ use tokio::time::{Instant, sleep, timeout};
 const MEMORY: &str = "the memory backend answers";
 const LONG: Duration = Duration::from_secs(600);
 
-/// Whether somebody holds `key`.
+/// Whether `key` is locked.
 async fn held(client: &Client, key: &str) -> bool {
     client.lock(key).is_locked().await.expect(MEMORY)
 }
 
-/// The output of a future that must not wait for ever. Needs paused time.
+/// The output of a future that must end within [`LONG`]. Needs paused time.
 async fn soon<F: Future>(future: F) -> F::Output {
-    timeout(LONG, future).await.expect("it waits for ever")
+    timeout(LONG, future).await.expect("the future ends")
 }

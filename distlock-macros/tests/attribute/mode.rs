@@ -1,6 +1,6 @@
 use super::*;
 
-/// Runs `body` while another holds each side of the read/write lock on `k`, and says of each whether it was busy.
+/// Whether `body` is busy while another owner holds the read lock on `k`, and while one holds the write lock.
 async fn busy_beside(client: &Client, body: impl AsyncFn() -> Result<(), Error>) -> [bool; 2] {
     let lock = client.rw_lock("k");
     let reader = lock.read().acquire().await.expect(MEMORY);
@@ -39,7 +39,7 @@ async fn read_several(client: &Client) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mode_is_that_of_several_keys_too() {
+async fn mode_applies_to_several_keys() {
     let client = Client::in_memory();
     let busy = busy_beside(&client, async || read_several(&client).await).await;
     assert_eq!(busy, [false, true]);
@@ -62,7 +62,7 @@ async fn again(client: &Client, depth: u8) -> Result<u8, Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn non_reentrant_inside_itself_is_an_error_and_the_default_is_not() {
+async fn nested_non_reentrant_call_is_an_error_and_nested_default_call_reenters() {
     let client = Client::in_memory();
     soon(once(&client, 0)).await.unwrap();
     let error = soon(once(&client, 1)).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn non_reentrant_inside_itself_is_an_error_and_the_default_is_not() {
     soon(again(&client, 1)).await.unwrap();
 }
 
-/// A function in this mode. Its lock is re-entered by what the client makes of that kind, and by nothing else.
+/// A function in this mode. Inside of it, the lock that the client makes of the same kind is entered again.
 macro_rules! of_kind {
     ($mode:ident, $lock:ident) => {
         #[distributed_lock(key = "k", client = client, mode = $mode)]

@@ -37,7 +37,7 @@ async fn nested_call_with_the_same_key_reenters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_side_by_side_exclude_each_other() {
+async fn concurrent_calls_with_the_same_key_exclude_each_other() {
     let meter = Meter::default();
     let pair = async { tokio::join!(metered("a", &meter), metered("a", &meter)) };
     let (one, two) = with_client(&Client::in_memory(), pair).await;
@@ -46,7 +46,7 @@ async fn calls_side_by_side_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_with_other_keys_do_not() {
+async fn concurrent_calls_with_different_keys_run_together() {
     let meter = Meter::default();
     let pair = async { tokio::join!(metered("a", &meter), metered("b", &meter)) };
     let (one, two) = with_client(&Client::in_memory(), pair).await;

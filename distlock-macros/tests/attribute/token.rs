@@ -11,7 +11,7 @@ async fn outer(client: &Client) -> Result<(u64, u64), Error> {
 }
 
 #[tokio::test]
-async fn each_grant_has_a_higher_one_and_a_nested_call_the_same() {
+async fn each_grant_has_a_higher_token_and_a_nested_call_the_same_token() {
     let client = Client::in_memory();
     let first = fenced(&client).await.unwrap();
     assert!(first > 0);
@@ -27,6 +27,6 @@ async fn without(client: &Client, token: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn without_it_the_name_is_free() {
+async fn without_the_option_the_name_token_is_free() {
     assert_eq!(without(&Client::in_memory(), 7).await, 7);
 }

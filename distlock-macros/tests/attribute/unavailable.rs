@@ -17,13 +17,13 @@ async fn locked(client: &Client, result: Result<u8, Error>) -> Result<u8, Error>
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_to_the_acquire_is_not_busy() {
+async fn unanswered_acquisition_is_unavailable_and_not_busy() {
     let error = soon(locked(&faulty(Op::Attempt), Ok(1))).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_to_the_release_leaves_the_result_of_the_body() {
+async fn unanswered_release_keeps_the_result_of_the_body() {
     let client = faulty(Op::Release);
     assert_eq!(soon(locked(&client, Ok(1))).await.unwrap(), 1);
 }
@@ -39,7 +39,7 @@ async fn gives_up(client: &Client) -> Result<&'static str, Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_to_the_acquire_runs_the_body_where_that_is_wanted() {
+async fn unanswered_acquisition_runs_the_body_with_on_unavailable_run_only() {
     let client = faulty(Op::Attempt);
     assert_eq!(soon(goes_on(&client)).await.unwrap(), "ran");
     let error = soon(gives_up(&client)).await.unwrap_err();
@@ -47,7 +47,7 @@ async fn no_answer_to_the_acquire_runs_the_body_where_that_is_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_by_another_is_busy_also_where_the_body_would_run_without_the_server() {
+async fn lock_held_by_another_is_busy_even_with_on_unavailable_run() {
     let client = Client::in_memory();
     let guard = client.lock("k").acquire().await.unwrap();
     let error = soon(goes_on(&client)).await.unwrap_err();
@@ -62,7 +62,7 @@ async fn spins(client: &Client) -> Result<&'static str, Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_answer_decides_whether_another_held_it_or_nobody_answered() {
+async fn last_answer_decides_between_busy_and_unavailable() {
     let faults = Faults::new();
     let builder = Client::builder().faults(&faults);
     let client = builder.in_memory(&MemoryServer::new()).expect(MEMORY);
@@ -90,7 +90,7 @@ async fn loses(client: &Client) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn loss_is_a_loss_also_where_the_body_would_run_without_the_server() {
+async fn lost_lock_is_an_error_even_with_on_unavailable_run() {
     let error = loses(&Client::in_memory()).await.unwrap_err();
     assert!(error.is_lost(), "{error:?}");
 }
@@ -101,7 +101,7 @@ async fn goes_on_without_a_majority(servers: &Quorum) -> Result<&'static str, Er
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_majority_that_answers_is_no_answer() {
+async fn majority_that_does_not_answer_is_unavailable() {
     let (here, away) = (Client::in_memory(), Op::Attempt);
     let minority = Quorum::new([here.clone(), faulty(away), faulty(away)]);
     let ran = soon(goes_on_without_a_majority(&minority)).await;

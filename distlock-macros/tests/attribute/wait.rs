@@ -21,7 +21,7 @@ async fn without_limit(client: &Client) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_for_longer_than_the_wait_is_busy_when_it_is_over() {
+async fn lock_held_longer_than_the_wait_is_busy_when_the_wait_ends() {
     let client = Client::in_memory();
     let _guard = client.lock("k").acquire().await.unwrap();
     let start = Instant::now();
@@ -36,7 +36,7 @@ async fn held_for_longer_than_the_wait_is_busy_when_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn freed_within_the_wait_is_granted() {
+async fn lock_released_within_the_wait_is_granted() {
     let client = Client::in_memory();
     let guard = client.lock("k").acquire().await.unwrap();
     let freed = async {
@@ -55,7 +55,7 @@ async fn several(client: &Client) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_is_one_full_try_for_several_keys_too() {
+async fn zero_wait_makes_one_attempt_for_several_keys() {
     let client = Client::in_memory();
     several(&client).await.unwrap();
     let _guard = client.lock("l").acquire().await.unwrap();

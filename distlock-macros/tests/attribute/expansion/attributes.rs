@@ -34,7 +34,7 @@ pub async unsafe fn not_safe() -> Result<(), Error> {
     Ok(())
 }
 
-/// Items in the body, and a `return` type of its own.
+/// The body contains items.
 #[distributed_lock(key = "items")]
 pub async fn items() -> Result<usize, Error> {
     use std::mem::size_of;

@@ -6,7 +6,7 @@ use distlock::{Error, distributed_lock};
 
 use super::ok;
 
-// What one writes for a future that must be `Send`, and for recursion.
+// Users write these for a future that must be `Send`, and for recursion.
 #[distributed_lock(key = "pay:<id>")]
 pub fn pay(id: u64) -> impl Future<Output = Result<u64, Error>> + Send {
     async move { Ok(id) }
@@ -34,7 +34,7 @@ type Boxed = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send>>;
 
 pub struct Service;
 
-// A future that does not borrow `self` still does not: `tower::Service::call`.
+// The future does not borrow `self`, as `tower::Service::call` requires.
 impl Service {
     #[distributed_lock(key = "call:<id>")]
     pub fn call(&mut self, id: u64, _tenant: &str) -> Boxed {
@@ -47,7 +47,7 @@ impl Service {
     }
 }
 
-// Without `move`, nothing that the function owns is borrowed for its future.
+// Without `move` the future must still not borrow the arguments.
 #[distributed_lock(key = "unused:<id>")]
 pub fn without_move(id: u64, _other: u64, name: &str) -> impl Future<Output = Result<u64, Error>> {
     async { Ok(name.len() as u64) }

@@ -31,7 +31,7 @@ impl Shop {
     }
 }
 
-// As in any expression: what would be a block behind `if` needs no parentheses here.
+// The expansion does not put the expression behind `if`, where a struct literal would need parentheses.
 #[distributed_lock(key = "level", condition = Level { level: 1 } == level)]
 pub async fn literal(level: Level) -> Result<Level, Error> {
     Ok(level)

@@ -24,7 +24,7 @@ pub async fn coerced() -> Box<dyn Display + Send> {
     Box::new("text")
 }
 
-// Coerced within the value: the body must know the written type.
+// The coercion is inside the value, so the body must know the declared type.
 #[distributed_lock(key = "x")]
 pub async fn coerced_inside(short: bool) -> Result<Box<dyn Display + Send>, Error> {
     if short {

@@ -1,4 +1,4 @@
-//! Several keys: templates, expressions and spreads, of any length.
+//! Lists of keys: templates, expressions and spreads.
 
 use distlock::{Client, Error, distributed_lock, with_client};
 

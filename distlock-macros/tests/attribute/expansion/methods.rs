@@ -14,7 +14,7 @@ impl Shop {
         Ok(self.sold)
     }
 
-    // The key borrows `self`, the body changes it.
+    // The key borrows `self`, which the body changes.
     #[distributed_lock(key = "<self.tenant>:<item>", client = &self.locks)]
     pub async fn sell(&mut self, item: u64) -> Result<u64, Error> {
         self.sold += item;

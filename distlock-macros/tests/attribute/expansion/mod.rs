@@ -1,8 +1,9 @@
-//! Functions that the attribute accepts. Each file compiles without a warning of rustc or clippy's pedantic lints, and its
-//! calls return what their bodies return.
+//! Functions that the attribute accepts. They compile without warnings, including those of clippy's pedantic lints, and
+//! each call returns the value of its body.
 
 #![deny(warnings, clippy::pedantic)]
-// These ask for documentation, not for other code; `attributes` denies the first, to see that it stays on a function.
+// These lints ask for documentation and `#[must_use]`, not for other code. `attributes` denies the first again, to show
+// that documentation stays on its function.
 #![allow(missing_docs, clippy::missing_errors_doc, clippy::must_use_candidate)]
 
 pub mod async_trait;

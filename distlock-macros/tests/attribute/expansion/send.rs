@@ -16,7 +16,7 @@ pub async fn sent(id: u64, name: &str, names: Vec<String>) -> Result<usize, Erro
     Ok(length)
 }
 
-// As without the attribute: it cannot be sent, and it compiles.
+// A future that is not `Send` is accepted, as without the attribute.
 #[distributed_lock(key = "local")]
 pub async fn local(id: Rc<u64>) -> Result<u64, Error> {
     std::future::ready(()).await;

@@ -4,7 +4,7 @@ use ::distlock::{Error as LockError, distributed_lock};
 
 use super::{ok, run};
 
-// Every name that an expansion might be tempted to use.
+// The names that an expansion could use.
 pub struct Ok;
 pub struct Err;
 pub struct Some;
@@ -47,7 +47,7 @@ pub async fn own_token(__held: u8) -> Outcome<::std::primitive::u64> {
     Outcome::Ok(__token)
 }
 
-// Names that the expansion uses for itself.
+// Parameters with the names of variables of the expansion.
 #[::distlock::distributed_lock(key = "<__key>:<__guard>", client = __enter, on_error = |_| __error)]
 pub async fn own_names(__key: u32, __guard: u8, __enter: &::distlock::Client, __error: u8) -> u8 {
     __guard + __error

@@ -22,7 +22,7 @@ impl Store {
     }
 }
 
-// As a variable of the body, it may be hidden by one.
+// The token is a variable of the body, so the body may shadow it.
 #[distributed_lock(key = "a", mode = fenced, token = number)]
 pub async fn hidden() -> Result<String, Error> {
     let number = number.to_string();

@@ -1,4 +1,4 @@
-//! One error, though the expansion names the crate in many places.
+//! One error, because the expansion names the crate in one place.
 
 use distlock::distributed_lock;
 

@@ -2,7 +2,7 @@ use distlock::{Error, distributed_lock};
 
 use std::future::Future;
 
-// What stands before the block would run, and return, without the lock.
+// Code before the block would run, and could return, without the lock.
 #[distributed_lock(key = "pay:<id>")]
 fn pay(id: u64) -> impl Future<Output = Result<u64, Error>> {
     let next = id + 1;

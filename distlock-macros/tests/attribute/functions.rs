@@ -94,7 +94,7 @@ async fn locked(client: &Client, large: [u8; 4096]) -> Result<usize, Error> {
 }
 
 #[test]
-fn future_is_larger_by_half_a_kib_and_the_arguments_by_value() {
+fn future_grows_by_at_most_half_a_kib_and_the_arguments_by_value() {
     let client = Client::in_memory();
     let large = [0; 4096];
     let added = size_of_val(&locked(&client, large)) - size_of_val(&plain(&client, large));

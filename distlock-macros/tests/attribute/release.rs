@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// Says, when it is dropped, whether the lock was held.
+/// Records whether the lock is held when it is dropped.
 struct Witness {
     client: Client,
     saw: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ impl Display for Witness {
     }
 }
 
-/// The output of a future that never waits.
+/// The output of a future that is ready at the first poll.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -59,7 +59,7 @@ async fn arguments_are_dropped_before_the_release() {
 }
 
 #[tokio::test]
-async fn parts_of_arguments_are_too() {
+async fn destructured_arguments_are_dropped_before_the_release() {
     let (client, saw, witness) = witness();
     taken_apart(&client, (witness, 1)).await.unwrap();
     assert!(saw.load(Ordering::Relaxed));
@@ -95,7 +95,7 @@ impl TakesApart for Client {
 }
 
 #[tokio::test]
-async fn what_an_async_block_takes_for_the_key_is_dropped_before_the_release() {
+async fn arguments_of_an_async_block_used_by_the_key_are_dropped_before_the_release() {
     let (client, saw, witness) = witness();
     named_by_the_template(&client, witness).await.unwrap();
     assert!(saw.load(Ordering::Relaxed));
@@ -109,7 +109,7 @@ async fn what_an_async_block_takes_for_the_key_is_dropped_before_the_release() {
 
 const UNPOISONED: &str = "nobody panics while writing";
 
-/// Writes its name down when it is dropped.
+/// Records its name when it is dropped.
 struct Named(Arc<Mutex<Vec<&'static str>>>, &'static str);
 
 impl Drop for Named {
@@ -133,7 +133,7 @@ impl Named {
     }
 }
 
-/// The order in which a call drops what it is given.
+/// The order in which a call drops its arguments.
 async fn drops<F>(call: impl FnOnce([Named; 5]) -> F) -> Vec<&'static str>
 where
     F: Future<Output = Result<(), Error>>,
@@ -146,7 +146,7 @@ where
 }
 
 #[tokio::test]
-async fn arguments_are_dropped_in_the_order_of_a_plain_function() {
+async fn arguments_are_dropped_in_the_same_order_as_without_the_attribute() {
     let plain = drops(|[this, a, b, c, d]| this.plain(a, (b, c), d)).await;
     let locked = drops(|[this, a, b, c, d]| this.locked(a, (b, c), d)).await;
     assert_eq!(plain, ["d", "c", "b", "a", "self"]);
