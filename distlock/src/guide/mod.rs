@@ -1,14 +1,17 @@
-//! The guide: what to choose, what to know, and how to come here from elsewhere. Nothing but documentation.
+//! The guide: how to choose a primitive, how ownership works in async code, and how to move here from other libraries.
 //!
-//! | page | for whom |
+//! These modules contain documentation only.
+//!
+//! | page | what it covers |
 //! | --- | --- |
-//! | [`choosing`] | which primitive, and by which of the three ways |
-//! | [`ownership`] | who holds a lock where threads and tasks are no owners: scopes, branches, spawned tasks, drops |
-//! | [`limits`] | what no lock can promise, and what a fencing token adds |
-//! | [`transactions`] | lock outside, commit inside |
-//! | [`testing`] | your code's tests, without a server |
-//! | [`from_redisson`] | every method of `RLock` and `RLockAsync`, and where the others are |
-//! | [`from_lock4j`] | annotations, option by option |
+//! | [`choosing`] | which primitive to use, how long to hold and to wait, and which of the three ways to use it |
+//! | [`ownership`] | who owns a lock in async code: scopes, branches, streams, spawned tasks, drops, and lost leases |
+//! | [`limits`] | what no distributed lock can guarantee, and how fencing tokens help |
+//! | [`transactions`] | how to combine a lock with a database transaction |
+//! | [`testing`] | how to test code that locks, without a server |
+//! | [`least_privilege`] | the ACL rules that each primitive needs on the server |
+//! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
+//! | [`from_lock4j`] | how the options of lock4j, Klock and ShedLock map to `#[distributed_lock]` |
 
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
@@ -16,6 +19,8 @@ pub mod choosing {}
 pub mod from_lock4j {}
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
+#[doc = include_str!("least_privilege.md")]
+pub mod least_privilege {}
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 #[doc = include_str!("ownership.md")]

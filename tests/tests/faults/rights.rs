@@ -1,4 +1,4 @@
-//! Row 53: a user of the server who may do what a lock needs, and nothing else. The rights are those of the README.
+//! Row 53: a user of the server who may do what a lock needs, and nothing else. The rights are those of the guide.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,19 +16,19 @@ use crate::foreign::Foreign;
 use crate::row::{Row, rows};
 use crate::support::{SOON, idle, ms};
 
-pub(crate) const README: &str = include_str!("../../../README.md");
+pub(crate) const GUIDE: &str = include_str!("../../../distlock/src/guide/least_privilege.md");
 
-/// What the README grants the user `shop`, word by word.
+/// What the guide grants the user `shop`, word by word.
 pub(crate) fn granted() -> Vec<&'static str> {
-    let begin = README.find("ACL SETUSER shop").expect("in the README");
-    let (block, _) = README[begin..].split_once("```").expect("its end");
+    let begin = GUIDE.find("ACL SETUSER shop").expect("in the guide");
+    let (block, _) = GUIDE[begin..].split_once("```").expect("its end");
     block
         .split_whitespace()
         .filter(|word| *word != "\\")
         .collect()
 }
 
-/// Gives `user` what the README gives, and then what `more` says.
+/// Gives `user` what the guide gives, and then what `more` says.
 async fn grant(admin: &mut Foreign, user: &str, more: &[&str]) {
     let mut words = granted();
     words[2] = user;

@@ -1,4 +1,4 @@
-//! Row 53, for the other primitives: each has what the README lists for it beside the lock's rights, and needs it all.
+//! Row 53, for the other primitives: each has what the guide lists for it beside the lock's rights, and needs it all.
 
 use distlock::Error;
 use distlock_tests::RedisServer;
@@ -8,11 +8,11 @@ use tokio::sync::Mutex;
 
 use crate::foreign::Foreign;
 use crate::lives::{LIVES, Life, Stage};
-use crate::rights::{README, granted, refused, server_without_default_user};
+use crate::rights::{GUIDE, granted, refused, server_without_default_user};
 use crate::row::{Row, rows};
 
 impl Life {
-    /// What the README adds for it, word by word.
+    /// What the guide adds for it, word by word.
     fn added(self) -> Vec<&'static str> {
         let title = match self {
             Self::Locks => return Vec::new(),
@@ -22,7 +22,7 @@ impl Life {
             Self::Numbers => "\nsemaphore, count-down latch\n",
             Self::Permits => "\nexpirable semaphore\n",
         };
-        let (_, rest) = README.split_once(title).expect("in the README");
+        let (_, rest) = GUIDE.split_once(title).expect("in the guide");
         let lines = rest.lines().take_while(|line| line.starts_with("  "));
         lines.flat_map(str::split_whitespace).collect()
     }
