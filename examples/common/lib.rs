@@ -1,12 +1,12 @@
-//! What the small examples share: where their locks are.
+//! Code that the small examples share: how they get their clients, and how they check their results.
 
 use clap::Parser;
 use distlock::{Client, Error, MemoryServer};
 
-/// What an example ends with when it does not do what it shows.
+/// The error of an example that does not do what it should show.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What each example is told.
+/// The command line of each example.
 #[derive(Debug, Parser)]
 struct Args {
     /// Keep the locks in this Redis, e.g. redis://127.0.0.1:6379, instead of in memory
@@ -14,7 +14,7 @@ struct Args {
     redis: Option<String>,
 }
 
-/// The lock server that an example was told to use, or one in memory.
+/// The lock server of an example: Redis, or one in memory.
 #[derive(Debug)]
 pub struct LockServer {
     redis: Option<String>,
@@ -22,7 +22,7 @@ pub struct LockServer {
 }
 
 impl LockServer {
-    /// The one that the command line names; it shows the log's warnings as well.
+    /// Reads the server from the command line, and prints logged warnings to stderr.
     pub fn from_args() -> Self {
         tracing_subscriber::fmt()
             .with_env_filter("warn")
@@ -34,7 +34,7 @@ impl LockServer {
         }
     }
 
-    /// A client of its own, as each process or replica has one.
+    /// Connects a new client. The examples use one client for each replica.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -47,14 +47,19 @@ impl LockServer {
     }
 }
 
-/// An error that says what should have been.
+/// Returns an error with the text `what` unless `holds` is true.
 ///
 /// # Errors
-/// Unless `holds`.
+/// `holds` is false.
 pub fn check(holds: bool, what: &str) -> Result<(), Failure> {
     if holds {
         Ok(())
     } else {
-        Err(format!("not so: {what}").into())
+        Err(format!("check failed, expected: {what}").into())
     }
 }
+
+/// The programs in the repository's README: `cargo test --doc` compiles them, and runs those that need no server.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
