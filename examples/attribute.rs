@@ -1,4 +1,7 @@
-//! Service functions under locks, by an attribute: each says which key it needs, and its callers need not know.
+//! `#[distributed_lock]` on service functions: locking one account, locking two accounts at once, and skipping a report
+//! that is already running.
+//!
+//! The callers of these functions do not need to know about the locks. Two replicas of a bank share one store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +13,7 @@ use tokio::task::{JoinSet, yield_now};
 /// Balances by account, in a store that many replicas share.
 type Store = Arc<Mutex<HashMap<u8, i64>>>;
 
-/// A bank whose store knows no transactions: only locks keep its books right.
+/// A bank whose store has no transactions. Only the locks keep its balances correct.
 #[derive(Clone)]
 struct Bank {
     locks: Client,
@@ -18,33 +21,33 @@ struct Bank {
 }
 
 impl Bank {
-    /// One at a time for each account; others wait for five seconds and are refused then.
+    /// Runs once at a time for each account. Other calls wait for up to five seconds.
     #[distributed_lock(key = "account:<account>", client = self.locks, wait = "5s")]
     async fn deposit(&self, account: u8, amount: i64) -> Result<i64, Error> {
         self.change(account, amount).await
     }
 
-    /// Both accounts as one lock: two transfers in opposite directions do not wait for each other.
+    /// Locks both accounts at once, so two transfers in opposite directions cannot deadlock.
     #[distributed_lock(keys = ["account:<from>", "account:<to>"], client = self.locks, wait = "5s")]
     async fn transfer(&self, from: u8, to: u8, amount: i64) -> Result<(), Error> {
-        // Entered again from inside: the lock is held already, and no deadlock.
+        // `deposit` re-enters the lock that this function holds.
         self.deposit(from, -amount).await?;
         self.deposit(to, amount).await?;
         Ok(())
     }
 
-    /// Whoever comes while the report is made gets none, and no error either.
+    /// A call while another report is running returns `None` and no error.
     #[distributed_lock(key = "report", client = self.locks, wait = 0, on_busy = |_| Ok(None))]
     async fn report(&self) -> Result<Option<i64>, Error> {
         yield_now().await;
         Ok(Some(self.balances().values().sum()))
     }
 
-    /// Reads, is interrupted, and writes: without a lock, changes between the two are lost.
+    /// Reads, yields and writes. Without a lock, changes that others make in between are lost.
     async fn change(&self, account: u8, amount: i64) -> Result<i64, Error> {
         debug_assert!(
             is_held(&format!("account:{account}")),
-            "call it under the account's lock"
+            "lock the account first"
         );
         let balance = self.balances().get(&account).copied().unwrap_or(0);
         yield_now().await;
@@ -80,8 +83,8 @@ async fn main() -> Result<(), Failure> {
 
     let (first, second) = tokio::join!(banks[0].report(), banks[1].report());
     let reports = [first?, second?];
-    println!("100 transfers at once between 4 accounts of 1000 each, by 2 replicas");
-    println!("two reports at the same time: {reports:?}");
+    println!("2 replicas made 100 concurrent transfers between 4 accounts of 1000 each");
+    println!("results of two concurrent reports: {reports:?}");
     check(reports.contains(&Some(4_000)), "no money was lost or made")?;
     println!("no money was lost or made");
     for bank in banks {

@@ -1,7 +1,7 @@
-//! A writer that was stopped past its lease, and a store that refuses what it writes then.
+//! A fenced lock: SQLite rejects the write of a holder whose lease has ended.
 //!
-//! No lock can prevent such a write: a process that stands still does not see its lease end. The fenced lock gives each
-//! holder a higher token than all before, and the store, SQLite here, keeps the highest that it has seen.
+//! No lock can prevent such a write, because a paused process does not notice that its lease ends. The fenced lock gives
+//! each holder a higher token than all earlier ones, and the table keeps the highest token that it has seen.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const SCHEMA: &str = "
     INSERT INTO account VALUES (42, 100, 0);
 ";
 
-/// A token that is lower than the one that wrote last changes nothing.
+/// Changes nothing if the token is lower than that of the last write.
 const UPDATE: &str = "UPDATE account SET balance = ?2, token = ?3 WHERE id = ?1 AND token <= ?3";
 
-/// A store that several writers share.
+/// The table that both writers share.
 struct Store(Mutex<Connection>);
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
         Ok(Self(Mutex::new(store)))
     }
 
-    /// Whether the store took the write.
+    /// Returns whether the write was accepted.
     async fn write(&self, id: i64, balance: i64, token: u64) -> Result<bool, Failure> {
         let token = i64::try_from(token)?;
         let changed = self.0.lock().await.execute(UPDATE, (id, balance, token))?;
@@ -45,7 +45,7 @@ impl Store {
     }
 }
 
-/// A writer as it should be: the token of its hold goes along with what it writes.
+/// Sends the fencing token of the hold with the write. `token = token` makes it a variable of the body.
 #[distributed_lock(key = "account:<id>", mode = "fenced", token = token, client = locks, wait = "5s")]
 async fn set_balance(
     locks: &Client,
@@ -64,30 +64,33 @@ async fn main() -> Result<(), Failure> {
     let store = Store::open()?;
     let lock = slow.fenced_lock("account:42");
 
-    // The slow one reads, and is stopped: by a long pause of its virtual machine, say. Its lease ends meanwhile.
+    // The slow writer reads the balance and is then paused, for example with its virtual machine, until its lease has ended.
     let guard = lock.acquire().lease(Duration::from_millis(200)).await?;
     let (read, stale) = (store.balance(42).await?, guard.token());
     guard.lost().await;
 
     check(
         set_balance(&quick, &store, 42, read + 50).await?,
-        "the holder writes",
+        "the store accepts the current holder's write",
     )?;
 
-    // It goes on as if nothing had happened: nobody asked whether the hold is still there, nor could that help.
-    println!("token {stale} writes {}, too late", read - 30);
+    // The slow writer continues without checking its hold. A check would not help: it could be paused right after it.
+    println!(
+        "token {stale} writes {}, after its lease has ended",
+        read - 30
+    );
     check(
         !store.write(42, read - 30, stale).await?,
         "the store refuses a stale token",
     )?;
     let balance = store.balance(42).await?;
-    check(balance == 150, "the holder's write stands")?;
+    check(balance == 150, "the current holder's write is kept")?;
     println!("the store refused the stale token: the balance is {balance}");
 
     let lost = guard.release().await;
     check(
         lost.as_ref().is_err_and(Error::is_lost),
-        "the release tells of the loss as well",
+        "the release reports the loss",
     )?;
     for client in [slow, quick] {
         client.close(Duration::from_secs(5)).await?;

@@ -1,6 +1,7 @@
-//! A server that is told to stop: it finishes what it has begun, and leaves no lock behind.
+//! A graceful shutdown: the server finishes its requests and leaves no lock behind.
 //!
-//! Without `close` a process that ends takes its unsent releases along, and others wait for the rest of a lease.
+//! A guard that is dropped is released in the background. If the process ended before these releases are sent, others would
+//! have to wait for the leases to end. `Client::close` waits until they are confirmed.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-/// How long the background may take to release what was dropped.
+/// How long `close` waits for background releases.
 const FLUSH: Duration = Duration::from_secs(5);
 
 async fn pay(Path(id): Path<u64>) -> String {
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Failure> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/orders/42/pay", listener.local_addr()?);
-    // In a real service this is `tokio::signal::ctrl_c()`.
+    // A real service would wait for `tokio::signal::ctrl_c()` instead.
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = axum::serve(listener, app)
         .with_graceful_shutdown(async { drop(stopped.await) })
@@ -41,15 +42,15 @@ async fn main() -> Result<(), Failure> {
     while !others.lock("order:42").is_locked().await? {
         sleep(Duration::from_millis(5)).await;
     }
-    println!("a request is under way, and holds its order's lock");
-    // Somebody works in the background too, and its guard is simply dropped.
+    println!("a request is running and holds the lock of its order");
+    // Another guard is dropped, so its release happens in the background.
     drop(locks.lock("cache").acquire().await?);
 
-    println!("stop");
+    println!("shutting down");
     drop(stop);
     println!("{}", request.await??.error_for_status()?.text().await?);
     serving.await??;
-    // Last: whatever the handlers and their guards left to the background is seen through.
+    // Last, wait for the releases that the handlers left to the background.
     locks.close(FLUSH).await?;
 
     for key in ["order:42", "cache"] {

@@ -1,4 +1,6 @@
-//! Routes under locks, by a layer: handlers stay as they are.
+//! `LockLayer` on axum routes of two replicas: one request per order at a time, and a 409 response for a second export.
+//!
+//! The handlers contain no locking code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +17,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// How often an order was paid: once, if all goes well.
+/// How many payments were counted.
 type Paid = Arc<AtomicU64>;
 
-/// Reads, is interrupted, and writes. Its requests come one at a time for each order.
+/// Reads, sleeps and writes. The layer lets in one request per order at a time, so no payment is lost.
 async fn pay(State(paid): State<Paid>, Path(id): Path<u64>, held: Held) -> Json<Value> {
     let before = paid.load(Ordering::SeqCst);
     sleep(Duration::from_millis(20)).await;
@@ -26,7 +28,7 @@ async fn pay(State(paid): State<Paid>, Path(id): Path<u64>, held: Held) -> Json<
     Json(json!({ "order": id, "payments": before + 1, "lock": held.key() }))
 }
 
-/// Takes long. Whoever asks while it runs is told to come back later.
+/// Takes long. A second request for the same tenant is answered with 409 while it runs.
 async fn export(Path(tenant): Path<String>) -> String {
     sleep(Duration::from_millis(300)).await;
     format!("the data of {tenant}\n")
@@ -68,12 +70,12 @@ async fn main() -> Result<(), Failure> {
         click??.error_for_status()?;
     }
     println!(
-        "20 clicks on one button, at two replicas: {} payments were counted",
+        "20 clicks on the same button, sent to two replicas: {} payments were counted",
         paid.load(Ordering::SeqCst)
     );
     check(
         paid.load(Ordering::SeqCst) == 20,
-        "no request read while another was about to write",
+        "each of the 20 payments is counted",
     )?;
 
     let export = |replica: usize| {

@@ -1,4 +1,6 @@
-//! Order, stock and items as one lock, said in one line.
+//! A multi-lock: an order, its stock and all its items, declared as one lock in one line.
+//!
+//! Orders name their items in different sequences, and cannot deadlock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use distlock::{Client, Error, distributed_lock};
 use distlock_examples::{Failure, LockServer, check};
 use tokio::task::JoinSet;
 
-/// What a customer wants, and from where.
+/// The items that a customer ordered, and the warehouse they come from.
 #[derive(Clone, Debug)]
 struct Order {
     id: u32,
@@ -15,11 +17,11 @@ struct Order {
     items: Vec<&'static str>,
 }
 
-/// How many pickers are inside the warehouse at this moment, and the most that ever were.
+/// How many pickers are inside the warehouse now, and the highest number so far.
 static INSIDE: AtomicI64 = AtomicI64::new(0);
 static MOST: AtomicI64 = AtomicI64::new(0);
 
-/// All of these keys or none of them, whatever order others name them in; one round trip to take, one to release.
+/// Acquires all keys or none, in one round trip, and releases them in one.
 #[distributed_lock(
     keys = ["order:<order.id>", "stock:<order.warehouse>", ..order.items.iter().map(|item| format!("item:{item}"))],
     client = locks,
@@ -56,10 +58,10 @@ async fn main() -> Result<(), Failure> {
     }
     check(
         MOST.load(Ordering::SeqCst) == 1,
-        "one at a time in the warehouse",
+        "one picker at a time is in the warehouse",
     )?;
 
-    // The same without the attribute, with the key of an order that nobody has.
+    // The same without the attribute: nobody else can lock the stock meanwhile.
     let guard = pickers[0]
         .multi_lock(["order:99", "stock:north"])
         .acquire()
@@ -70,10 +72,10 @@ async fn main() -> Result<(), Failure> {
             .try_acquire()
             .await?
             .is_none(),
-        "the stock is taken",
+        "the stock is locked",
     )?;
     guard.release().await?;
-    println!("12 orders were picked, one at a time in the warehouse");
+    println!("12 orders were picked, one at a time");
     for picker in pickers {
         picker.close(Duration::from_secs(5)).await?;
     }

@@ -1,7 +1,7 @@
-//! A job that every replica's clock starts, and that only one of them runs.
+//! A scheduled job that every replica starts, and that only one of them runs.
 //!
-//! A lock alone is not enough: the job may be done before the last clock strikes. `hold_at_least` keeps the key taken
-//! for longer than clocks differ.
+//! A lock alone is not enough, because the job may be finished before the slowest replica starts it. `hold_at_least` keeps
+//! the key locked for longer than the replicas' clocks differ.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use distlock_examples::{Failure, LockServer, check};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What became of a replica's try.
+/// What a replica did when its clock started the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Ran,
     Skipped,
 }
 
-/// Clocks differ by less than 30 s; in real life the job would run once a day, for a minute.
+/// The clocks are assumed to differ by less than 30 s.
 #[distributed_lock(
     key = "job:nightly-report",
     client = locks,
@@ -26,7 +26,7 @@ enum Outcome {
     on_busy = |_| Ok(Outcome::Skipped),
 )]
 async fn nightly_report(locks: &Client, replica: usize) -> Result<Outcome, Error> {
-    println!("replica {replica} makes the report");
+    println!("replica {replica} writes the report");
     sleep(Duration::from_millis(5)).await;
     Ok(Outcome::Ran)
 }
@@ -35,7 +35,7 @@ async fn nightly_report(locks: &Client, replica: usize) -> Result<Outcome, Error
 async fn main() -> Result<(), Failure> {
     let server = LockServer::from_args();
     let first = server.client().await?;
-    // So that the example can be run twice within 30 s; a real job leaves its lock alone.
+    // Lets you run the example twice within 30 s. A real job would not do this.
     first.lock("job:nightly-report").force_release().await?;
 
     let mut replicas = JoinSet::new();
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Failure> {
     check(ran == 1, "one replica ran the job")?;
 
     let left = first.lock("job:nightly-report").remaining_lease().await?;
-    check(left.is_some(), "the key stays taken after the job")?;
+    check(left.is_some(), "the key stays locked after the job")?;
     println!("the next run can start in {:?}", left.unwrap_or_default());
     first.close(Duration::from_secs(5)).await?;
     Ok(())

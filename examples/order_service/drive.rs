@@ -1,4 +1,4 @@
-//! Customers: each orders one item over HTTP, clicking twice, and pays.
+//! The customers: each orders one item over HTTP, with a double click, and pays for it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,24 +11,24 @@ use tokio::task::JoinSet;
 use crate::Failure;
 use crate::stock::OPENING;
 
-/// What the customers met with.
+/// The answers that the customers received.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Customers who got and paid an item.
+    /// Customers who got an item and paid for it.
     pub(crate) served: u64,
-    /// Customers who came too late.
+    /// Customers who found the item sold out.
     pub(crate) refused: u64,
-    /// Answers that somebody else was at it for too long.
+    /// Requests that did not get a lock in time (409).
     pub(crate) busy: u64,
-    /// Any other answer.
+    /// Requests with any other answer.
     pub(crate) failed: u64,
     /// The longest that a customer waited for an answer.
     pub(crate) longest: Duration,
-    /// How long it took to serve them all.
+    /// How long it took to serve all customers.
     pub(crate) took: Duration,
 }
 
-/// One customer's day.
+/// The answers that one customer received.
 struct Visit {
     order: StatusCode,
     second_click: StatusCode,

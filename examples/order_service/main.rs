@@ -1,9 +1,8 @@
-//! An order service that does not sell what it has not got: axum routes guarded by the layer, service functions
-//! guarded by the attribute.
+//! An order service that never oversells: the layer guards its axum routes, and the attribute guards its service functions.
 //!
-//! Without arguments it runs on the in-memory backend and orders from itself over real HTTP. With `--redis` locks and
-//! stock are in Redis, and several such processes sell one stock. `--unguarded` takes the locks away, to see what they
-//! prevent.
+//! Without arguments, locks and stock are in memory, and the program sends orders to itself over HTTP. With `--redis`, locks
+//! and stock are in Redis, and several processes can sell from one stock. `--unguarded` turns the locks off, which shows
+//! the overselling that they prevent.
 
 mod drive;
 mod report;
@@ -21,7 +20,7 @@ use distlock::Client;
 use crate::shop::Shop;
 use crate::stock::{MemoryStock, RedisStock, Stock};
 
-/// What the program is told.
+/// The command line.
 #[derive(Debug, Parser)]
 #[command(
     about = "Sells a scarce stock to several hundred customers at once, and checks that nothing is oversold"
@@ -35,7 +34,7 @@ struct Args {
     #[arg(long)]
     unguarded: bool,
 
-    /// Serve on this address for curl, instead of ordering from itself
+    /// Serve on this address, for example for curl, instead of sending orders to itself
     #[arg(long, value_name = "ADDR")]
     serve: Option<SocketAddr>,
 
@@ -46,7 +45,7 @@ struct Args {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long to wait for background releases at the end.
+/// How long `close` waits for background releases.
 const FLUSH: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -98,7 +97,7 @@ async fn serve(shop: &Shop, address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets customers order over HTTP, and answers whether the books are right.
+/// Lets customers order over HTTP, and returns whether the stock and the sales add up.
 async fn sell(shop: &Shop, customers: u64) -> Result<bool, Failure> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -1,16 +1,16 @@
-//! What happened, and whether the books are right.
+//! Prints what happened, and whether the stock and the sales add up.
 
 use crate::drive::Seen;
 use crate::shop::{Book, Waits};
 
-/// Prints the day; whether nothing was oversold and no sale was lost.
+/// Prints the result, and returns whether nothing was oversold and no sale was lost.
 pub(crate) fn print(seen: &Seen, waits: Waits, books: &[Book]) -> bool {
     println!(
-        "customers: {} sold to, {} refused, {} turned away busy, {} other failures, in {:.2?}",
+        "customers: {} served, {} found it sold out; requests: {} busy, {} failed; took {:.2?}",
         seen.served, seen.refused, seen.busy, seen.failed, seen.took
     );
     println!(
-        "stock locks: {} acquired, {} contended, longest wait {:.2?}; longest wait for an answer {:.2?}",
+        "stock locks: {} acquired, {} contended, longest wait {:.2?}; slowest request {:.2?}",
         waits.all, waits.contended, waits.longest, seen.longest
     );
     println!("{:<8} {:>8} {:>8} {:>8}", "item", "opening", "sold", "left");
@@ -30,7 +30,7 @@ pub(crate) fn print(seen: &Seen, waits: Waits, books: &[Book]) -> bool {
         if right {
             "check passed: nothing was oversold"
         } else {
-            "CHECK FAILED"
+            "check failed"
         }
     );
     right
@@ -45,7 +45,7 @@ impl Book {
         if self.sold > self.opening {
             "  <- oversold"
         } else if !self.is_right() {
-            "  <- sold more than was taken off the stock"
+            "  <- sales and stock do not add up"
         } else {
             ""
         }

@@ -1,4 +1,4 @@
-//! The routes: one request for an order at a time, by the layer; the rest is the shop's.
+//! The routes. The layer lets in one request per order at a time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::shop::{Order, Shop, ShopError};
 
-/// How long a second click on an order waits for the first one.
+/// How long the second click of a double click waits for the first one.
 const WAIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn router(shop: &Shop) -> Router {
@@ -31,15 +31,15 @@ pub(crate) fn router(shop: &Shop) -> Router {
         .with_state(shop.clone())
 }
 
-/// What the routes of an order have in common. The number and not its text: `/orders/042` is the order 42, too.
+/// The path parameter of both order routes. It is parsed as a number, so `/orders/042` locks the same key as `/orders/42`.
 #[derive(Deserialize)]
-struct OfOrder {
+struct OrderPath {
     id: u64,
 }
 
 fn by_order(shop: &Shop) -> LockLayer {
     LockLayer::new(shop.locks.clone())
-        .key(|Path(of): Path<OfOrder>| format!("order:{}", of.id))
+        .key(|Path(order): Path<OrderPath>| format!("order:{}", order.id))
         .wait(WAIT)
 }
 

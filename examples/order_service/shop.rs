@@ -1,4 +1,4 @@
-//! The service functions: what happens under which lock.
+//! The service functions, and the locks that guard them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::Failure;
 use crate::stock::{OPENING, Stock};
 
-/// What a customer can be told.
+/// Why an order or a payment failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShopError {
     #[error("sold out")]
@@ -26,14 +26,14 @@ pub(crate) enum ShopError {
     Stock(Failure),
 }
 
-/// An order, as a customer sees it.
+/// An order, as it is returned to the customer.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Order {
     pub(crate) item: String,
     pub(crate) paid: bool,
 }
 
-/// The shop: cheap to clone, one behind all clones.
+/// The shop. Clones share the same stock and orders.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) locks: Client,
@@ -44,18 +44,18 @@ pub(crate) struct Shop {
     _open: Arc<StaysOpen>,
 }
 
-/// How the stock's locks were waited for.
+/// How long acquisitions of the stock locks waited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
-    /// Acquisitions in all.
+    /// All acquisitions.
     pub(crate) all: u64,
-    /// Those that somebody else was in the way of.
+    /// Acquisitions that had to wait for another holder.
     pub(crate) contended: u64,
-    /// The longest of them.
+    /// The longest wait.
     pub(crate) longest: Duration,
 }
 
-/// What an acquisition takes at most where nobody is in the way.
+/// An acquisition that takes longer than this counts as contended.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 struct StaysOpen(JoinHandle<()>);
@@ -66,7 +66,7 @@ impl Drop for StaysOpen {
     }
 }
 
-/// The books of one item.
+/// The stock and the sales of one item.
 #[derive(Debug)]
 pub(crate) struct Book {
     pub(crate) item: &'static str,
@@ -82,7 +82,7 @@ impl AsRef<Client> for Shop {
 }
 
 impl Shop {
-    /// Opens, or joins the processes that sell already.
+    /// Opens the shop, or joins the processes that already sell from the same stock.
     pub(crate) async fn open(locks: Client, stock: Stock, guarded: bool) -> Result<Self, Failure> {
         locks
             .lock("opening")
@@ -114,7 +114,7 @@ impl Shop {
             .await
     }
 
-    /// Puts an item into an order and takes it off the stock; a second click changes nothing.
+    /// Puts an item into an order and takes it off the stock. A second call for the same order changes nothing.
     pub(crate) async fn order(&self, id: u64, item: &str) -> Result<Order, ShopError> {
         if self.guarded {
             self.place(id, item, Instant::now()).await
@@ -123,8 +123,8 @@ impl Shop {
         }
     }
 
-    /// The order, the item's stock and its sales as one: all three, in all processes, or none. The order is locked by
-    /// the route already, and so is only entered again.
+    /// Locks the order, the stock of the item and its sales, across all processes. The route has already locked the order,
+    /// so that key is re-entered.
     #[distributed_lock(keys = ["order:<id>", "stock:<item>", "sales:<item>"], wait = "20s", client = self)]
     async fn place(&self, id: u64, item: &str, asked: Instant) -> Result<Order, ShopError> {
         self.note_wait(asked.elapsed());
@@ -164,7 +164,7 @@ impl Shop {
         *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads, ponders, writes: right only under a lock.
+    /// Reads, sleeps and writes, which is correct only under a lock.
     async fn take(&self, item: &str) -> Result<(), ShopError> {
         let left = self.stock.left(item).await.map_err(ShopError::Stock)?;
         let left = left.ok_or(ShopError::NoSuchItem)?;
@@ -184,7 +184,7 @@ impl Shop {
         left.ok_or(ShopError::NoSuchItem)
     }
 
-    /// The books of all items, each read while nobody sells it.
+    /// The stock and the sales of all items. Each item is locked while it is read.
     pub(crate) async fn books(&self) -> Result<Vec<Book>, Failure> {
         let mut books = Vec::new();
         for (item, opening) in OPENING {

@@ -1,7 +1,6 @@
-//! How many of each item are left, and how many were sold: in this process or in Redis.
+//! How many of each item are left and how many were sold, in this process or in Redis.
 //!
-//! On purpose like most real stores: one call reads, another writes, and nothing but a lock keeps two customers from
-//! reading the same number.
+//! Reads and writes are separate calls, as in most real stores. Only a lock keeps two customers from reading the same number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +11,10 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
-/// What the shop has when it opens.
+/// The stock when the shop opens.
 pub(crate) const OPENING: [(&str, i64); 3] = [("lamp", 40), ("chair", 60), ("table", 30)];
 
-/// A shop whose last process died is opened anew after this time.
+/// If all processes of a shop have crashed, it starts with a full stock again after this time.
 const STALE: Duration = Duration::from_secs(15);
 
 /// Where the stock is kept.
@@ -55,7 +54,7 @@ fn sold_key(item: &str) -> String {
 const PROCESSES: &str = "shop:processes";
 
 impl Stock {
-    /// One more process sells; the first one fills the shelves.
+    /// Adds a process to those that sell. The first one sets the stock.
     pub(crate) async fn open(&self) -> Result<(), Failure> {
         let first = match self {
             Self::Memory(_) => true,
@@ -71,7 +70,7 @@ impl Stock {
         Ok(())
     }
 
-    /// Says that this process still sells; to be repeated within [`STALE`].
+    /// Keeps the shop open. Call it at least once every [`STALE`].
     pub(crate) async fn stay_open(&self) -> Result<(), Failure> {
         if let Self::Redis(stock) = self {
             let mut connection = stock.connection.clone();
@@ -82,7 +81,7 @@ impl Stock {
         Ok(())
     }
 
-    /// One process less sells.
+    /// Removes a process from those that sell.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
         if let Self::Redis(stock) = self
             && self.add(PROCESSES, -1).await? <= 0
@@ -105,7 +104,7 @@ impl Stock {
         Ok(self.get(&sold_key(item)).await?.unwrap_or(0))
     }
 
-    /// Notes a sale. Atomic, so that the books are right whatever the locks do.
+    /// Counts a sale. This is atomic, so the number of sales is correct even without locks.
     pub(crate) async fn note_sale(&self, item: &str) -> Result<(), Failure> {
         self.add(&sold_key(item), 1).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Each small example does what it shows, in memory and on Redis, and leaves no lock there.
+//! Runs each small example in memory and on Redis, checks what it prints, and checks that it leaves no lock in Redis.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -7,7 +7,7 @@ use std::process::Output;
 use distlock_tests::RedisServer;
 use tokio::process::Command;
 
-/// Runs an example both ways; each must end well and say `what`.
+/// Runs an example both ways. Both runs must succeed and print `what`.
 async fn shows(program: &str, what: &str) {
     let alone = Command::new(program).output().await.unwrap();
     assert_says(&alone, what);
@@ -24,11 +24,11 @@ async fn shows(program: &str, what: &str) {
     assert_eq!(left.count(), 0, "{locks:?}");
     assert!(
         server.command_calls("evalsha").await > 0,
-        "it did not lock in Redis"
+        "the example did not use locks in Redis"
     );
 }
 
-/// A job's key is kept on purpose, and so is the counter of a fenced lock.
+/// The nightly job keeps its key on purpose, and the last token of a fenced lock stays.
 fn may_stay(key: &str) -> bool {
     key.ends_with("job:nightly-report") || key.starts_with("redisson_lock_token")
 }
