@@ -1,0 +1,190 @@
+//! What the public types promise to the compiler: which futures may be sent to other threads, and kept.
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use distlock::{
+    Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Error, ExpirablePermit,
+    ExpirableSemaphore, Guard, HoldStream, Holder, Inherit, LatchWait, Lock, Loss, MemoryServer,
+    Owner, Permit, PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting,
+    WriteLock, inherit, with_client,
+};
+
+fn is_send<T: Send>(_: &T) {}
+fn is_send_and_static<T: Send + 'static>(_: &T) {}
+fn is_value<T: Send + Sync + Unpin + Debug + 'static>() {}
+fn is_future<T: Send + 'static>() {}
+fn is_cheap_to_clone<T: Clone>() {}
+fn is_debug<T: Debug>() {}
+
+type Body = std::future::Ready<Result<u32, Error>>;
+type Items = futures_util::stream::Empty<u32>;
+
+#[test]
+fn values_are_send_sync_unpin_debug_and_static() {
+    is_value::<Client>();
+    is_value::<Builder>();
+    is_value::<MemoryServer>();
+    is_value::<Lock>();
+    is_value::<RwLock>();
+    is_value::<ReadLock>();
+    is_value::<WriteLock>();
+    is_value::<Acquire>();
+    is_value::<Guard>();
+    is_value::<ExpirableSemaphore>();
+    is_value::<Acquire<ExpirablePermit>>();
+    is_value::<ExpirablePermit>();
+    is_value::<PermitId>();
+    is_value::<Semaphore>();
+    is_value::<Acquire<Permit>>();
+    is_value::<Permit>();
+    is_value::<CountDownLatch>();
+    is_value::<LatchWait>();
+    is_value::<Section>();
+    is_value::<Holder>();
+    is_value::<Owner>();
+    is_value::<Error>();
+    is_value::<Blocker>();
+    is_value::<Loss>();
+    is_cheap_to_clone::<Client>();
+    is_cheap_to_clone::<Builder>();
+    is_cheap_to_clone::<MemoryServer>();
+    is_cheap_to_clone::<Lock>();
+    is_cheap_to_clone::<ExpirableSemaphore>();
+    is_cheap_to_clone::<RwLock>();
+    is_cheap_to_clone::<ReadLock>();
+    is_cheap_to_clone::<WriteLock>();
+    is_cheap_to_clone::<Semaphore>();
+    is_cheap_to_clone::<CountDownLatch>();
+    is_cheap_to_clone::<Acquire>();
+    is_cheap_to_clone::<Error>();
+}
+
+#[test]
+fn named_futures_are_send_and_static() {
+    is_future::<Acquiring>();
+    is_future::<Waiting>();
+    is_debug::<Waiting>();
+    is_future::<Run<Body>>();
+    is_future::<TryRun<Body>>();
+    is_future::<Inherit<Body>>();
+    is_future::<Scope<'static, Body>>();
+    is_debug::<Acquiring>();
+    is_debug::<Run<Body>>();
+    is_debug::<TryRun<Body>>();
+    is_debug::<Inherit<Body>>();
+    is_debug::<Scope<'_, Body>>();
+    is_future::<HoldStream<Items>>();
+    is_debug::<HoldStream<Items>>();
+    fn is_unpin<T: Unpin>() {}
+    is_unpin::<Acquiring>();
+    is_unpin::<Inherit<Acquiring>>();
+}
+
+#[tokio::test]
+async fn futures_of_methods_are_send() {
+    let client = Client::in_memory();
+    let lock = client.lock("k");
+    is_send(&lock.try_acquire());
+    is_send(&lock.is_locked());
+    is_send(&lock.holders());
+    is_send(&lock.hold_count());
+    is_send(&lock.remaining_lease());
+    is_send(&lock.force_release());
+    let (pool, latch) = (client.semaphore("pool"), client.count_down_latch("jobs"));
+    is_send(&pool.try_set_permits(1));
+    is_send(&pool.add_permits(1));
+    is_send(&pool.release_permits(1));
+    is_send(&pool.available_permits());
+    is_send(&pool.drain_permits());
+    is_send(&pool.try_acquire_many(1));
+    is_send(&pool.delete());
+    is_send(&latch.try_set_count(1));
+    is_send(&latch.count_down());
+    is_send(&latch.count());
+    is_send(&latch.delete());
+    is_send(&client.close(std::time::Duration::ZERO));
+    is_send_and_static(&with_client(&client, async {}));
+    is_send_and_static(&inherit(async {}));
+    let guard = lock.acquire().await.unwrap();
+    is_send_and_static(&guard.lost());
+    is_send(&guard.scope(async {}));
+    is_send_and_static(&guard.release());
+    let seats = client.expirable_semaphore("seats");
+    is_send(&seats.try_acquire());
+    is_send(&seats.add_permits(1));
+    seats.set_permits(1).await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    is_send(&seats.release(permit.id()));
+    is_send_and_static(&permit.ids());
+    is_send_and_static(&permit.lost());
+    is_send(&permit.scope(async {}));
+    is_send_and_static(&permit.release());
+}
+
+#[tokio::test]
+async fn run_goes_with_its_body_send_or_not_borrowing_or_not() {
+    let client = Client::in_memory();
+    // Borrows, and is sent.
+    let names = [String::from("a"), String::from("b")];
+    let run = client.lock("k").acquire().run(async {
+        let mut length = 0;
+        for name in names.iter().map(|name| name.as_str()) {
+            tokio::task::yield_now().await;
+            length += name.len();
+        }
+        length
+    });
+    is_send(&run);
+    assert_eq!(run.await.unwrap(), 2);
+    // Stays on its thread.
+    let local = Rc::new(Cell::new(0));
+    let body = async {
+        tokio::task::yield_now().await;
+        local.set(local.get() + 1);
+    };
+    client.lock("k").acquire().run(body).await.unwrap();
+    assert_eq!(local.get(), 1);
+    // Spawned, and boxed.
+    let owned = client.lock("k").acquire().run(async { 7 });
+    assert_eq!(tokio::spawn(owned).await.unwrap().unwrap(), 7);
+    let boxed: std::pin::Pin<Box<dyn Future<Output = Result<u32, Error>> + Send + '_>> =
+        Box::pin(client.lock("k").acquire().run(async { 7 }));
+    assert_eq!(boxed.await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn builder_outlives_its_lock_and_is_taken_bare() {
+    let client = Client::in_memory();
+    let acquire = client.lock("k").acquire();
+    let again = acquire.clone();
+    drop(acquire.await.unwrap());
+    let wait = std::time::Duration::from_secs(1);
+    let guard = tokio::time::timeout(wait, again).await.unwrap().unwrap();
+    drop(guard);
+    let (one, two) = tokio::join!(client.lock("a").acquire(), client.lock("b").acquire());
+    drop((one.unwrap(), two.unwrap()));
+    let joined = futures_util::future::join_all(
+        ["c", "d"].map(|key| client.lock(key).acquire().into_future()),
+    );
+    assert!(joined.await.iter().all(Result::is_ok));
+}
+
+#[test]
+fn run_is_little_larger_than_its_body() {
+    let client = Client::in_memory();
+    let body = async {
+        let kept = [0_u8; 4096];
+        tokio::task::yield_now().await;
+        kept.len()
+    };
+    let size = size_of_val(&body);
+    let run = client.lock("k").acquire().run(body);
+    assert!(
+        size_of_val(&run) <= size + 512,
+        "{} for {size}",
+        size_of_val(&run)
+    );
+    assert!(size_of::<Acquire>() <= 96, "{}", size_of::<Acquire>());
+}

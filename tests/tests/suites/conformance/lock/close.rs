@@ -1,0 +1,139 @@
+//! The end of a client: closing it, and what a dropped one leaves to be done.
+
+use std::time::Duration;
+
+use distlock::Error;
+use distlock::test_util::{Sizes, sizes};
+use distlock_tests::faults::{Fault, Op};
+use tokio::time::{Instant, sleep};
+
+use crate::conformance::stage::{Stage, end, refused};
+
+const KEY: &str = "order:42";
+
+async fn close_waits_until_what_was_dropped_is_released(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let mut guards = Vec::new();
+    for n in 0..100 {
+        guards.push(client.lock(format!("k:{n}")).acquire().await.unwrap());
+    }
+    stage
+        .faults()
+        .always(Op::Release, Fault::Delay(stage.part(50)));
+    drop(guards);
+    client.close(stage.lease()).await.unwrap();
+    assert_eq!(sizes(&client), Sizes::default());
+    stage.is_free("k:0").await;
+    stage.is_free("k:99").await;
+}
+
+async fn close_goes_on_until_failing_releases_get_through(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.faults().next(Op::Release, Fault::FailBefore);
+    stage.faults().next(Op::Release, Fault::Never);
+    stage.faults().next(Op::Release, Fault::FailAfter);
+    drop(guard);
+    client.close(stage.lease()).await.unwrap();
+    stage.is_free(KEY).await;
+}
+
+async fn close_tells_at_its_deadline_what_is_still_owed(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.faults().always(Op::Release, Fault::FailBefore);
+    drop(guard);
+    let start = Instant::now();
+    let error = refused(client.close(stage.part(6)).await);
+    stage.assert_took(start, stage.part(6));
+    assert!(error.is_unavailable(), "{error}");
+    stage.faults().clear(Op::Release);
+    client.close(stage.part(6)).await.unwrap();
+    stage.is_free(KEY).await;
+}
+
+async fn close_of_an_idle_client_is_immediate_also_twice(stage: &Stage) {
+    let client = stage.client().await;
+    let start = Instant::now();
+    client.close(Duration::ZERO).await.unwrap();
+    client.close(stage.lease()).await.unwrap();
+    stage.assert_took(start, Duration::ZERO);
+}
+
+async fn closed_client_acquires_nothing_and_keeps_what_it_holds(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let guard = client.lock("held").acquire().await.unwrap();
+    client.close(stage.lease()).await.unwrap();
+    let attempts = stage.faults().calls(Op::Attempt);
+    let lock = client.lock(KEY);
+    let closed = |error: Error| {
+        assert!(
+            matches!(&error, Error::Closed { key, .. } if key == KEY),
+            "{error}"
+        );
+        assert!(error.is_misuse());
+    };
+    closed(refused(lock.acquire().await));
+    closed(refused(lock.try_acquire().await));
+    closed(refused(lock.acquire().run(async {}).await));
+    assert_eq!(stage.faults().calls(Op::Attempt), attempts);
+    sleep(3 * stage.lease()).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+async fn guard_outlives_its_client(stage: &Stage) {
+    for by_drop in [false, true] {
+        // The stage would keep the client alive, so this one is made beside it.
+        let client = stage.unlisted_client().await;
+        let guard = client.lock(KEY).acquire().await.unwrap();
+        drop(client);
+        sleep(3 * stage.lease()).await;
+        assert!(guard.is_held());
+        stage.is_taken(KEY).await;
+        end(guard, by_drop).await;
+        stage.is_quiet_within(stage.part(10)).await;
+    }
+}
+
+async fn what_a_dropped_client_still_owes_is_sent(stage: &Stage) {
+    let client = stage.unlisted_client().await;
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.faults().next(Op::Release, Fault::FailBefore);
+    stage.faults().next(Op::Release, Fault::Never);
+    drop(guard);
+    drop(client);
+    stage.is_quiet_within(stage.part(2)).await;
+    assert_eq!(stage.faults().calls(Op::Release), 3);
+}
+
+async fn tasks_of_a_dropped_client_end(stage: &Stage) {
+    let alive = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = alive();
+    for _ in 0..3 {
+        let client = stage.unlisted_client().await;
+        drop(client.lock(KEY).acquire().await.unwrap());
+        let waiting = client.lock(KEY).acquire().await.unwrap();
+        assert!(alive() > before);
+        drop((waiting, client));
+    }
+    stage
+        .eventually("no task left", stage.part(10), async || alive() <= before)
+        .await;
+    stage.is_free(KEY).await;
+}
+
+on_every_backend![
+    close_waits_until_what_was_dropped_is_released,
+    close_goes_on_until_failing_releases_get_through,
+    close_tells_at_its_deadline_what_is_still_owed,
+    close_of_an_idle_client_is_immediate_also_twice,
+    closed_client_acquires_nothing_and_keeps_what_it_holds,
+    guard_outlives_its_client,
+    what_a_dropped_client_still_owes_is_sent,
+    tasks_of_a_dropped_client_end,
+];

@@ -1,0 +1,15 @@
+//! What the reentrant lock promises.
+
+mod acquire;
+mod branches;
+mod cancel;
+mod close;
+mod handover;
+mod lease;
+mod loss;
+mod outcome;
+mod reentry;
+mod runtime;
+mod storm;
+mod subscriptions;
+mod waiting;

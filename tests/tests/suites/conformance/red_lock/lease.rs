@@ -1,0 +1,91 @@
+//! The lease of a Redlock: kept by the watchdog while a majority renews it, and lost with the majority or somewhat before
+//! its end, by whatever clock.
+
+use std::time::Duration;
+
+use distlock::MultiLock;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{KEY, LEASE, Servers};
+
+#[tokio::test(start_paused = true)]
+async fn watchdog_keeps_it_with_a_minority_gone_and_it_is_lost_with_a_majority() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([1, 2]);
+    sleep(LEASE * 3).await;
+    assert!(guard.is_held());
+    program.hang([3]);
+    let start = Instant::now();
+    timeout(LEASE, guard.lost())
+        .await
+        .expect("lost with the majority");
+    assert!(start.elapsed() <= LEASE && !guard.is_held());
+    program.heal();
+    assert!(guard.release().await.unwrap_err().is_lost());
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_somewhat_before_its_lease_ends_for_clocks_drift() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let start = Instant::now();
+    let guard = program.lock().acquire().lease(LEASE).await.unwrap();
+    guard.lost().await;
+    let margin = LEASE / 100 + Duration::from_millis(2);
+    let expected = LEASE - margin;
+    let early = expected.abs_diff(start.elapsed());
+    assert!(early < Duration::from_millis(5), "{:?}", start.elapsed());
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.clients[0].lock(KEY).force_release().await.unwrap();
+    sleep(LEASE).await;
+    assert!(guard.is_held());
+    program.clients[1].lock(KEY).force_release().await.unwrap();
+    timeout(LEASE / 2, guard.lost())
+        .await
+        .expect("a majority is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_whose_clocks_began_at_different_times() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.clients[0]
+        .lock("other")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    sleep(LEASE * 3).await;
+    let guard = program
+        .lock()
+        .acquire()
+        .lease(LEASE)
+        .wait(LEASE)
+        .await
+        .unwrap();
+    let start = Instant::now();
+    timeout(LEASE * 2, guard.lost())
+        .await
+        .expect("its lease is over");
+    assert!(start.elapsed() > LEASE / 2, "{:?}", start.elapsed());
+    let members = program
+        .clients
+        .iter()
+        .map(|client| client.lock("all").into());
+    let guard = MultiLock::of(members).acquire().lease(LEASE).await.unwrap();
+    timeout(LEASE * 2, guard.lost())
+        .await
+        .expect("its lease is over");
+}

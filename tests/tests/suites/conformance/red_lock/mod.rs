@@ -1,0 +1,249 @@
+//! Redlock on servers in this process: a majority is enough, and no less. What real servers do to it is a suite of its own.
+
+mod lease;
+mod outage;
+mod waiting;
+
+use std::time::Duration;
+
+use distlock::test_util::{sizes, stored};
+use distlock::{Client, Error, MemoryServer, Quorum, RedLock};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) const KEY: &str = "order:42";
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// So many servers, of each of which every program has a client.
+pub(crate) struct Servers {
+    servers: Vec<MemoryServer>,
+}
+
+/// A program's clients, and what befalls each of them.
+pub(crate) struct Program {
+    pub(crate) clients: Vec<Client>,
+    pub(crate) faults: Vec<Faults>,
+}
+
+impl Servers {
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            servers: (0..count).map(|_| MemoryServer::new()).collect(),
+        }
+    }
+
+    pub(crate) fn program(&self) -> Program {
+        let faults: Vec<Faults> = self.servers.iter().map(|_| Faults::new()).collect();
+        let clients = self.servers.iter().zip(&faults).map(|(server, faults)| {
+            let builder = Client::builder().watchdog_timeout(LEASE).faults(faults);
+            builder.in_memory(server).unwrap()
+        });
+        Program {
+            clients: clients.collect(),
+            faults,
+        }
+    }
+
+    pub(crate) async fn are_empty(&self) {
+        let start = Instant::now();
+        while !self.servers.iter().all(|server| stored(server).0 == 0) {
+            assert!(start.elapsed() < LEASE, "a key is left");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Program {
+    pub(crate) fn lock(&self) -> RedLock {
+        Quorum::new(self.clients.clone()).lock(KEY)
+    }
+
+    /// These servers neither do anything nor answer.
+    pub(crate) fn hang(&self, servers: impl IntoIterator<Item = usize>) {
+        for server in servers {
+            for op in [Op::Attempt, Op::Renew, Op::Release, Op::Inspect] {
+                self.faults[server].always(op, Fault::Never);
+            }
+        }
+    }
+
+    pub(crate) fn heal(&self) {
+        for faults in &self.faults {
+            for op in [Op::Attempt, Op::Renew, Op::Release, Op::Inspect] {
+                faults.clear(op);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_one_program_at_a_time() {
+    let servers = Servers::new(5);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    assert!(guard.is_held() && two.lock().is_locked().await.unwrap());
+    assert_eq!(guard.keys().collect::<Vec<_>>(), [KEY]);
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    let error = two
+        .lock()
+        .acquire()
+        .wait(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    guard.release().await.unwrap();
+    two.lock().acquire().await.unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_servers_are_asked_at_the_same_time() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let slow = Duration::from_millis(100);
+    for faults in &program.faults {
+        faults.always(Op::Attempt, Fault::DelayReply(slow));
+        faults.always(Op::Release, Fault::DelayReply(slow));
+    }
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    let took = start.elapsed();
+    let most = 2 * slow + Duration::from_millis(10);
+    assert!(took >= 2 * slow && took < most, "{took:?}");
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn majority_is_what_the_servers_show() {
+    let servers = Servers::new(5);
+    let (one, two) = (servers.program(), servers.program());
+    // Of two servers alone somebody else has the key.
+    let minority = [two.clients[0].lock(KEY), two.clients[4].lock(KEY)];
+    let minority = minority.map(|lock| lock.acquire().lease(LEASE * 2).into_future());
+    let minority = futures_util::future::join_all(minority).await;
+    assert!(!one.lock().is_locked().await.unwrap());
+    assert_eq!(one.lock().remaining_lease().await.unwrap(), None);
+    assert_eq!(one.lock().holders().await.unwrap().len(), 2);
+    let guard = one.lock().acquire().lease(LEASE).await.unwrap();
+    assert!(two.lock().is_locked().await.unwrap());
+    let left = two.lock().remaining_lease().await.unwrap().unwrap();
+    assert!(left <= LEASE && left > LEASE - Duration::from_secs(1));
+    assert_eq!(two.lock().holders().await.unwrap().len(), 5);
+    guard.release().await.unwrap();
+    for guard in minority {
+        guard.unwrap().release().await.unwrap();
+    }
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn entered_again_inside_its_own_scope() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let nested = lock.acquire().run(async {
+        let attempts = program.faults[0].calls(Op::Attempt);
+        let again = lock.acquire().await.unwrap();
+        assert_eq!(program.faults[0].calls(Op::Attempt), attempts);
+        again.release().await
+    });
+    nested.await.unwrap().unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_that_name_the_servers_in_another_order_get_on() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let backwards = Quorum::new(program.clients.iter().rev().cloned()).lock(KEY);
+    let visit = async |lock: RedLock| {
+        let guard = lock.acquire().wait(LEASE).await.unwrap();
+        guard.release().await.unwrap();
+    };
+    let body = async {
+        let middle = program.clients[1].lock(KEY);
+        let middle = middle.acquire().run(sleep(Duration::from_secs(1)));
+        let (middle, (), ()) = tokio::join!(middle, visit(lock.clone()), visit(backwards));
+        middle.unwrap();
+    };
+    lock.acquire().run(body).await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_server_is_refused() {
+    let error = Quorum::new([]).lock(KEY).acquire().await.unwrap_err();
+    assert!(matches!(error, Error::NoKeys), "{error}");
+}
+
+/// It would stand in its own way for ever.
+#[tokio::test(start_paused = true)]
+async fn client_that_comes_again_counts_once() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let [one, two, three] = [0, 1, 2].map(|at| program.clients[at].clone());
+    let twice = Quorum::new([one.clone(), one.clone(), two.clone(), one, three, two]);
+    let guard = twice.lock(KEY).try_acquire().await.unwrap().unwrap();
+    assert_eq!(twice.lock(KEY).holders().await.unwrap().len(), 3);
+    // A majority of three, and not of six.
+    program.hang([0]);
+    guard.release().await.unwrap();
+    let wait = Duration::from_secs(1);
+    let guard = twice.lock(KEY).acquire().wait(wait).await.unwrap();
+    guard.release().await.unwrap();
+    program.hang([1]);
+    let error = twice.lock(KEY).acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn crowd_of_programs_never_overlaps() {
+    let servers = Servers::new(5);
+    let programs: Vec<Program> = (0..3).map(|_| servers.program()).collect();
+    programs[0].hang([0, 1]);
+    programs[1].hang([3]);
+    let inside = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for n in 0..9 {
+        let (lock, inside) = (programs[n % 3].lock(), std::sync::Arc::clone(&inside));
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                sleep(Duration::from_millis(3)).await;
+                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    };
+    timeout(Duration::from_secs(600), all)
+        .await
+        .expect("it stands still");
+    for program in &programs {
+        program.heal();
+    }
+    servers.are_empty().await;
+    let owed = || {
+        let clients = programs.iter().flat_map(|program| &program.clients);
+        clients
+            .map(|client| sizes(client).pending_releases)
+            .sum::<usize>()
+    };
+    // What hung is tried again about once a second.
+    let start = Instant::now();
+    while owed() > 0 {
+        assert!(start.elapsed() < LEASE, "{} are owed", owed());
+        sleep(Duration::from_millis(10)).await;
+    }
+}

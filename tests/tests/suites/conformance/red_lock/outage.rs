@@ -1,0 +1,152 @@
+//! A Redlock whose servers hang, are slow or cannot be reached: without a minority nothing is amiss, without a majority it
+//! is unavailable, and what was granted on the way is released.
+
+use std::time::Duration;
+
+use distlock_tests::faults::{Fault, Op};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{LEASE, Servers};
+
+#[tokio::test(start_paused = true)]
+async fn hung_minority_costs_neither_the_lock_nor_time() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    program.hang([0, 3]);
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_minority_costs_no_time_and_is_released_as_well() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    for faults in &program.faults[..2] {
+        let slow = Fault::DelayReply(Duration::from_secs(1));
+        faults.always(Op::Attempt, slow);
+        faults.always(Op::Release, slow);
+    }
+    let start = Instant::now();
+    let guard = program.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(20), "{took:?}");
+    servers.are_empty().await;
+}
+
+/// A majority granted it, and nearly all of the lease has gone by then.
+#[tokio::test(start_paused = true)]
+async fn majority_that_answers_when_the_lease_is_nearly_over_is_no_grant() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let (lease, wait) = (Duration::from_millis(200), Duration::from_secs(1));
+    for faults in &program.faults[..3] {
+        let late = Fault::DelayReply(Duration::from_millis(160));
+        faults.always(Op::Attempt, late);
+    }
+    let guard = program.lock().acquire().lease(lease).wait(wait).await;
+    let error = guard.unwrap_err();
+    assert!(error.is_busy() || error.is_unavailable(), "{error}");
+    assert!(program.faults[0].hits(Op::Attempt) > 0);
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_majority_is_unavailable_and_leaves_nothing() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    program.hang([0, 1, 2]);
+    let start = Instant::now();
+    let error = program.lock().acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        start.elapsed()
+    );
+    let wait = Duration::from_secs(1);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_that_nobody_heard_of_is_released_too() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    one.faults[2].next(Op::Attempt, Fault::FailAfter);
+    let guard = one.lock().acquire().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(one.faults[2].hits(Op::Attempt), 1);
+    servers.are_empty().await;
+    two.lock()
+        .try_acquire()
+        .await
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_another_is_busy_also_with_a_minority_gone() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    two.faults[0].always(Op::Attempt, Fault::FailBefore);
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    let releasing = async {
+        sleep(LEASE).await;
+        guard.release().await.unwrap();
+    };
+    let waiting = async { two.lock().acquire().await.unwrap() };
+    let ((), guard) = tokio::join!(releasing, waiting);
+    guard.release().await.unwrap();
+    two.faults[0].clear(Op::Attempt);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_asks_again_soon_after_an_outage_of_a_majority() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    for faults in &two.faults[1..] {
+        faults.always(Op::Attempt, Fault::FailBefore);
+    }
+    let waiting = tokio::spawn(two.lock().acquire().into_future());
+    sleep(Duration::from_millis(100)).await;
+    two.heal();
+    guard.release().await.unwrap();
+    let got_in = timeout(Duration::from_secs(1), waiting).await;
+    let guard = got_in.expect("no news of who was away").unwrap();
+    guard.unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_of_a_majority_is_no_crowd() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.hang([0, 1]);
+    let error = program.lock().acquire().max_waiters(0).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    program.heal();
+}

@@ -1,0 +1,105 @@
+//! Who waits for a Redlock: when it is asked for again, how its wait ends, and that no server stays taken by an attempt
+//! that was in vain.
+
+use std::time::Duration;
+
+use distlock_tests::faults::Op;
+use tokio::time::{Instant, sleep};
+
+use super::{KEY, LEASE, Servers};
+
+#[tokio::test(start_paused = true)]
+async fn waiter_gets_in_after_the_release() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let releasing = async {
+        sleep(Duration::from_secs(3)).await;
+        guard.release().await.unwrap();
+        Instant::now()
+    };
+    let waiting = async {
+        let guard = two.lock().acquire().await.unwrap();
+        let at = Instant::now();
+        guard.release().await.unwrap();
+        at
+    };
+    let (released, granted) = tokio::join!(releasing, waiting);
+    assert!(granted.duration_since(released) < Duration::from_millis(100));
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_do_not_keep_each_other_busy_with_a_minority_that_is_free() {
+    let servers = Servers::new(3);
+    let (one, two, holder) = (servers.program(), servers.program(), servers.program());
+    let mut held = Vec::new();
+    for client in &holder.clients[1..] {
+        held.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let wait = Duration::from_secs(60);
+    let (first, second) = (one.lock(), two.lock());
+    let (first, second) = tokio::join!(
+        first.acquire().wait(wait).into_future(),
+        second.acquire().wait(wait).into_future()
+    );
+    assert!(first.unwrap_err().is_busy() && second.unwrap_err().is_busy());
+    let rounds = [&one, &two].map(|program| program.faults[0].calls(Op::Attempt));
+    // Where nothing says when to ask again it is after five seconds.
+    assert!(
+        rounds.iter().all(|rounds| *rounds < 30),
+        "{rounds:?} rounds in a minute"
+    );
+    drop(held);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_that_ends_while_it_asks_once_more_was_a_wait_for_others() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let wait = Duration::from_secs(1);
+    // The first has been refused when it asks again, the second was behind it.
+    let first = tokio::spawn(two.lock().acquire().wait(wait).into_future());
+    sleep(wait / 100).await;
+    let second = tokio::spawn(two.lock().acquire().wait(wait * 101 / 100).into_future());
+    sleep(wait * 9 / 10).await;
+    two.hang(0..3);
+    guard.release().await.unwrap();
+    for waiting in [first, second] {
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(error.is_busy(), "{error}");
+    }
+    two.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_were_taken_in_vain_do_not_stay_taken() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let mut others = Vec::new();
+    for client in &two.clients[1..] {
+        others.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let time = LEASE * 10;
+    let job = one.lock().acquire().hold_at_least(time);
+    let busy = job.clone().wait(Duration::ZERO).await.unwrap_err();
+    assert!(busy.is_busy(), "{busy}");
+    let start = Instant::now();
+    let job = tokio::spawn(job.into_future());
+    sleep(Duration::from_secs(1)).await;
+    for other in others {
+        other.release().await.unwrap();
+    }
+    let job = job.await.unwrap().unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "its own rest was in its way"
+    );
+    job.release().await.unwrap();
+    assert!(two.lock().try_acquire().await.unwrap().is_none());
+    sleep(time).await;
+    servers.are_empty().await;
+}

@@ -1,0 +1,124 @@
+//! A read or a write inside one's own: a read in a write may outlive it, a write in a read is an error, and each is
+//! entered again in its own scope.
+
+use std::time::Duration;
+
+use distlock::Error;
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use super::{KEY, may_read, may_write, reading, writing};
+use crate::conformance::stage::{Stage, refused};
+
+async fn read_inside_a_write_outlives_it_and_lets_other_readers_in(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let (lock, other) = (one.rw_lock(KEY), two.rw_lock(KEY));
+    let writer = lock.write().acquire().await.unwrap();
+    let inside = lock.read().acquire().into_future();
+    let inside = writer.scope(inside).await.unwrap().unwrap();
+    assert_ne!(inside.owner(), writer.owner());
+    assert!(lock.read().is_locked().await.unwrap() && lock.write().is_locked().await.unwrap());
+    // Nobody else, though the mode of the lock is the writer's: not beside its scope either.
+    assert!(!may_read(&other).await && !may_read(&lock).await);
+    let (waiter, next) = (reading(&other), writing(&other));
+    stage.waiting(&two, 2).await;
+    sleep(stage.part(20)).await;
+    let start = Instant::now();
+    writer.release().await.unwrap();
+    let waiter = waiter.await.unwrap();
+    stage.assert_took(start, Duration::ZERO);
+    assert!(inside.is_held() && !next.is_finished());
+    assert!(!other.write().is_locked().await.unwrap());
+    // Over several leases it is renewed as a read lock.
+    sleep(stage.lease() * 2).await;
+    assert!(inside.is_held() && waiter.is_held() && !next.is_finished());
+    waiter.release().await.unwrap();
+    inside.release().await.unwrap();
+    next.await.unwrap().release().await.unwrap();
+}
+
+async fn read_inside_a_write_that_ends_first_leaves_the_write(stage: &Stage) {
+    let lock = stage.client().await.rw_lock(KEY);
+    let other = stage.client().await.rw_lock(KEY);
+    let writer = lock.write().acquire().await.unwrap();
+    let body = async {
+        for _ in 0..3 {
+            let brief = lock.read().acquire().lease(stage.part(10)).await.unwrap();
+            let long = lock.read().try_acquire().await.unwrap().unwrap();
+            assert_eq!(lock.read().holders().await.unwrap().len(), 2);
+            brief.release().await.unwrap();
+            long.release().await.unwrap();
+            assert!(!lock.read().is_locked().await.unwrap());
+        }
+        sleep(stage.lease() * 2).await;
+    };
+    writer.scope(body).await.unwrap();
+    assert!(writer.is_held() && !may_read(&other).await);
+    writer.release().await.unwrap();
+    assert!(may_write(&other).await);
+}
+
+async fn write_inside_ones_own_read_is_an_error_at_once(stage: &Stage) {
+    let lock = stage.client().await.rw_lock(KEY);
+    let reader = lock.read().acquire().await.unwrap();
+    let error = refused(
+        reader
+            .scope(lock.write().acquire().into_future())
+            .await
+            .unwrap(),
+    );
+    assert!(matches!(error, Error::Nested { .. }), "{error}");
+    reader.release().await.unwrap();
+    // Also where a write is further out.
+    let write = lock.write();
+    let body = lock.read().acquire().run(write.try_acquire());
+    let error = refused(lock.write().acquire().run(body).await.unwrap().unwrap());
+    assert!(matches!(error, Error::Nested { .. }), "{error}");
+}
+
+async fn holds_are_entered_again_in_their_own_scopes(stage: &Stage) {
+    let lock = stage.client().await.rw_lock(KEY);
+    let observer = stage.client().await.rw_lock(KEY);
+    let writer = lock.write().acquire().await.unwrap();
+    let body = async {
+        let again = lock.write().acquire().await.unwrap();
+        assert_eq!(again.owner(), writer.owner());
+        assert_eq!(lock.write().hold_count().await.unwrap(), 2);
+        stage
+            .eventually("the count", stage.part(3), async || {
+                observer.write().hold_count().await.unwrap() == 2
+            })
+            .await;
+    };
+    writer.scope(body).await.unwrap();
+    writer.release().await.unwrap();
+    let reader = lock.read().acquire().await.unwrap();
+    let stay = stage.part(10);
+    let start = Instant::now();
+    let branch = || lock.read().acquire().run(sleep(stay));
+    let body = async {
+        let branches = join_all((0..3).map(|_| branch()));
+        let watch = stage.eventually("the count", stage.part(3), async || {
+            observer.read().hold_count().await.unwrap() == 4
+        });
+        let (done, ()) = tokio::join!(branches, watch);
+        assert!(done.iter().all(Result::is_ok));
+    };
+    reader.scope(body).await.unwrap();
+    // Branches that read do so at the same time.
+    stage.assert_took(start, stay);
+    stage
+        .eventually("the count", stage.part(3), async || {
+            observer.read().hold_count().await.unwrap() == 1
+        })
+        .await;
+    reader.release().await.unwrap();
+    assert!(may_write(&observer).await);
+}
+
+on_every_backend![
+    read_inside_a_write_outlives_it_and_lets_other_readers_in,
+    read_inside_a_write_that_ends_first_leaves_the_write,
+    write_inside_ones_own_read_is_an_error_at_once,
+    holds_are_entered_again_in_their_own_scopes,
+];

@@ -1,0 +1,140 @@
+//! Who waits for permits of a semaphore: which permits wake whom, in which order, and also where the message was missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::Permit;
+use distlock::test_util::sizes;
+use tokio::time::{Instant, sleep};
+
+use super::{KEY, conserved, delete, pool};
+use crate::conformance::stage::{Stage, refused};
+
+async fn permit_that_is_given_back_goes_to_a_waiter_at_once(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let pool = pool(&one, 1).await;
+    for (holder, waiter) in [(&one, &two), (&one, &one), (&two, &one)] {
+        let permit = holder.semaphore(KEY).acquire().await.unwrap();
+        let waiting = tokio::spawn(waiter.semaphore(KEY).acquire().into_future());
+        stage.waiting(waiter, 1).await;
+        sleep(stage.part(100)).await;
+        let start = Instant::now();
+        permit.release().await.unwrap();
+        let permit = waiting.await.unwrap().unwrap();
+        stage.assert_took(start, Duration::ZERO);
+        assert_eq!(pool.available_permits().await.unwrap(), 0);
+        drop(permit);
+        conserved(stage, &[&one, &two], 1).await;
+    }
+    delete(&one).await;
+}
+
+async fn as_many_waiters_are_woken_as_there_are_permits(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let pool = pool(&one, 0).await;
+    let mut waiting = Vec::new();
+    for client in [&one, &one, &two, &two, &two] {
+        waiting.push(tokio::spawn(client.semaphore(KEY).acquire().into_future()));
+    }
+    stage.waiting(&one, 2).await;
+    stage.waiting(&two, 3).await;
+    sleep(stage.part(100)).await;
+    let start = Instant::now();
+    pool.add_permits(4).await.unwrap();
+    let left = async || sizes(&one).waiters + sizes(&two).waiters == 1;
+    stage.eventually("one waits", Duration::ZERO, left).await;
+    if stage.is_paused() {
+        stage.assert_took(start, Duration::ZERO);
+    }
+    pool.add_permits(1).await.unwrap();
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    conserved(stage, &[&one, &two], 5).await;
+    delete(&one).await;
+}
+
+async fn waiter_for_many_is_not_overtaken_by_those_for_one(stage: &Stage) {
+    let client = stage.client().await;
+    let pool = pool(&client, 3).await;
+    let held: Vec<Permit> = [
+        pool.acquire().await.unwrap(),
+        pool.acquire().await.unwrap(),
+        pool.acquire().await.unwrap(),
+    ]
+    .into();
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for (n, permits) in [3, 1, 1, 2].into_iter().enumerate() {
+        let (acquire, order) = (pool.acquire_many(permits), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let permits = acquire.await.unwrap();
+            order.lock().unwrap().push(permits.permits());
+            sleep(Duration::from_millis(1)).await;
+            permits.release().await.unwrap();
+        }));
+        stage.waiting(&client, n + 1).await;
+    }
+    let mut newcomer = None;
+    for permit in held {
+        permit.release().await.unwrap();
+        sleep(stage.part(100)).await;
+        // One is free now, and yet not for those behind.
+        if newcomer.is_none() {
+            newcomer = Some(tokio::spawn(pool.acquire().into_future()));
+            stage.waiting(&client, 5).await;
+        }
+    }
+    let last = newcomer.unwrap().await.unwrap().unwrap();
+    last.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(order.lock().unwrap()[0], 3);
+    conserved(stage, &[&client], 3).await;
+    delete(&client).await;
+}
+
+async fn waiter_that_gives_up_passes_its_turn_on(stage: &Stage) {
+    let client = stage.client().await;
+    let pool = pool(&client, 1).await;
+    let held = pool.acquire().await.unwrap();
+    let first = tokio::spawn(pool.acquire_many(2).wait(stage.part(10)).into_future());
+    stage.waiting(&client, 1).await;
+    let second = tokio::spawn(pool.acquire().into_future());
+    stage.waiting(&client, 2).await;
+    held.release().await.unwrap();
+    // One is free, and the first in line wants two.
+    assert!(refused(first.await.unwrap()).is_busy());
+    second.await.unwrap().unwrap().release().await.unwrap();
+    conserved(stage, &[&client], 1).await;
+    delete(&client).await;
+}
+
+/// Nobody tells of permits that are set while the connection is down: a waiter asks again when it stands.
+async fn waiter_that_misses_the_message_asks_again(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let pool = pool(&other, 0).await;
+    let waiting = tokio::spawn(client.semaphore(KEY).acquire().into_future());
+    stage.waiting(&client, 1).await;
+    sleep(stage.part(20)).await;
+    stage.faults().mute();
+    pool.add_permits(1).await.unwrap();
+    let start = Instant::now();
+    let permit = waiting.await.unwrap().unwrap();
+    assert!(start.elapsed() <= Duration::from_secs(5) + stage.slack());
+    stage.faults().unmute();
+    permit.release().await.unwrap();
+    conserved(stage, &[&client], 1).await;
+    delete(&other).await;
+}
+
+on_every_backend![
+    permit_that_is_given_back_goes_to_a_waiter_at_once,
+    as_many_waiters_are_woken_as_there_are_permits,
+    waiter_for_many_is_not_overtaken_by_those_for_one,
+    waiter_that_gives_up_passes_its_turn_on,
+    waiter_that_misses_the_message_asks_again,
+];
+
+on_threads![waiter_for_many_is_not_overtaken_by_those_for_one];

@@ -1,0 +1,357 @@
+//! The stage a test plays on: one lock server, and any number of clients of it.
+//!
+//! A test body knows no backend. It counts time in leases: on memory the lease is 30 s of paused time, which costs
+//! nothing; on a real server it is short, and its time is real. Nothing sleeps until "it should have worked": a test
+//! waits for a fact with a deadline ([`Stage::eventually`]), or lets a time pass that it then asserts about.
+//!
+//! # To add a backend
+//! A variant of [`Server`] with its arms, a function like [`memory`] that makes the stage and plays the test on it, and
+//! one line in [`on_every_backend`].
+
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use distlock::test_util::{Sizes, places, sizes, stored};
+use distlock::{Builder, Client, Error, Guard, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::RedisServer;
+pub(crate) use distlock_tests::drop_after;
+use distlock_tests::faults::{Fault, Faults};
+use tokio::time::{Instant, sleep, timeout};
+
+/// One `#[test]` for each backend and each of these functions.
+macro_rules! on_every_backend {
+    ($($test:ident),* $(,)?) => {
+        mod memory { $(#[test] fn $test() { $crate::conformance::stage::memory(super::$test); })* }
+        mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(super::$test); })* }
+    };
+}
+
+/// The same on memory with several threads, in real time: for what only a race can show.
+macro_rules! on_threads {
+    ($($test:ident),* $(,)?) => {
+        mod threads { $(#[test] fn $test() { $crate::conformance::stage::threads(super::$test); })* }
+    };
+}
+
+/// The server that the clients of a stage share.
+enum Server {
+    Memory(MemoryServer),
+    Redis(RedisServer),
+}
+
+/// A lock server, its clients, and the faults between them.
+pub(crate) struct Stage {
+    server: Server,
+    lease: Duration,
+    slack: Duration,
+    paused: bool,
+    faults: Faults,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// Plays a test on the memory backend, in paused time.
+pub(crate) fn memory(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let server = Server::Memory(MemoryServer::new());
+    let (lease, slack) = (Duration::from_secs(30), Duration::from_millis(5));
+    let stage = Stage::new(server, lease, slack, true);
+    let a_day = Duration::from_secs(24 * 3600);
+    runtime.block_on(stage.play(test, a_day));
+}
+
+/// Plays a test on the memory backend in real time, with several threads.
+pub(crate) fn threads(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
+    let server = Server::Memory(MemoryServer::new());
+    let (lease, slack) = (Duration::from_millis(1_200), Duration::from_millis(150));
+    let stage = Stage::new(server, lease, slack, false);
+    runtime.block_on(stage.play(test, Duration::from_secs(60)));
+}
+
+/// Plays a test on a Redis server of its own, in real time.
+///
+/// The slack is as long as a noisy machine may need, and below the 5 s after which a waiter whom nobody told asks by
+/// itself: a lost wake-up must not hide in it. What is exact is asserted on paused time.
+pub(crate) fn redis(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let server = Server::Redis(runtime.block_on(RedisServer::start()));
+    let (lease, slack) = (Duration::from_millis(1_500), Duration::from_secs(4));
+    let stage = Stage::new(server, lease, slack, false);
+    runtime.block_on(stage.play(test, Duration::from_secs(120)));
+}
+
+impl Stage {
+    fn new(server: Server, lease: Duration, slack: Duration, paused: bool) -> Self {
+        Self {
+            server,
+            lease,
+            slack,
+            paused,
+            faults: Faults::new(),
+            clients: Mutex::default(),
+        }
+    }
+
+    async fn play(&self, test: impl AsyncFnOnce(&Self), patience: Duration) {
+        let played = timeout(patience, test(self)).await;
+        played.expect("the test hangs");
+        self.faults.clear_all();
+        self.is_quiet_within(self.lease * 3).await;
+    }
+
+    /// A client of the server, without faults.
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(|builder| builder).await
+    }
+
+    /// A client that meets the stage's [`faults`](Stage::faults).
+    pub(crate) async fn faulty_client(&self) -> Client {
+        self.client_with(|builder| builder.faults(&self.faults))
+            .await
+    }
+
+    /// Takes the last fencing token of a key away.
+    pub(crate) async fn lose_token(&self, key: &str) {
+        match &self.server {
+            Server::Memory(server) => distlock::test_util::lose_token(server, key),
+            Server::Redis(server) => {
+                let token = format!("redisson_lock_token:{{{key}}}");
+                server.cli(&["DEL", &token]).await;
+            }
+        }
+    }
+
+    /// Takes all data away, fencing tokens included, as a server does that restarts without it.
+    pub(crate) async fn wipe(&self) {
+        match &self.server {
+            Server::Memory(server) => distlock::test_util::wipe(server),
+            Server::Redis(server) => drop(server.cli(&["FLUSHALL"]).await),
+        }
+    }
+
+    /// A client that meets the stage's faults, and that the test alone keeps alive.
+    pub(crate) async fn unlisted_client(&self) -> Client {
+        self.connect(|builder| builder.faults(&self.faults)).await
+    }
+
+    /// A client with settings of its own.
+    pub(crate) async fn client_with(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
+        let client = self.connect(set).await;
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    async fn connect(&self, set: impl FnOnce(Builder) -> Builder) -> Client {
+        let builder = Client::builder()
+            .watchdog_timeout(self.lease)
+            .unavailable_after(self.unavailable_after());
+        let builder = set(builder);
+        match &self.server {
+            Server::Memory(server) => builder.in_memory(server).unwrap(),
+            Server::Redis(server) => builder.connect(&server.url()).await.unwrap(),
+        }
+    }
+
+    /// The faults that [`faulty_client`](Stage::faulty_client)s meet; none at first.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The watchdog's lease of every client.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long every client goes on without an answer: far longer than a stutter of the machine, in real time.
+    pub(crate) fn unavailable_after(&self) -> Duration {
+        if self.paused {
+            self.lease / 6
+        } else {
+            self.lease / 2
+        }
+    }
+
+    /// A part of the lease.
+    pub(crate) fn part(&self, parts: u32) -> Duration {
+        self.lease / parts
+    }
+
+    /// What one call of a verb may meet, and is carried out and answered all the same.
+    pub(crate) fn survivable_faults(&self) -> [Fault; 6] {
+        [
+            Fault::FailBefore,
+            Fault::FailAfter,
+            Fault::Double,
+            Fault::Late(self.part(50)),
+            Fault::DelayReply(self.part(50)),
+            Fault::Never,
+        ]
+    }
+
+    /// How long after its due time an event may come.
+    pub(crate) fn slack(&self) -> Duration {
+        self.slack
+    }
+
+    /// Does time stand still unless all wait? Then texts with times in them can be compared.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// How often a test with random input is worth repeating: where time costs nothing, as often as it asks for.
+    pub(crate) fn rounds(&self, wanted: usize) -> usize {
+        if self.paused { wanted } else { 1 }
+    }
+
+    /// Asserts that it is `expected` after `start`, or a little more.
+    #[track_caller]
+    pub(crate) fn assert_took(&self, start: Instant, expected: Duration) {
+        let took = start.elapsed();
+        // A lease counts from before its command was sent, and `start` may be later by as long as that took.
+        let a_tick = if self.paused {
+            Duration::from_millis(2)
+        } else {
+            self.lease / 10
+        };
+        assert!(
+            took + a_tick >= expected && took <= expected + self.slack,
+            "took {took:?}, expected {expected:?} and at most {:?} more",
+            self.slack
+        );
+    }
+
+    /// Waits until `fact` is true; panics where it is not `within` this time.
+    pub(crate) async fn eventually(
+        &self,
+        what: &str,
+        within: Duration,
+        mut fact: impl AsyncFnMut() -> bool,
+    ) {
+        let (start, within) = (Instant::now(), within + self.slack);
+        while !fact().await {
+            assert!(start.elapsed() <= within, "not within {within:?}: {what}");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits until this many acquisitions of a client stand in its queues.
+    pub(crate) async fn waiting(&self, client: &Client, waiters: usize) {
+        let what = format!("{waiters} waiters");
+        self.eventually(&what, self.lease, async || sizes(client).waiters == waiters)
+            .await;
+    }
+
+    /// How many wait for a key in the server's own queue.
+    pub(crate) async fn places(&self, key: &str) -> usize {
+        match &self.server {
+            Server::Memory(server) => places(server, key),
+            Server::Redis(server) => {
+                let queue = format!("redisson_lock_queue:{{{key}}}");
+                server.try_cli(&["LLEN", &queue]).await.unwrap()
+            }
+        }
+    }
+
+    /// Waits until this many wait for a key in the server's own queue.
+    pub(crate) async fn has_places(&self, key: &str, places: usize) {
+        let what = format!("{places} places");
+        self.eventually(&what, self.lease, async || self.places(key).await == places)
+            .await;
+    }
+
+    /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
+    pub(crate) async fn is_quiet_within(&self, within: Duration) {
+        let (start, within) = (Instant::now(), within + self.slack);
+        loop {
+            let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
+            let stored = match &self.server {
+                Server::Memory(server) => stored(server),
+                Server::Redis(server) => {
+                    let keys = server.keys().await;
+                    // The last fencing token of a lock stays on purpose.
+                    let left = keys
+                        .iter()
+                        .filter(|key| !key.starts_with("redisson_lock_token:"));
+                    (left.count(), server.pubsub_channels().await.len())
+                }
+            };
+            if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
+                return;
+            }
+            let left = sizes.iter().filter(|size| **size != Sizes::default());
+            assert!(
+                start.elapsed() <= within,
+                "left after {within:?}: in the server (keys, channels) {stored:?}, in the clients {:?}",
+                left.collect::<Vec<_>>()
+            );
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How many channels the server is asked for.
+    pub(crate) async fn listened_channels(&self) -> usize {
+        match &self.server {
+            Server::Memory(server) => stored(server).1,
+            Server::Redis(server) => server.pubsub_channels().await.len(),
+        }
+    }
+
+    /// Asserts that somebody who was not here yet gets the key at once, and leaves it free again. In real time, soon:
+    /// a late command may be on its way, and its clean-up behind it.
+    pub(crate) async fn is_free(&self, key: &str) {
+        let client = self.client().await;
+        let lock = client.lock(key);
+        let guard = if self.paused {
+            lock.try_acquire().await.unwrap()
+        } else {
+            lock.acquire().wait(self.slack).await.ok()
+        };
+        let guard = guard.unwrap_or_else(|| panic!("{key:?} is not free"));
+        guard.release().await.unwrap();
+    }
+
+    /// A lock that nobody waits for comes free within the time.
+    pub(crate) async fn is_free_within(&self, within: Duration, key: &str) {
+        let lock = self.client().await.lock(key);
+        let free = async || !lock.is_locked().await.unwrap();
+        self.eventually("it is free", within, free).await;
+    }
+
+    /// Asserts that the key cannot be had by somebody who was not here yet.
+    pub(crate) async fn is_taken(&self, key: &str) {
+        let client = self.client().await;
+        let guard = client.lock(key).try_acquire().await.unwrap();
+        assert!(guard.is_none(), "{key:?} is free");
+    }
+}
+
+/// Is `future` done within this time?
+pub(crate) async fn is_done_within(within: Duration, future: impl Future) -> bool {
+    timeout(within, future).await.is_ok()
+}
+
+/// Ends a hold by a drop, or by a release that is confirmed.
+pub(crate) async fn end(held: Guard, by_drop: bool) {
+    if by_drop {
+        drop(held);
+    } else {
+        held.release().await.unwrap();
+    }
+}
+
+/// The error of an acquisition that must not succeed.
+#[track_caller]
+pub(crate) fn refused<T: Debug>(acquired: Result<T, Error>) -> Error {
+    acquired.expect_err("it was granted")
+}
+
+/// Whether the server shows this hold, and no other, with this count.
+pub(crate) async fn server_shows(observer: &Client, guard: &Guard, count: u64) -> bool {
+    let holders = observer.lock(guard.key()).holders().await.unwrap();
+    matches!(&holders[..], [holder] if holder.owner == guard.owner().to_string() && holder.count == count)
+}

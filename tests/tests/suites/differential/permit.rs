@@ -1,0 +1,298 @@
+//! The permit-expirable semaphore.
+
+use std::time::Duration;
+
+use distlock::Client;
+use distlock::test_util::{Answer, Change, Kind, PermitId, Verbs};
+use distlock_tests::eventually_eq;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::side::{self, Event, KEYS, SOON, Step};
+
+#[derive(Clone, Debug)]
+enum PermitStep {
+    Attempt {
+        key: usize,
+        owner: u64,
+        lease: Duration,
+    },
+    Renew(Vec<(usize, u64, Duration)>),
+    Release {
+        key: usize,
+        owner: u64,
+    },
+    Withdraw {
+        key: usize,
+        owner: u64,
+    },
+    Delete {
+        key: usize,
+    },
+    Inspect {
+        key: usize,
+    },
+    /// Of some requests each is made several times, and counts once.
+    Change {
+        key: usize,
+        request: u64,
+        change: Made,
+    },
+    Look {
+        key: usize,
+        change: Looked,
+    },
+    Expire {
+        key: usize,
+        owner: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    TrySet(u32),
+    Set(u32),
+    Add(i32),
+    Release(u64, usize),
+    UpdateLease(u64, usize, Duration),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Looked {
+    Free,
+    Out,
+    All,
+    Left(u64, usize),
+}
+
+/// Each owner asks for a number of its own, so that it is the same each time.
+fn of(verbs: &Verbs, owner: u64) -> Verbs {
+    verbs.with_permits((owner % 3 + 1) as u32)
+}
+
+fn id(verbs: &Verbs, owner: u64, number: usize) -> PermitId {
+    let ids = of(verbs, owner).permit_ids(owner);
+    ids[number % ids.len()]
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let owner = 1..9_u64;
+    prop_oneof![
+        2 => (0..9_u32).prop_map(Made::TrySet),
+        1 => (0..9_u32).prop_map(Made::Set),
+        2 => (-3..6_i32).prop_map(Made::Add),
+        2 => (owner.clone(), 0..3_usize).prop_map(|(owner, n)| Made::Release(owner, n)),
+        2 => (owner, 0..3_usize, side::long_leases())
+            .prop_map(|(owner, n, lease)| Made::UpdateLease(owner, n, lease)),
+    ]
+}
+
+fn looked() -> impl Strategy<Value = Looked> {
+    prop_oneof![
+        Just(Looked::Free),
+        Just(Looked::Out),
+        Just(Looked::All),
+        (1..9_u64, 0..3_usize).prop_map(|(owner, n)| Looked::Left(owner, n)),
+    ]
+}
+
+fn step(lease: impl Strategy<Value = Duration> + Clone) -> impl Strategy<Value = PermitStep> {
+    let key = 0..KEYS.len();
+    let owner = 1..9_u64;
+    let renewal = (key.clone(), owner.clone(), lease.clone());
+    let held = (key.clone(), owner.clone());
+    prop_oneof![
+        8 => (key.clone(), owner, lease)
+            .prop_map(|(key, owner, lease)| PermitStep::Attempt { key, owner, lease }),
+        3 => prop::collection::vec(renewal, 1..5).prop_map(PermitStep::Renew),
+        4 => held.clone().prop_map(|(key, owner)| PermitStep::Release { key, owner }),
+        1 => held.prop_map(|(key, owner)| PermitStep::Withdraw { key, owner }),
+        1 => key.clone().prop_map(|key| PermitStep::Delete { key }),
+        2 => key.clone().prop_map(|key| PermitStep::Inspect { key }),
+        8 => (key.clone(), 100..160_u64, made())
+            .prop_map(|(key, request, change)| PermitStep::Change { key, request, change }),
+        4 => (key, looked()).prop_map(|(key, change)| PermitStep::Look { key, change }),
+    ]
+}
+
+/// For a server in real time: leases long enough that none ends by chance, and some that end at once.
+fn timeless_step() -> impl Strategy<Value = PermitStep> {
+    let expire = (0..KEYS.len(), 1..9_u64);
+    prop_oneof![
+        10 => step(side::long_leases()),
+        1 => expire.prop_map(|(key, owner)| PermitStep::Expire { key, owner }),
+    ]
+}
+
+/// Has one permit of an owner end, where it is out.
+async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
+    let id = id(verbs, owner, 0);
+    let request = side::unused();
+    let brief = Duration::from_millis(1);
+    let answer = verbs
+        .adjust(key, request, Change::UpdateLease(id, brief))
+        .await
+        .unwrap();
+    eventually_eq(SOON, "what is left", Answer::Number(-2), || async {
+        verbs
+            .adjust(key, 0, Change::RemainingLease(id))
+            .await
+            .unwrap()
+    })
+    .await;
+    answer
+}
+
+/// What is left is a time, and compared as one.
+async fn look(verbs: &Verbs, key: &str, change: Looked) -> Answer {
+    let change = match change {
+        Looked::Free => Change::Count,
+        Looked::Out => Change::AcquiredPermits,
+        Looked::All => Change::TotalPermits,
+        Looked::Left(owner, number) => Change::RemainingLease(id(verbs, owner, number)),
+    };
+    match (verbs.adjust(key, 0, change).await.unwrap(), change) {
+        (Answer::Number(left @ 0..), Change::RemainingLease(_)) => {
+            Answer::Held(Some(Duration::from_millis(left as u64)))
+        }
+        (answer, _) => answer,
+    }
+}
+
+impl Step for PermitStep {
+    async fn take(&self, verbs: &Verbs) -> Answer {
+        let answer = match self {
+            Self::Attempt { key, owner, lease } => {
+                of(verbs, *owner).attempt(KEYS[*key], *owner, *lease).await
+            }
+            Self::Renew(batch) => {
+                // One of each number of permits at least.
+                let permits = of(verbs, batch[0].1);
+                let batch: Vec<_> = batch
+                    .iter()
+                    .map(|(key, owner, lease)| (KEYS[*key], *owner, 1, *lease))
+                    .collect();
+                permits.renew(&batch).await
+            }
+            Self::Release { key, owner } => of(verbs, *owner).release(KEYS[*key], *owner).await,
+            Self::Withdraw { key, owner } => of(verbs, *owner).withdraw(KEYS[*key], *owner).await,
+            Self::Delete { key } => verbs.force_release(KEYS[*key]).await,
+            Self::Inspect { key } => verbs.inspect(KEYS[*key]).await,
+            Self::Change {
+                key,
+                request,
+                change,
+            } => {
+                let change = match *change {
+                    Made::TrySet(number) => Change::TrySet(number),
+                    Made::Set(number) => Change::SetPermits(number),
+                    Made::Add(number) => Change::Add(number),
+                    Made::Release(owner, number) => Change::ReleasePermit(id(verbs, owner, number)),
+                    Made::UpdateLease(owner, number, lease) => {
+                        Change::UpdateLease(id(verbs, owner, number), lease)
+                    }
+                };
+                verbs.adjust(KEYS[*key], *request, change).await
+            }
+            Self::Look { key, change } => Ok(look(verbs, KEYS[*key], *change).await),
+            Self::Expire { key, owner } => Ok(expire(verbs, KEYS[*key], *owner).await),
+        };
+        answer.unwrap()
+    }
+}
+
+#[test]
+fn memory_and_redis_agree() {
+    let event = timeless_step().prop_map(Event::Step);
+    side::memory_and_redis_agree(Kind::Permit, event, (150, 200));
+}
+
+#[test]
+fn memory_and_memory_agree() {
+    let event = side::with_pauses(step(side::odd_leases()), 10);
+    side::memory_and_memory_agree(Kind::Permit, event, (500, 120));
+}
+
+/// The answers that both backends must give are right, and not only alike.
+#[tokio::test(start_paused = true)]
+async fn verbs_answer_what_they_promise() {
+    let client = Client::in_memory();
+    let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    let two = verbs.with_permits(2);
+    let (lease, long) = (Duration::from_secs(1), Duration::from_secs(5));
+    let number = |number| Ok::<_, ()>(Answer::Number(number));
+    let change = async |request, change| verbs.adjust("a", request, change).await.map_err(drop);
+    let free = async || change(0, Change::Count).await;
+    assert_eq!(
+        verbs.attempt("a", 1, lease).await.unwrap(),
+        Answer::Held(None)
+    );
+    assert_eq!(change(100, Change::TrySet(3)).await, number(1));
+    assert_eq!(change(100, Change::TrySet(3)).await, number(1));
+    assert_eq!(change(101, Change::TrySet(5)).await, number(0));
+    // Asked again, an owner has what it had.
+    for _ in 0..2 {
+        assert_eq!(two.attempt("a", 1, lease).await.unwrap(), Answer::Granted);
+        assert_eq!(free().await, number(1));
+    }
+    assert_eq!(
+        two.attempt("a", 2, lease).await.unwrap(),
+        Answer::Held(Some(lease))
+    );
+    // A longer lease counts, a shorter one does not.
+    assert_eq!(
+        two.renew(&[("a", 1, 1, long)]).await.unwrap(),
+        Answer::Renewed(vec![true])
+    );
+    assert_eq!(
+        two.renew(&[("a", 1, 1, lease)]).await.unwrap(),
+        Answer::Renewed(vec![true])
+    );
+    assert_eq!(
+        two.attempt("a", 2, lease).await.unwrap(),
+        Answer::Held(Some(long))
+    );
+    // One of two has gone: it is not renewed, and the other one goes back with the release.
+    let id = two.permit_ids(1)[1];
+    for _ in 0..2 {
+        assert_eq!(change(102, Change::ReleasePermit(id)).await, number(1));
+    }
+    assert_eq!(change(103, Change::ReleasePermit(id)).await, number(0));
+    assert_eq!(
+        two.renew(&[("a", 1, 1, long)]).await.unwrap(),
+        Answer::Renewed(vec![false])
+    );
+    assert_eq!(free().await, number(2));
+    assert_eq!(two.release("a", 1).await.unwrap(), Answer::NotOurs);
+    assert_eq!(free().await, number(3));
+    // A withdrawn owner takes nothing, for as long as an attempt may come late.
+    assert_eq!(two.attempt("a", 3, lease).await.unwrap(), Answer::Granted);
+    assert_eq!(two.withdraw("a", 3).await.unwrap(), Answer::Freed);
+    assert_eq!(two.withdraw("a", 3).await.unwrap(), Answer::NotOurs);
+    assert_eq!(
+        two.attempt("a", 3, lease).await.unwrap(),
+        Answer::Held(None)
+    );
+    assert_eq!(free().await, number(3));
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(two.attempt("a", 3, lease).await.unwrap(), Answer::Granted);
+    assert_eq!(two.release("a", 3).await.unwrap(), Answer::Freed);
+    // What has expired is gone before anybody took it back.
+    assert_eq!(two.attempt("a", 4, lease).await.unwrap(), Answer::Granted);
+    tokio::time::sleep(lease).await;
+    assert_eq!(free().await, number(3));
+    assert_eq!(
+        two.renew(&[("a", 4, 1, lease)]).await.unwrap(),
+        Answer::Renewed(vec![false])
+    );
+    assert_eq!(two.release("a", 4).await.unwrap(), Answer::NotOurs);
+    assert_eq!(free().await, number(3));
+    assert_eq!(
+        verbs.force_release("a").await.unwrap(),
+        Answer::Forced(true)
+    );
+    assert_eq!(
+        verbs.force_release("a").await.unwrap(),
+        Answer::Forced(false)
+    );
+}

@@ -1,0 +1,14 @@
+//! The suites that run on the test harness of the standard library, as one program: what they share is compiled and linked
+//! once.
+//!
+//! `faults` is a program of its own, since it prints a table of what it injected. `open_files` is one because it counts
+//! the open files of its process.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod api;
+mod conformance;
+mod differential;
+mod flaws;
+mod harness;
+mod redis;
