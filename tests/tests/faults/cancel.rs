@@ -18,8 +18,8 @@ use rand::RngExt;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{Inside, SOON, ms, warm_up};
 
 pub(crate) const KEY: &str = "order:42";
@@ -60,7 +60,7 @@ pub(crate) fn faults_of_a_release(slow: Duration) -> impl Iterator<Item = Fault>
 /// Drops the future that `start` makes after 0, 1, 2, 3.. polls, until it is done before that each of so many times: after
 /// each drop, and once the other holder has gone that `start` may have put in its way, `free` must find everything free.
 pub(crate) async fn dropped_at_every_point<F: Future>(
-    ground: &Ground,
+    stage: &Stage,
     row: &Row,
     times: usize,
     free: impl AsyncFn(),
@@ -71,7 +71,7 @@ pub(crate) async fn dropped_at_every_point<F: Future>(
         for _ in 0..times {
             let (other, future) = start().await;
             let done = drop_after(polls, future).await.is_some();
-            ground.heal();
+            stage.heal();
             other.await.unwrap();
             free().await;
             row.injected("future dropped", u64::from(!done));
@@ -87,38 +87,38 @@ pub(crate) async fn dropped_at_every_point<F: Future>(
 
 /// The same of the lock, of which nothing is left in the end.
 async fn lock_dropped_at_every_point<F: Future>(
-    ground: &Ground,
+    stage: &Stage,
     row: &Row,
     start: impl AsyncFn() -> (JoinHandle<()>, F),
 ) {
-    let free = async || ground.free_within(FREE).await;
-    dropped_at_every_point(ground, row, ground.either(1, 3), free, start).await;
-    ground.nothing_is_left().await;
+    let free = async || stage.free_within(FREE).await;
+    dropped_at_every_point(stage, row, stage.either(1, 3), free, start).await;
+    stage.nothing_is_left().await;
 }
 
 /// Acquisitions of a free lock and single tries, with answers that come late or not at all.
-async fn acquisitions_of_a_free_lock(ground: &Ground, row: &Row) {
-    let client = ground.faulty_client().await;
+async fn acquisitions_of_a_free_lock(stage: &Stage, row: &Row) {
+    let client = stage.faulty_client().await;
     let lock = client.lock(KEY);
-    let (slow, faults) = (ms(30), ground.faults());
+    let (slow, faults) = (ms(30), stage.faults());
     for fault in faults_of_an_attempt(slow) {
         let start = async || {
             faults.next(Op::Attempt, fault);
             faults.next(Op::Attempt, fault);
             (nobody(), lock.acquire().into_future())
         };
-        lock_dropped_at_every_point(ground, row, start).await;
+        lock_dropped_at_every_point(stage, row, start).await;
     }
     let start = async || {
         faults.next(Op::Attempt, Fault::DelayReply(slow));
         (nobody(), lock.try_acquire())
     };
-    lock_dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(stage, row, start).await;
 }
 
 /// Waiters behind another client and behind their own, also where each answer is slow.
-async fn waiters(ground: &Ground, row: &Row) {
-    let (client, other) = (ground.faulty_client().await, ground.client().await);
+async fn waiters(stage: &Stage, row: &Row) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
     // Longer than a head trusts a neighbour, so that it asks the server, too; and shorter, so that it is handed over.
     for (holder, stay) in [(&other, ms(60)), (&client, ms(60)), (&client, ms(10))] {
         for slow in [false, true] {
@@ -126,30 +126,30 @@ async fn waiters(ground: &Ground, row: &Row) {
                 let holder = taken_for(holder, stay).await;
                 if slow {
                     let fault = Fault::DelayReply(ms(10));
-                    ground.faults().always(Op::Attempt, fault);
+                    stage.faults().always(Op::Attempt, fault);
                 }
                 (holder, client.lock(KEY).acquire().into_future())
             };
-            lock_dropped_at_every_point(ground, row, start).await;
+            lock_dropped_at_every_point(stage, row, start).await;
         }
     }
 }
 
-async fn releases(ground: &Ground, row: &Row) {
-    let client = ground.faulty_client().await;
+async fn releases(stage: &Stage, row: &Row) {
+    let client = stage.faulty_client().await;
     for fault in faults_of_a_release(ms(30)) {
         let start = async || {
             let guard = client.lock(KEY).acquire().await.unwrap();
-            ground.faults().next(Op::Release, fault);
+            stage.faults().next(Op::Release, fault);
             (nobody(), guard.release())
         };
-        lock_dropped_at_every_point(ground, row, start).await;
+        lock_dropped_at_every_point(stage, row, start).await;
     }
 }
 
 /// `run` behind another client, with an entry of the hold in its body, and `scope` of a guard that goes with it.
-async fn runs_and_scopes(ground: &Ground, row: &Row) {
-    let (client, other) = (ground.faulty_client().await, ground.client().await);
+async fn runs_and_scopes(stage: &Stage, row: &Row) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
     let slow = ms(20);
     let work = async |lock: Lock| {
         sleep(slow).await;
@@ -161,48 +161,48 @@ async fn runs_and_scopes(ground: &Ground, row: &Row) {
     let start = async || {
         let holder = taken_for(&other, slow).await;
         for op in [Op::Attempt, Op::Release] {
-            ground.faults().next(op, Fault::Delay(slow));
-            ground.faults().next(op, Fault::DelayReply(slow));
+            stage.faults().next(op, Fault::Delay(slow));
+            stage.faults().next(op, Fault::DelayReply(slow));
         }
         let lock = client.lock(KEY);
         (holder, lock.acquire().run(work(lock.clone())))
     };
-    lock_dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(stage, row, start).await;
     let start = async || {
         let lock = client.lock(KEY);
         let guard = lock.acquire().await.unwrap();
         let scoped = async move { guard.scope(work(lock)).await.unwrap() };
         (nobody(), scoped)
     };
-    lock_dropped_at_every_point(ground, row, start).await;
+    lock_dropped_at_every_point(stage, row, start).await;
 }
 
 async fn f67_future_dropped_at_any_point_in_memory_leaves_all_free_within_200_ms(row: &Row) {
-    let ground = Ground::memory();
-    acquisitions_of_a_free_lock(&ground, row).await;
-    waiters(&ground, row).await;
-    releases(&ground, row).await;
-    runs_and_scopes(&ground, row).await;
+    let stage = Stage::memory();
+    acquisitions_of_a_free_lock(&stage, row).await;
+    waiters(&stage, row).await;
+    releases(&stage, row).await;
+    runs_and_scopes(&stage, row).await;
 }
 
 async fn f67_acquisition_of_a_free_lock_dropped_at_any_point_leaves_it_free(row: &Row) {
-    acquisitions_of_a_free_lock(&Ground::redis().await, row).await;
+    acquisitions_of_a_free_lock(&Stage::redis().await, row).await;
 }
 
 async fn f67_waiter_dropped_at_any_point_leaves_the_lock_free(row: &Row) {
-    waiters(&Ground::redis().await, row).await;
+    waiters(&Stage::redis().await, row).await;
 }
 
 async fn f67_release_dropped_at_any_point_still_frees(row: &Row) {
-    releases(&Ground::redis().await, row).await;
+    releases(&Stage::redis().await, row).await;
 }
 
 async fn f67_run_and_scope_dropped_at_any_point_leave_the_lock_free(row: &Row) {
-    runs_and_scopes(&Ground::redis().await, row).await;
+    runs_and_scopes(&Stage::redis().await, row).await;
 }
 
 /// Drops many acquisitions after one poll, when their attempts have gone nowhere, or up to the server.
-async fn dropped_after_one_poll(ground: &Ground, client: &Client, drops: usize) {
+async fn dropped_after_one_poll(stage: &Stage, client: &Client, drops: usize) {
     // More at once would wait here for a place among the attempts under way.
     const AT_ONCE: usize = 250;
     for wave in 0..drops / AT_ONCE {
@@ -218,49 +218,49 @@ async fn dropped_after_one_poll(ground: &Ground, client: &Client, drops: usize) 
             yield_now().await;
         }
         drop(dropped);
-        ground.free_within(SOON / 10).await;
+        stage.free_within(SOON / 10).await;
     }
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 async fn f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing(row: &Row) {
     // Of these at least a third reach the server.
     const DROPS: usize = 30_000;
-    let ground = Ground::redis().await;
-    let client = ground.client().await;
+    let stage = Stage::redis().await;
+    let client = stage.client().await;
     warm_up(&client).await;
-    let before = ground.command_calls("hset").await;
-    dropped_after_one_poll(&ground, &client, DROPS).await;
-    let granted = ground.command_calls("hset").await - before;
+    let before = stage.command_calls("hset").await;
+    dropped_after_one_poll(&stage, &client, DROPS).await;
+    let granted = stage.command_calls("hset").await - before;
     row.injected("attempt granted after its future was dropped", granted);
     assert!(granted > DROPS as u64 / 4, "only {granted} were sent");
 }
 
 async fn f68_attempts_dropped_in_memory_before_their_answer_hold_nothing(row: &Row) {
     const DROPS: usize = 10_000;
-    let ground = Ground::memory();
-    let client = ground.faulty_client().await;
-    let faults = ground.faults();
+    let stage = Stage::memory();
+    let client = stage.faulty_client().await;
+    let faults = stage.faults();
     faults.always(Op::Attempt, Fault::DelayReply(ms(10)));
-    dropped_after_one_poll(&ground, &client, DROPS).await;
+    dropped_after_one_poll(&stage, &client, DROPS).await;
     assert_eq!(faults.hits(Op::Attempt), DROPS);
     row.injected("granted attempt dropped before its answer", DROPS as u64);
 }
 
 /// The connection broke and the future was dropped, and then the attempt is carried out.
-async fn late_attempts(ground: &Ground, row: &Row) {
-    let client = ground.faulty_client().await;
+async fn late_attempts(stage: &Stage, row: &Row) {
+    let client = stage.faulty_client().await;
     let late = ms(50);
     for _ in 0..20 {
-        ground.faults().next(Op::Attempt, Fault::Late(late));
+        stage.faults().next(Op::Attempt, Fault::Late(late));
         let acquiring = client.lock(KEY).acquire().into_future();
         assert!(drop_after(1, acquiring).await.is_none());
         sleep(2 * late).await;
         // Well before the lease of 30 s would do it.
-        ground.free_within(SOON / 10).await;
+        stage.free_within(SOON / 10).await;
     }
-    row.injected("late attempt", ground.faults().hits(Op::Attempt) as u64);
-    ground.nothing_is_left().await;
+    row.injected("late attempt", stage.faults().hits(Op::Attempt) as u64);
+    stage.nothing_is_left().await;
 }
 
 /// What happens inside of some keys.
@@ -312,9 +312,9 @@ async fn abort_all(mut victims: Vec<AbortHandle>, one_in: u32) {
 }
 
 /// Waves of tasks on a few keys, most of them aborted at random: those that are not must all get in.
-async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
+async fn random_aborts(stage: &Stage, row: &Row, aborts: usize) {
     const TASKS: usize = 50;
-    let clients = [ground.client().await, ground.client().await];
+    let clients = [stage.client().await, stage.client().await];
     let visits: &'static Visits = Box::leak(Box::default());
     let cut_short = || visits.begun.load(Ordering::SeqCst) - visits.ended.load(Ordering::SeqCst);
     let mut aborted = 0;
@@ -328,7 +328,7 @@ async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
             let task = wave.spawn(visit(lock, key, visits, way));
             victims.extend((n % 10 != 0).then_some(task));
         }
-        abort_all(victims, ground.either(40, 20)).await;
+        abort_all(victims, stage.either(40, 20)).await;
         while let Some(ended) = timeout(SOON, wave.join_next()).await.expect("all get in") {
             let cancelled = ended.is_err_and(|error| {
                 assert!(error.is_cancelled(), "{error}");
@@ -339,15 +339,15 @@ async fn random_aborts(ground: &Ground, row: &Row, aborts: usize) {
     }
     row.injected("task aborted", aborted as u64);
     row.injected("of these inside", cut_short());
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 async fn f70_holders_and_waiters_aborted_at_random_in_memory_make_way(row: &Row) {
-    random_aborts(&Ground::memory(), row, 20_000).await;
+    random_aborts(&Stage::memory(), row, 20_000).await;
 }
 
 async fn f70_holders_and_waiters_aborted_at_random_make_way(row: &Row) {
-    random_aborts(&Ground::redis().await, row, 2_000).await;
+    random_aborts(&Stage::redis().await, row, 2_000).await;
 }
 
 rows! {

@@ -6,8 +6,8 @@ use distlock_tests::{drop_after, eventually_eq};
 use tokio::time::sleep;
 
 use crate::cancel::FREE;
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{SOON, ms};
 
 /// Something with a number.
@@ -84,8 +84,8 @@ impl Thing {
     }
 }
 
-async fn changes(ground: &Ground, row: &Row) {
-    let (client, looks) = (ground.faulty_client().await, ground.client().await);
+async fn changes(stage: &Stage, row: &Row) {
+    let (client, looks) = (stage.faulty_client().await, stage.client().await);
     let (slow, mut keys) = (ms(10), 0..);
     for (thing, from, change, to) in CHANGES {
         for fault in [
@@ -102,10 +102,10 @@ async fn changes(ground: &Ground, row: &Row) {
                 if *from > 0 {
                     seen.make(Change::TrySet(*from)).await.unwrap();
                 }
-                ground.faults().next(Op::Adjust, fault);
+                stage.faults().next(Op::Adjust, fault);
                 let making = thing(&client, key);
                 let done = drop_after(polls, making.make(*change)).await;
-                ground.heal();
+                stage.heal();
                 // Whatever is on its way is there.
                 sleep(2 * slow).await;
                 let number = seen.number().await;
@@ -124,12 +124,12 @@ async fn changes(ground: &Ground, row: &Row) {
             }
         }
     }
-    ground.idle_within(FREE).await;
+    stage.idle_within(FREE).await;
 }
 
 /// Ends a permit, and changes its lease, by its id.
-async fn permits_by_id(ground: &Ground, row: &Row) {
-    let (client, looks) = (ground.faulty_client().await, ground.client().await);
+async fn permits_by_id(stage: &Stage, row: &Row) {
+    let (client, looks) = (stage.faulty_client().await, stage.client().await);
     let seats = looks.expirable_semaphore("seats");
     assert!(seats.try_set_permits(2).await.unwrap());
     let (slow, lease) = (ms(10), 10 * SOON);
@@ -142,14 +142,14 @@ async fn permits_by_id(ground: &Ground, row: &Row) {
     ] {
         for polls in 0.. {
             let id = seats.acquire().await.unwrap().into_id().unwrap();
-            ground.faults().next(Op::Adjust, fault);
+            stage.faults().next(Op::Adjust, fault);
             let updated = drop_after(polls, ours.update_lease(id, lease)).await;
-            ground.heal();
+            stage.heal();
             let left = seats.remaining_lease(id).await.unwrap().unwrap();
             assert!(left <= 3 * SOON && updated.is_none() || left > lease - SOON);
-            ground.faults().next(Op::Adjust, fault);
+            stage.faults().next(Op::Adjust, fault);
             let released = drop_after(polls, ours.release(id)).await;
-            ground.heal();
+            stage.heal();
             let number = seats.available_permits().await.unwrap();
             assert!(number == 2 || (number == 1 && released.is_none()));
             let done = updated.is_some() && released.is_some();
@@ -168,7 +168,7 @@ async fn permits_by_id(ground: &Ground, row: &Row) {
     }
     let all = || async { seats.available_permits().await.unwrap() };
     eventually_eq(FREE, "free seats", 2, all).await;
-    ground.idle_within(FREE).await;
+    stage.idle_within(FREE).await;
 }
 
 rows! {

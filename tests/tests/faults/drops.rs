@@ -18,8 +18,8 @@ use tokio::time::sleep;
 use crate::cancel::{
     FREE, KEY, dropped_at_every_point, faults_of_a_release, faults_of_an_attempt, nobody,
 };
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::ms;
 
 /// What is acquired.
@@ -65,8 +65,8 @@ impl Wanted {
 }
 
 impl What {
-    /// A program whose clients meet the ground's faults, or none.
-    async fn program(self, ground: &Ground, faulty: bool) -> Program {
+    /// A program whose clients meet the stage's faults, or none.
+    async fn program(self, stage: &Stage, faulty: bool) -> Program {
         let prefixes: &[&str] = match self {
             Self::One(_) => &[""],
             Self::Mixed => &["", ""],
@@ -75,8 +75,8 @@ impl What {
         };
         let mut clients = Vec::new();
         for prefix in prefixes {
-            let client = ground.client_with(|builder| match faulty {
-                true => builder.key_prefix(*prefix).faults(ground.faults()),
+            let client = stage.client_with(|builder| match faulty {
+                true => builder.key_prefix(*prefix).faults(stage.faults()),
                 false => builder.key_prefix(*prefix),
             });
             clients.push(client.await);
@@ -172,7 +172,7 @@ impl Program {
 
 /// All that a table of primitives is asked for.
 struct Drops<'a> {
-    ground: &'a Ground,
+    stage: &'a Stage,
     row: &'a Row,
     what: What,
     /// The program whose futures are dropped.
@@ -181,13 +181,13 @@ struct Drops<'a> {
 }
 
 impl<'a> Drops<'a> {
-    async fn of(what: What, ground: &'a Ground, row: &'a Row) -> Self {
+    async fn of(what: What, stage: &'a Stage, row: &'a Row) -> Self {
         Self {
-            ground,
+            stage,
             row,
             what,
-            own: what.program(ground, true).await,
-            other: what.program(ground, false).await,
+            own: what.program(stage, true).await,
+            other: what.program(stage, false).await,
         }
     }
 
@@ -195,19 +195,19 @@ impl<'a> Drops<'a> {
     async fn at_every_point<F: Future>(&self, start: impl AsyncFn() -> (JoinHandle<()>, F)) {
         let free = async || {
             if !self.what.has_permits() {
-                return self.ground.free_within(FREE).await;
+                return self.stage.free_within(FREE).await;
             }
-            self.ground.idle_within(FREE).await;
+            self.stage.idle_within(FREE).await;
             let left = || self.other.permits();
-            let bound = self.ground.either(FREE, 10 * FREE);
+            let bound = self.stage.either(FREE, 10 * FREE);
             eventually_eq(bound, "permits", i64::from(PERMITS), left).await;
         };
-        dropped_at_every_point(self.ground, self.row, 1, free, start).await;
+        dropped_at_every_point(self.stage, self.row, 1, free, start).await;
     }
 
     /// Of what is free, with answers that come late or not at all.
     async fn acquisitions(&self) {
-        let (slow, faults) = (ms(30), self.ground.faults());
+        let (slow, faults) = (ms(30), self.stage.faults());
         for fault in faults_of_an_attempt(slow) {
             let acquire = async || {
                 faults.next(Op::Attempt, fault);
@@ -239,7 +239,7 @@ impl<'a> Drops<'a> {
                     let holder = holder.stay(stay).await;
                     if slow {
                         let fault = Fault::DelayReply(ms(10));
-                        self.ground.faults().always(Op::Attempt, fault);
+                        self.stage.faults().always(Op::Attempt, fault);
                     }
                     let wanted = self.own.wanted();
                     (holder, async move { drop(wanted.acquire().await) })
@@ -254,7 +254,7 @@ impl<'a> Drops<'a> {
             let start = async || {
                 let guard = self.own.wanted().acquire().await.unwrap();
                 for _ in &self.own.clients {
-                    self.ground.faults().next(Op::Release, fault);
+                    self.stage.faults().next(Op::Release, fault);
                 }
                 (nobody(), guard.release())
             };
@@ -268,8 +268,8 @@ impl<'a> Drops<'a> {
         let start = async || {
             let holder = self.other.stay(slow).await;
             for op in [Op::Attempt, Op::Release] {
-                self.ground.faults().next(op, Fault::Delay(slow));
-                self.ground.faults().next(op, Fault::DelayReply(slow));
+                self.stage.faults().next(op, Fault::Delay(slow));
+                self.stage.faults().next(op, Fault::DelayReply(slow));
             }
             let wanted = self.own.wanted();
             let again = wanted.clone();
@@ -299,7 +299,7 @@ impl<'a> Drops<'a> {
         self.releases().await;
         self.scopes().await;
         if !self.what.has_permits() {
-            self.ground.nothing_is_left().await;
+            self.stage.nothing_is_left().await;
         }
     }
 }
@@ -309,11 +309,11 @@ macro_rules! drops {
     ($($what:expr => $memory:ident, $redis:ident);+ $(;)?) => {
         $(
             async fn $memory(row: &Row) {
-                Drops::of($what, &Ground::memory(), row).await.all().await;
+                Drops::of($what, &Stage::memory(), row).await.all().await;
             }
 
             async fn $redis(row: &Row) {
-                Drops::of($what, &Ground::redis().await, row).await.all().await;
+                Drops::of($what, &Stage::redis().await, row).await.all().await;
             }
         )+
 

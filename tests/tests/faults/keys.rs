@@ -6,8 +6,8 @@ use distlock::Error;
 use distlock_tests::RedisServer;
 use tokio::time::timeout;
 
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{SOON, default_client, free, waiting};
 
 const LONGEST: usize = 4096;
@@ -37,8 +37,8 @@ fn odd_keys() -> Vec<String> {
 }
 
 /// Held, seen, waited for on a channel whose name is as odd, and released: the same on either backend.
-async fn odd_keys_round_trip(ground: &Ground, row: &Row) {
-    let (one, two) = (ground.client().await, ground.client().await);
+async fn odd_keys_round_trip(stage: &Stage, row: &Row) {
+    let (one, two) = (stage.client().await, stage.client().await);
     for key in odd_keys() {
         let guard = one.lock(&key).acquire().await.unwrap();
         assert_eq!(guard.key(), key);
@@ -53,7 +53,7 @@ async fn odd_keys_round_trip(ground: &Ground, row: &Row) {
         next.release().await.unwrap();
         row.injected("odd key", 1);
     }
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 async fn f80_odd_keys_are_names_in_redis_byte_for_byte(row: &Row) {

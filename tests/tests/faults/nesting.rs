@@ -9,8 +9,8 @@ use rand::RngExt;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{Inside, SOON, ms};
 
 const KEY: &str = "order:42";
@@ -49,8 +49,8 @@ async fn annotated(client: &Client, depth: u64) -> Result<u64, Error> {
 }
 
 /// Each way to acquire a lock inside its own critical section.
-async fn inside_itself(ground: &Ground, row: &Row) {
-    let client = ground.client().await;
+async fn inside_itself(stage: &Stage, row: &Row) {
+    let client = stage.client().await;
     let lock = client.lock(KEY);
     let guard = lock.acquire().await.unwrap();
     let body = async {
@@ -76,12 +76,12 @@ async fn inside_itself(ground: &Ground, row: &Row) {
     enters(row, async { guard.reenter() }).await;
     guard.release().await.unwrap();
     assert_eq!(ends(row, annotated(&client, 2)).await.unwrap(), 3);
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 /// Each way to acquire a lock beside its own hold, which would be waiting for oneself.
-async fn beside_itself(ground: &Ground, row: &Row) {
-    let (client, other) = (ground.client().await, ground.client().await);
+async fn beside_itself(stage: &Stage, row: &Row) {
+    let (client, other) = (stage.client().await, stage.client().await);
     let lock = client.lock(KEY);
     let bounded = |lock: &Lock| lock.acquire().wait(WAIT).into_future();
     let guard = lock.acquire().await.unwrap();
@@ -106,11 +106,11 @@ async fn beside_itself(ground: &Ground, row: &Row) {
     // Without a limit it waits for as long as it is let, and leaves nothing when it is dropped.
     assert!(timeout(WAIT, lock.acquire()).await.is_err());
     kept.release().await.unwrap();
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
-async fn crossed_branches(ground: &Ground, row: &Row) {
-    let client = ground.client().await;
+async fn crossed_branches(stage: &Stage, row: &Row) {
+    let client = stage.client().await;
     let (a, b) = (client.lock("a"), client.lock("b"));
     let cross = async |first: &Lock, then: &Lock, wait: Duration| {
         let outer = first.acquire().await?;
@@ -127,13 +127,13 @@ async fn crossed_branches(ground: &Ground, row: &Row) {
     let (one, two) = ends(row, siblings).await.unwrap();
     assert!(one.is_ok() || two.is_ok(), "{one:?}, {two:?}");
     drop((one, two));
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
-async fn every_nesting(ground: &Ground, row: &Row) {
-    inside_itself(ground, row).await;
-    beside_itself(ground, row).await;
-    crossed_branches(ground, row).await;
+async fn every_nesting(stage: &Stage, row: &Row) {
+    inside_itself(stage, row).await;
+    beside_itself(stage, row).await;
+    crossed_branches(stage, row).await;
 }
 
 /// The branches of one critical section.
@@ -191,11 +191,11 @@ impl Branches {
     }
 }
 
-async fn branches_dropped_at_random(ground: &Ground, row: &Row) {
+async fn branches_dropped_at_random(stage: &Stage, row: &Row) {
     const SECTIONS: usize = 100;
     const ROUNDS: usize = 10;
     let branches = Branches {
-        lock: ground.client().await.lock(KEY),
+        lock: stage.client().await.lock(KEY),
         inside: AtomicUsize::new(0),
         begun: AtomicU64::new(0),
         ended: AtomicU64::new(0),
@@ -209,7 +209,7 @@ async fn branches_dropped_at_random(ground: &Ground, row: &Row) {
         branches.lock.acquire().run(body).await.unwrap();
     }
     assert_eq!(branches.lock.hold_count().await.unwrap(), 0);
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
     let (begun, ended) = (branches.begun.into_inner(), branches.ended.into_inner());
     assert!(ended > ROUNDS as u64);
     row.injected("branch dropped inside", begun - ended);

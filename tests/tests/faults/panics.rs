@@ -13,8 +13,8 @@ use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{SOON, ms};
 
 const KEY: &str = "order:42";
@@ -45,8 +45,8 @@ async fn task_panics<T: Send + 'static>(
 }
 
 /// The key is free, soon, and no frame was left behind on this thread.
-async fn released(ground: &Ground, client: &Client) {
-    ground.free_within(ms(200)).await;
+async fn released(stage: &Stage, client: &Client) {
+    stage.free_within(ms(200)).await;
     let guard = client.lock(KEY).try_acquire().await.unwrap();
     let beside = client.lock(KEY).try_acquire().await.unwrap();
     assert!(beside.is_none(), "it entered a hold that is beside it");
@@ -62,32 +62,32 @@ async fn annotated(client: &Client, depth: u32) -> Result<(), Error> {
     }
 }
 
-async fn panics_in_sections(ground: &Ground, row: &Row) {
-    let client = ground.client().await;
+async fn panics_in_sections(stage: &Stage, row: &Row) {
+    let client = stage.client().await;
     let lock = client.lock(KEY);
     let section = async || -> () { std::panic::panic_any(OURS) };
     panics(row, lock.acquire().run(section())).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     let tried = async {
         section().await;
         Ok::<(), Error>(())
     };
     panics(row, lock.acquire().try_run(tried)).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     panics(row, lock.acquire().run(lock.acquire().run(section()))).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     // Until the future that panicked is dropped it holds the key, and who comes after it on this thread is not inside.
     let mut kept = Box::pin(lock.acquire().run(section()));
     panics(row, &mut kept).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
     drop(kept);
-    released(ground, &client).await;
+    released(stage, &client).await;
     let with_a_guard = async {
         let _guard = lock.acquire().await.unwrap();
         section().await;
     };
     panics(row, with_a_guard).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
 
     // A scope borrows its guard, which goes on.
     let guard = lock.acquire().await.unwrap();
@@ -99,21 +99,21 @@ async fn panics_in_sections(ground: &Ground, row: &Row) {
     assert!(guard.is_held());
     assert_eq!(lock.hold_count().await.unwrap(), 1);
     guard.release().await.unwrap();
-    released(ground, &client).await;
+    released(stage, &client).await;
 }
 
-async fn panics_in_tasks(ground: &Ground, row: &Row) {
-    let client = ground.client().await;
+async fn panics_in_tasks(stage: &Stage, row: &Row) {
+    let client = stage.client().await;
     let lock = client.lock(KEY);
     let nested = lock.acquire();
     let body = async move { nested.run(async { panic!("{}", OURS) }).await };
     task_panics(row, lock.acquire().run(body)).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     for depth in 0..3 {
         let client = client.clone();
         task_panics(row, async move { annotated(&client, depth).await }).await;
     }
-    released(ground, &client).await;
+    released(stage, &client).await;
     // Those who wait for a task that panics come next.
     let guard = lock.acquire().await.unwrap();
     let waiter = tokio::spawn(lock.acquire().into_future());
@@ -124,12 +124,12 @@ async fn panics_in_tasks(ground: &Ground, row: &Row) {
     })
     .await;
     drop(timeout(SOON, waiter).await.unwrap().unwrap().unwrap());
-    released(ground, &client).await;
+    released(stage, &client).await;
 }
 
-async fn panics_under_the_lock(ground: &Ground, row: &Row) {
-    panics_in_sections(ground, row).await;
-    panics_in_tasks(ground, row).await;
+async fn panics_under_the_lock(stage: &Stage, row: &Row) {
+    panics_in_sections(stage, row).await;
+    panics_in_tasks(stage, row).await;
 }
 
 /// A waker of the user's own: it calls the library, as a waker may that polls at once, and panics.
@@ -172,14 +172,14 @@ fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Arc<Panics>) -> Poll<F::
     Pin::new(future).poll(&mut Context::from_waker(&waker))
 }
 
-async fn short_lived(ground: &Ground) -> Client {
-    ground
+async fn short_lived(stage: &Stage) -> Client {
+    stage
         .client_with(|builder| builder.watchdog_timeout(LEASE))
         .await
 }
 
 /// The client does all it could before: hold, renew, hand over, wait, tell of losses.
-async fn client_goes_on(ground: &Ground, client: &Client) {
+async fn client_goes_on(stage: &Stage, client: &Client) {
     let lock = client.lock(KEY);
     let guard = timeout(SOON, lock.acquire()).await.unwrap().unwrap();
     sleep(2 * LEASE).await;
@@ -188,7 +188,7 @@ async fn client_goes_on(ground: &Ground, client: &Client) {
     yield_now().await;
     guard.release().await.unwrap();
     let guard = timeout(SOON, local).await.unwrap().unwrap().unwrap();
-    let other = ground.client().await.lock(KEY);
+    let other = stage.client().await.lock(KEY);
     let elsewhere = tokio::spawn(other.acquire().into_future());
     sleep(LEASE / 3).await;
     drop(guard);
@@ -201,12 +201,12 @@ async fn client_goes_on(ground: &Ground, client: &Client) {
     // Told by the next renewal, a third of the lease later.
     timeout(SOON + LEASE, guard.lost()).await.unwrap();
     assert!(guard.release().await.unwrap_err().is_lost());
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 /// Wakers that panic where the library wakes: in the task of whoever releases, and in the library's own tasks.
-async fn panicking_wakers(ground: &Ground, row: &Row) {
-    let (client, other) = (short_lived(ground).await, ground.client().await);
+async fn panicking_wakers(stage: &Stage, row: &Row) {
+    let (client, other) = (short_lived(stage).await, stage.client().await);
     let (lock, panics) = (client.lock(KEY), Panics::of(&client));
 
     // The caller's: a guard is dropped, and its hold handed over to a waiter.
@@ -215,7 +215,7 @@ async fn panicking_wakers(ground: &Ground, row: &Row) {
     assert!(poll_once(&mut waiter, &panics).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(guard))).is_err());
     drop(waiter);
-    released(ground, &client).await;
+    released(stage, &client).await;
 
     // The releaser's: a waiter behind a hold with a lease of its own is told when that is freed.
     let guard = lock.acquire().lease(LEASE).await.unwrap();
@@ -224,7 +224,7 @@ async fn panicking_wakers(ground: &Ground, row: &Row) {
     drop(guard);
     woken(&panics, 2).await;
     drop(waiter);
-    released(ground, &client).await;
+    released(stage, &client).await;
 
     // The watchdog's: the loss of a hold is told. Another hold is kept on, without any call of its client.
     let kept = client.lock("kept").acquire().await.unwrap();
@@ -236,13 +236,13 @@ async fn panicking_wakers(ground: &Ground, row: &Row) {
     sleep(3 * LEASE).await;
     assert!(kept.is_held(), "nobody renews any more");
     drop((lost, guard, kept));
-    client_goes_on(ground, &client).await;
+    client_goes_on(stage, &client).await;
     row.injected("waker that panics", panics.woken());
 }
 
 /// The backend's own task: the word of another client's release wakes a waiter.
-async fn panicking_listener(ground: &Ground, row: &Row) {
-    let (client, other) = (short_lived(ground).await, ground.client().await);
+async fn panicking_listener(stage: &Stage, row: &Row) {
+    let (client, other) = (short_lived(stage).await, stage.client().await);
     let (lock, panics) = (client.lock(KEY), Panics::of(&client));
     let held = other.lock(KEY).acquire().await.unwrap();
     let mut waiter = lock.acquire().into_future();
@@ -253,7 +253,7 @@ async fn panicking_listener(ground: &Ground, row: &Row) {
     drop(timeout(SOON, releasing).await.unwrap());
     woken(&panics, 1).await;
     drop(waiter);
-    client_goes_on(ground, &client).await;
+    client_goes_on(stage, &client).await;
     row.injected("waker that panics", panics.woken());
 }
 
@@ -275,8 +275,8 @@ impl Drop for PanicsInDrop<'_> {
 }
 
 /// Bodies whose drop panics: at their end, when the future around them is dropped, and at a loss.
-async fn panicking_drops(ground: &Ground, row: &Row) {
-    let (client, other) = (short_lived(ground).await, ground.client().await);
+async fn panicking_drops(stage: &Stage, row: &Row) {
+    let (client, other) = (short_lived(stage).await, stage.client().await);
     let lock = client.lock(KEY);
     let body = async |ends: bool| {
         let _drop = PanicsInDrop(row);
@@ -286,16 +286,16 @@ async fn panicking_drops(ground: &Ground, row: &Row) {
         }
     };
     panics(row, lock.acquire().run(body(true))).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     let cut = async { timeout(ms(50), lock.acquire().run(body(false))).await };
     panics(row, cut).await;
-    released(ground, &client).await;
+    released(stage, &client).await;
     let guard = lock.acquire().await.unwrap();
     let cut = async { timeout(ms(50), guard.scope(body(false))).await };
     panics(row, cut).await;
     assert_eq!(lock.hold_count().await.unwrap(), 1);
     guard.release().await.unwrap();
-    released(ground, &client).await;
+    released(stage, &client).await;
     let lost = async {
         let wipe = async {
             sleep(ms(50)).await;
@@ -304,25 +304,25 @@ async fn panicking_drops(ground: &Ground, row: &Row) {
         tokio::join!(lock.acquire().run(body(false)), wipe)
     };
     panics(row, timeout(SOON, lost)).await;
-    released(ground, &client).await;
-    client_goes_on(ground, &client).await;
+    released(stage, &client).await;
+    client_goes_on(stage, &client).await;
 }
 
 async fn f79_panics_of_wakers_and_drops_in_memory_poison_nothing(row: &Row) {
-    panicking_wakers(&Ground::memory(), row).await;
-    panicking_drops(&Ground::memory(), row).await;
+    panicking_wakers(&Stage::memory(), row).await;
+    panicking_drops(&Stage::memory(), row).await;
 }
 
 async fn f79_panicking_wakers_poison_nothing(row: &Row) {
-    panicking_wakers(&Ground::redis().await, row).await;
+    panicking_wakers(&Stage::redis().await, row).await;
 }
 
 async fn f79_panicking_listener_leaves_the_subscriptions_alive(row: &Row) {
-    panicking_listener(&Ground::redis().await, row).await;
+    panicking_listener(&Stage::redis().await, row).await;
 }
 
 async fn f79_panicking_drops_of_bodies_poison_nothing(row: &Row) {
-    panicking_drops(&Ground::redis().await, row).await;
+    panicking_drops(&Stage::redis().await, row).await;
 }
 
 rows! {

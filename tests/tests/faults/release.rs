@@ -12,8 +12,8 @@ use rand::RngExt;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::ground::Ground;
 use crate::row::{Row, rows};
+use crate::stage::Stage;
 use crate::support::{
     Inside, SOON, client, client_with, default_client, free, listened, ms, warm_up,
 };
@@ -125,12 +125,12 @@ async fn f86_release_of_a_hold_that_another_has_by_now_is_lost_and_ends_nothing(
 }
 
 async fn f88_grants_that_arrive_late_in_memory_are_never_handed_out_near_their_end(row: &Row) {
-    let ground = Ground::memory();
-    let client = ground.faulty_client().await;
+    let stage = Stage::memory();
+    let client = stage.faulty_client().await;
     let (lock, lease) = (client.lock(KEY), ms(45));
     for _ in 0..1_000 {
         let delay = lease * rand::rng().random_range(50..150) / 100;
-        ground.faults().next(Op::Attempt, Fault::DelayReply(delay));
+        stage.faults().next(Op::Attempt, Fault::DelayReply(delay));
         let guard = lock.acquire().lease(lease).await.unwrap();
         let left = lock.remaining_lease().await.unwrap().unwrap();
         assert!(
@@ -139,8 +139,8 @@ async fn f88_grants_that_arrive_late_in_memory_are_never_handed_out_near_their_e
         );
         guard.release().await.unwrap();
     }
-    ground.nothing_is_left().await;
-    let faults = ground.faults();
+    stage.nothing_is_left().await;
+    let faults = stage.faults();
     assert_eq!(faults.hits(Op::Attempt), 1_000);
     // One that was given back took another attempt.
     let late = faults.calls(Op::Attempt) - faults.hits(Op::Attempt);
@@ -310,8 +310,8 @@ async fn f89_wait_of_zero_is_one_try_that_ends_when_nobody_answers(row: &Row) {
 }
 
 async fn f89_waits_in_memory_end_within_100_ms_whatever_the_backend_does(row: &Row) {
-    let ground = Ground::memory();
-    let client = ground.faulty_client().await;
+    let stage = Stage::memory();
+    let client = stage.faulty_client().await;
     for wait in [ms(40), ms(1_000), ms(3_000)] {
         for fault in [
             Fault::Never,
@@ -320,7 +320,7 @@ async fn f89_waits_in_memory_end_within_100_ms_whatever_the_backend_does(row: &R
             Fault::FailBefore,
             Fault::FailAfter,
         ] {
-            ground.faults().always(Op::Attempt, fault);
+            stage.faults().always(Op::Attempt, fault);
             let start = Instant::now();
             let acquired = client.lock(KEY).acquire().wait(wait).await;
             let took = start.elapsed();
@@ -329,20 +329,20 @@ async fn f89_waits_in_memory_end_within_100_ms_whatever_the_backend_does(row: &R
                 took >= wait && took <= wait + ms(100),
                 "{fault:?}: {took:?}"
             );
-            ground.heal();
-            ground.free_within(ms(200)).await;
+            stage.heal();
+            stage.free_within(ms(200)).await;
         }
     }
     row.injected(
         "attempt that failed",
-        ground.faults().hits(Op::Attempt) as u64,
+        stage.faults().hits(Op::Attempt) as u64,
     );
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 /// Those who hand the hold over to each other.
 struct Relay<'a> {
-    ground: &'a Ground,
+    stage: &'a Stage,
     client: Client,
     inside: AtomicUsize,
     former: Mutex<Option<Owner>>,
@@ -361,8 +361,8 @@ impl Relay<'_> {
                 Fault::Late(by),
                 Fault::FailBefore,
             ];
-            self.ground.faults().clear(op);
-            self.ground
+            self.stage.faults().clear(op);
+            self.stage
                 .faults()
                 .next(op, faults[rand::rng().random_range(0..faults.len())]);
         }
@@ -397,10 +397,10 @@ impl Relay<'_> {
 }
 
 /// Local waiters hand a hold over to each other, while renewals and releases fail, come late and are slow.
-async fn hand_overs(ground: &Ground, row: &Row, wanted: usize) {
+async fn hand_overs(stage: &Stage, row: &Row, wanted: usize) {
     let relay = Relay {
-        ground,
-        client: ground.faulty_client().await,
+        stage,
+        client: stage.faulty_client().await,
         inside: AtomicUsize::new(0),
         former: Mutex::default(),
         hand_overs: AtomicUsize::new(0),
@@ -411,8 +411,8 @@ async fn hand_overs(ground: &Ground, row: &Row, wanted: usize) {
         }
     });
     join_all(runners).await;
-    ground.heal();
-    let faults = ground.faults();
+    stage.heal();
+    let faults = stage.faults();
     for (fault, hits) in [
         ("hand-over", relay.hand_overs.into_inner()),
         ("fault of a renewal", faults.hits(Op::Renew)),
@@ -421,16 +421,16 @@ async fn hand_overs(ground: &Ground, row: &Row, wanted: usize) {
         assert!(hits > 10, "{fault}: {hits}");
         row.injected(fault, hits as u64);
     }
-    ground.nothing_is_left().await;
+    stage.nothing_is_left().await;
 }
 
 async fn f92_hand_overs_in_memory_with_failing_renewals_and_releases_lose_no_hold(row: &Row) {
-    hand_overs(&Ground::memory(), row, 10_000).await;
+    hand_overs(&Stage::memory(), row, 10_000).await;
 }
 
 async fn f92_hand_overs_with_failing_renewals_and_releases_lose_no_hold(row: &Row) {
     // As many as in memory would take a quarter of a minute.
-    hand_overs(&Ground::redis().await, row, 4_000).await;
+    hand_overs(&Stage::redis().await, row, 4_000).await;
 }
 
 rows! {

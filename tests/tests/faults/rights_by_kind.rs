@@ -34,7 +34,7 @@ impl Life {
 }
 
 /// A server on which nobody is but who we let in, and the connection of its administrator.
-async fn ground() -> (RedisServer, Foreign) {
+async fn stage() -> (RedisServer, Foreign) {
     let (server, mut admin) = server_without_default_user().await;
     let all = ["CONFIG", "SET", "acllog-max-len", "10000"];
     admin.send(&all).await;
@@ -65,7 +65,7 @@ async fn play(
 }
 
 async fn f53_rights_of_the_readme_are_enough_for_each_primitive_and_each_is_needed(row: &Row) {
-    let (server, mut admin) = ground().await;
+    let (server, mut admin) = stage().await;
     let mut taken = Vec::new();
     let mut users = Vec::new();
     for life in LIVES {
@@ -123,7 +123,7 @@ async fn f53_rights_of_the_readme_are_enough_for_each_primitive_and_each_is_need
 }
 
 async fn f53_rights_hold_for_a_prefix_that_is_a_hash_tag(row: &Row) {
-    let (server, mut admin) = ground().await;
+    let (server, mut admin) = stage().await;
     for life in LIVES {
         let user = format!("{life:?}");
         let rights = life
@@ -161,7 +161,7 @@ async fn f53_rights_hold_for_a_prefix_that_is_a_hash_tag(row: &Row) {
 }
 
 async fn f53_keys_without_a_hash_tag_need_fewer_patterns(row: &Row) {
-    let (server, mut admin) = ground().await;
+    let (server, mut admin) = stage().await;
     for life in LIVES {
         let user = format!("{life:?}");
         let (left_out, rights): (Vec<&str>, Vec<&str>) = life
@@ -188,7 +188,7 @@ async fn f53_keys_without_a_hash_tag_need_fewer_patterns(row: &Row) {
 }
 
 async fn f53_user_with_the_whole_family_can_do_nothing_else(row: &Row) {
-    let (server, mut admin) = ground().await;
+    let (server, mut admin) = stage().await;
     let rights: Vec<&str> = LIVES.iter().flat_map(|life| life.added()).collect();
     let words = [&["ACL", "SETUSER", "all"], &granted()[3..], &rights[..]].concat();
     admin.send(&words).await;

@@ -46,7 +46,7 @@ impl Listed {
 
 /// The tests of a file: `rows! { Real: f01_a, f03_b; Paused: f05_c }`.
 ///
-/// `Both: of_a_ground => f07_in_memory, f07;` before them makes two tests of one function: on memory in paused time, and on
+/// `Both: of_a_stage => f07_in_memory, f07;` before them makes two tests of one function: on memory in paused time, and on
 /// Redis.
 macro_rules! rows {
     (
@@ -55,11 +55,11 @@ macro_rules! rows {
     ) => {
         $(
             async fn $memory(row: &$crate::row::Row) {
-                $both(&$crate::ground::Ground::memory(), row).await;
+                $both(&$crate::stage::Stage::memory(), row).await;
             }
 
             async fn $redis(row: &$crate::row::Row) {
-                $both(&$crate::ground::Ground::redis().await, row).await;
+                $both(&$crate::stage::Stage::redis().await, row).await;
             }
         )+
 

@@ -54,7 +54,7 @@ const TRY: Duration = ms(300);
 /// Where a renewal is what meets the fault: with two tries lost, more than a second is left of it.
 const LEASE: Duration = ms(4_000);
 
-struct Stage {
+struct Bench {
     server: RedisServer,
     proxy: Proxy,
     /// Behind the proxy, with a lease of 30 s, and with one of its own.
@@ -64,7 +64,7 @@ struct Stage {
     other: Client,
 }
 
-impl Stage {
+impl Bench {
     async fn new() -> Self {
         let (server, proxy) = server_and_proxy().await;
         let url = proxy.url();
@@ -74,18 +74,18 @@ impl Stage {
         let renewing = client_with(&url, |builder| {
             builder.response_timeout(TRY).watchdog_timeout(LEASE)
         });
-        let stage = Self {
+        let bench = Self {
             client: client.await,
             renewing: renewing.await,
             other: crate::support::client(&server.url()).await,
             server,
             proxy,
         };
-        warm_up(&stage.client).await;
-        warm_up(&stage.renewing).await;
-        let lock = stage.client.lock("warm:up");
+        warm_up(&bench.client).await;
+        warm_up(&bench.renewing).await;
+        let lock = bench.client.lock("warm:up");
         assert!(!lock.force_release().await.unwrap() && !lock.is_locked().await.unwrap());
-        stage
+        bench
     }
 
     /// Awaits an operation on `key` with the wire broken: what came of it, and how often that was seen.
@@ -208,7 +208,7 @@ impl Stage {
         seen
     }
 
-    /// As [`broken`](Stage::broken), and it takes no longer than ten times what it may.
+    /// As [`broken`](Bench::broken), and it takes no longer than ten times what it may.
     async fn in_time<T>(
         &mut self,
         how: Break,
@@ -243,14 +243,14 @@ async fn leave(acquired: Result<Option<Guard>, Error>) {
 }
 
 async fn sweep(row: &Row, how: Break, named: &'static str) {
-    let mut stage = Stage::new().await;
+    let mut bench = Bench::new().await;
     for operation in OPERATIONS {
-        let seen = stage.meet(how, operation).await;
+        let seen = bench.meet(how, operation).await;
         assert!(seen > 0, "{operation:?} never met {how:?}");
         row.injected(named, seen);
         free(
-            &stage.server,
-            &[&stage.client, &stage.renewing, &stage.other],
+            &bench.server,
+            &[&bench.client, &bench.renewing, &bench.other],
         )
         .await;
     }

@@ -19,13 +19,13 @@ enum Server {
 }
 
 /// Where a row is played.
-pub(crate) struct Ground {
+pub(crate) struct Stage {
     server: Server,
     faults: Faults,
     clients: Mutex<Vec<Client>>,
 }
 
-impl Ground {
+impl Stage {
     pub(crate) fn memory() -> Self {
         Self::on(Server::Memory(MemoryServer::new()))
     }
@@ -47,7 +47,7 @@ impl Ground {
         self.client_with(|builder| builder).await
     }
 
-    /// A client that meets the [`faults`](Ground::faults).
+    /// A client that meets the [`faults`](Stage::faults).
     pub(crate) async fn faulty_client(&self) -> Client {
         self.client_with(|builder| builder.faults(&self.faults))
             .await
@@ -107,7 +107,7 @@ impl Ground {
         eventually_eq(bound, "what clients keep", vec![], kept).await;
     }
 
-    /// As [`free_within`](Ground::free_within), soon, and no channel is listened to.
+    /// As [`free_within`](Stage::free_within), soon, and no channel is listened to.
     pub(crate) async fn nothing_is_left(&self) {
         self.free_within(SOON / 10).await;
         let channels = || async {
