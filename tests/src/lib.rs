@@ -17,6 +17,8 @@
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
 //! | [`guardian`] | child processes that cannot outlive the tests |
+//! | [`pulse`] | how late the machine is, for bounds in real time |
+//! | [`mod@size`] | how much the tests do |
 
 #![allow(
     clippy::unwrap_used,
@@ -32,8 +34,10 @@ pub mod history;
 pub mod leaks;
 pub mod process;
 pub mod proxy;
+pub mod pulse;
 pub mod resource;
 pub mod server;
+pub mod size;
 
 pub use distlock_test_backends::{Disturbed, faults, flaws};
 
@@ -43,4 +47,6 @@ pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;
 pub use process::Process;
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
+pub use pulse::Pulse;
 pub use server::RedisServer;
+pub use size::size;

@@ -1,9 +1,9 @@
 //! What each primitive promises, as tests that every backend passes.
 //!
-//! One file per subject, one `async fn(&Stage)` per promise: a primitive's files begin with its name, the reentrant lock's
-//! with `lock_`, and what all exclusive locks promise is asked of each in `every_lock`. A test is listed once in its file,
-//! and runs on every backend of [`stage`]: `lock_acquire::memory::free_lock_is_granted`. Each test is a test for leaks too:
-//! when its body is done, the stage waits until no client keeps anything and the server is empty.
+//! A folder or a file for each primitive, and one `async fn(&Stage)` for each promise. The reentrant lock is `lock`, and the
+//! promises of all exclusive locks are tested for each of them in `every_lock`. A test is listed once in its file, and runs
+//! on every backend of [`stage`]: `lock::acquire::memory::free_lock_is_granted_and_release_frees_it`. Each test is a test
+//! for leaks too: when its body is done, the stage waits until no client keeps anything and the server is empty.
 
 #[macro_use]
 mod stage;

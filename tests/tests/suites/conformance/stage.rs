@@ -9,15 +9,15 @@
 //! one line in [`on_every_backend`].
 
 use std::fmt::Debug;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, places, sizes, stored};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::Disturbed as _;
-use distlock_tests::RedisServer;
 pub(crate) use distlock_tests::drop_after;
 use distlock_tests::faults::{Fault, Faults};
+use distlock_tests::{Pulse, RedisServer, size};
 use tokio::time::{Instant, sleep, timeout};
 
 /// One `#[test]` for each backend and each of these functions.
@@ -49,6 +49,8 @@ pub(crate) struct Stage {
     paused: bool,
     faults: Faults,
     clients: Mutex<Vec<Client>>,
+    /// From the start of the test, where its time is real.
+    pulse: OnceLock<Pulse>,
 }
 
 /// Plays a test on the memory backend, in paused time.
@@ -74,8 +76,8 @@ pub(crate) fn threads(test: impl AsyncFnOnce(&Stage)) {
 
 /// Plays a test on a Redis server of its own, in real time.
 ///
-/// The slack is as long as a noisy machine may need, and below the 5 s after which a waiter whom nobody told asks by
-/// itself: a lost wake-up must not hide in it. What is exact is asserted on paused time.
+/// The slack is below the 5 s after which a waiter that was told nothing asks by itself, since a lost wake-up must not hide
+/// in it. It stretches by as much as the machine was late. What is exact is asserted on paused time.
 pub(crate) fn redis(test: impl AsyncFnOnce(&Stage)) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
@@ -94,10 +96,14 @@ impl Stage {
             paused,
             faults: Faults::new(),
             clients: Mutex::default(),
+            pulse: OnceLock::new(),
         }
     }
 
     async fn play(&self, test: impl AsyncFnOnce(&Self), patience: Duration) {
+        if !self.paused {
+            let _first = self.pulse.set(Pulse::start());
+        }
         let played = timeout(patience, test(self)).await;
         played.expect("the test hangs");
         self.faults.clear_all();
@@ -193,9 +199,14 @@ impl Stage {
         ]
     }
 
-    /// How long after its due time an event may come.
+    /// How long after its due time an event may come: longer by as much as the machine was late since the test began.
     pub(crate) fn slack(&self) -> Duration {
-        self.slack
+        self.slack + self.late()
+    }
+
+    fn late(&self) -> Duration {
+        let late = self.pulse.get().map(|pulse| pulse.stretch(Duration::ZERO));
+        late.unwrap_or_default()
     }
 
     /// Does time stand still unless all wait? Then texts with times in them can be compared.
@@ -203,9 +214,18 @@ impl Stage {
         self.paused
     }
 
-    /// How often a test with random input is worth repeating: where time costs nothing, as often as it asks for.
+    /// How often a test with random input is repeated: where time costs nothing as often as it asks for, in the full size.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
-        if self.paused { wanted } else { 1 }
+        if self.paused {
+            size(wanted.div_ceil(4), wanted)
+        } else {
+            1
+        }
+    }
+
+    /// A count or a duration that costs time where time is real: `quick` there, but for the full size.
+    pub(crate) fn size<T>(&self, quick: T, full: T) -> T {
+        if self.paused { full } else { size(quick, full) }
     }
 
     /// Asserts that it is `expected` after `start`, or a little more.
@@ -216,12 +236,12 @@ impl Stage {
         let a_tick = if self.paused {
             Duration::from_millis(2)
         } else {
-            self.lease / 10
+            self.lease / 10 + self.late()
         };
+        let slack = self.slack();
         assert!(
-            took + a_tick >= expected && took <= expected + self.slack,
-            "took {took:?}, expected {expected:?} and at most {:?} more",
-            self.slack
+            took + a_tick >= expected && took <= expected + slack,
+            "took {took:?}, expected {expected:?} and at most {slack:?} more"
         );
     }
 
@@ -232,8 +252,9 @@ impl Stage {
         within: Duration,
         mut fact: impl AsyncFnMut() -> bool,
     ) {
-        let (start, within) = (Instant::now(), within + self.slack);
+        let start = Instant::now();
         while !fact().await {
+            let within = within + self.slack();
             assert!(start.elapsed() <= within, "not within {within:?}: {what}");
             sleep(Duration::from_millis(1)).await;
         }
@@ -266,7 +287,7 @@ impl Stage {
 
     /// Waits until nothing is left of all that was held, waited for or owed: in no client, and in the server.
     pub(crate) async fn is_quiet_within(&self, within: Duration) {
-        let (start, within) = (Instant::now(), within + self.slack);
+        let start = Instant::now();
         loop {
             let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
             let stored = match &self.server {
@@ -284,6 +305,7 @@ impl Stage {
                 return;
             }
             let left = sizes.iter().filter(|size| **size != Sizes::default());
+            let within = within + self.slack();
             assert!(
                 start.elapsed() <= within,
                 "left after {within:?}: in the server (keys, channels) {stored:?}, in the clients {:?}",
@@ -309,7 +331,7 @@ impl Stage {
         let guard = if self.paused {
             lock.try_acquire().await.unwrap()
         } else {
-            lock.acquire().wait(self.slack).await.ok()
+            lock.acquire().wait(self.slack()).await.ok()
         };
         let guard = guard.unwrap_or_else(|| panic!("{key:?} is not free"));
         guard.release().await.unwrap();

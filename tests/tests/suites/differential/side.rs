@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs, locks, lose_token, tokens, wipe};
 use distlock::{Client, Error, MemoryServer};
-use distlock_tests::RedisServer;
+use distlock_tests::{RedisServer, size};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError, TestCaseResult, TestRunner};
 use redis::FromRedisValue;
@@ -275,30 +275,37 @@ fn agree<S: Step>(
     println!("SEED={seed}: {} steps agreed", taken.get());
 }
 
-/// Drives memory and a Redis server with `cases` sequences of up to `length` events, in real time.
+/// Drives memory and a Redis server with so many sequences of up to so many events, in real time: `full` ones in the full
+/// size of the tests.
 ///
 /// Leases are minutes: what is compared is which of them counts, not how fast the machine is.
 pub(crate) fn memory_and_redis_agree<S: Step>(
     kind: Kind,
     event: impl Strategy<Value = Event<S>>,
-    size: (u32, usize),
+    full: (u32, usize),
 ) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(RedisServer::start());
     let redis = runtime.block_on(Side::redis(&server, kind));
     let sides = (&Side::memory(kind), &redis);
-    agree(&runtime, sides, Duration::from_secs(40), event, size);
+    agree(
+        &runtime,
+        sides,
+        Duration::from_secs(40),
+        event,
+        size((30, 100), full),
+    );
 }
 
 /// The same on two memory servers in paused time: what depends on anything but the operations shows here.
 pub(crate) fn memory_and_memory_agree<S: Step>(
     kind: Kind,
     event: impl Strategy<Value = Event<S>>,
-    size: (u32, usize),
+    full: (u32, usize),
 ) {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let tolerance = Duration::from_millis(1);
     let sides = (&Side::memory(kind), &Side::memory(kind));
-    agree(&runtime, sides, tolerance, event, size);
+    agree(&runtime, sides, tolerance, event, size((60, 60), full));
 }

@@ -45,7 +45,7 @@ async fn waiter_in_the_middle_of_a_queue_dropped_at_any_point(stage: &Stage) {
 
 async fn guard_in_a_select_that_is_not_taken_is_released(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
-    for _ in 0..50 {
+    for _ in 0..stage.size(10, 50) {
         let held = other.lock(KEY).acquire().await.unwrap();
         let release = async {
             sleep(stage.part(100)).await;

@@ -88,7 +88,7 @@ async fn guard_outlives_its_client(stage: &Stage) {
         let client = stage.unlisted_client().await;
         let guard = client.lock(KEY).acquire().await.unwrap();
         drop(client);
-        sleep(3 * stage.lease()).await;
+        sleep(stage.size(stage.lease() * 4 / 3, 3 * stage.lease())).await;
         assert!(guard.is_held());
         stage.is_taken(KEY).await;
         end(guard, by_drop).await;

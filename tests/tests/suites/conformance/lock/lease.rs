@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Error, Loss};
+use distlock::{Builder, Error, Loss};
+use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
+use distlock_tests::size;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -18,10 +20,10 @@ fn assert_lost(error: &Error, expected: Loss) {
     assert!(lost, "{error}");
 }
 
-async fn watchdog_keeps_a_hold_for_ten_leases(stage: &Stage) {
+async fn watchdog_keeps_a_hold_for_many_leases(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let guard = client.lock(KEY).acquire().await.unwrap();
-    let patience = 10 * stage.lease();
+    let patience = stage.size(3, 10) * stage.lease();
     let start = Instant::now();
     let error = refused(other.lock(KEY).acquire().wait(patience).await);
     assert!(error.is_busy(), "{error}");
@@ -70,7 +72,8 @@ async fn scope_is_cut_at_the_fixed_lease(stage: &Stage) {
     };
     assert_lost(&refused(guard.scope(body).await), Loss::Expired);
     stage.assert_took(start, lease);
-    assert!((9..=10).contains(&got), "{got}");
+    // In real time each of the short sleeps may last longer.
+    assert!(got <= 10 && (got >= 9 || !stage.is_paused()), "{got}");
     stage.is_free(KEY).await;
     assert_lost(&refused(guard.release().await), Loss::Expired);
     let run = lock.acquire().lease(lease).run(sleep(2 * lease)).await;
@@ -242,27 +245,31 @@ async fn clock_is_compared_before_a_scope_goes_on_after_a_stall_of_its_task(stag
     }
 }
 
-async fn ten_thousand_holds_are_renewed_without_loss(stage: &Stage) {
-    let client = stage.faulty_client().await;
+async fn thousands_of_holds_are_renewed_without_loss(stage: &Stage) {
+    // In real time long enough for a machine with other work.
+    let lease = if stage.is_paused() { 1 } else { 4 } * stage.lease();
+    let set = |builder: Builder| builder.faults(stage.faults()).watchdog_timeout(lease);
+    let client = stage.client_with(set).await;
     let mut guards = Vec::new();
-    for n in 0..10_000 {
+    let holds = size(2_000, 10_000);
+    for n in 0..holds {
         guards.push(client.lock(format!("k:{n}")).acquire().await.unwrap());
     }
     let before = stage.faults().calls(Op::Renew);
-    sleep(3 * stage.lease()).await;
+    sleep(stage.size(lease * 3 / 2, lease * 3)).await;
     assert!(guards.iter().all(distlock::Guard::is_held));
     let batches = stage.faults().calls(Op::Renew) - before;
     assert!(
-        (800..=900).contains(&batches) || !stage.is_paused(),
+        (holds * 8 / 100..=holds * 9 / 100).contains(&batches) || !stage.is_paused(),
         "{batches}"
     );
-    assert_eq!(sizes(&client).holds, 10_000);
+    assert_eq!(sizes(&client).holds, holds);
     drop(guards);
     stage.is_quiet_within(stage.lease()).await;
 }
 
 on_every_backend![
-    watchdog_keeps_a_hold_for_ten_leases,
+    watchdog_keeps_a_hold_for_many_leases,
     fixed_lease_is_not_renewed_and_the_next_owner_gets_in,
     scope_is_cut_at_the_fixed_lease,
     lost_completes_when_the_guard_ends,
@@ -273,5 +280,5 @@ on_every_backend![
     kept_hold_whose_last_guard_has_a_fixed_lease_is_renewed_no_more,
     code_after_a_stall_past_the_lease_never_runs,
     clock_is_compared_before_a_scope_goes_on_after_a_stall_of_its_task,
-    ten_thousand_holds_are_renewed_without_loss,
+    thousands_of_holds_are_renewed_without_loss,
 ];

@@ -49,7 +49,7 @@ async fn lost_renewal_is_tried_again_and_the_hold_survives(stage: &Stage) {
     for (n, fault) in faults.into_iter().enumerate() {
         let guard = client.lock(KEY).acquire().await.unwrap();
         stage.faults().next(Op::Renew, fault);
-        sleep(2 * stage.lease()).await;
+        sleep(stage.size(stage.lease() * 4 / 3, 2 * stage.lease())).await;
         assert_eq!(stage.faults().hits(Op::Renew), n + 1, "{fault:?}");
         assert!(guard.is_held(), "{fault:?}");
         stage.is_taken(KEY).await;
@@ -64,7 +64,7 @@ async fn outage_shorter_than_the_lease_is_survived(stage: &Stage) {
         stage.faults().always(Op::Renew, fault);
         sleep(stage.part(2)).await;
         stage.faults().clear(Op::Renew);
-        sleep(3 * stage.lease()).await;
+        sleep(stage.size(stage.lease() * 4 / 3, 3 * stage.lease())).await;
         assert!(guard.is_held(), "{fault:?}");
         guard.release().await.unwrap();
     }
