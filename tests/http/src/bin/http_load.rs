@@ -1,7 +1,7 @@
-//! Visitors of an HTTP server, in a process of their own: so many connections, each with one request at a time.
+//! Load for an HTTP server, from a process apart: a number of connections, each with one request at a time.
 //!
-//! `visitors --connections N --requests N --keys N [--cut MS] [--slow] URL..` ends with a line of JSON: how many
-//! requests ended with which status, how many were cut by the visitor, how many failed otherwise.
+//! `http_load --connections N --requests N --keys N [--cut MS] [--slow] URL..` ends with a line of JSON: how many requests
+//! ended with each status, how many were cut by the client, and how many failed otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ struct Args {
     #[arg(long)]
     connections: usize,
 
-    /// Of all connections together
+    /// Number of requests of all connections together
     #[arg(long)]
     requests: usize,
 
     #[arg(long)]
     keys: u32,
 
-    /// Hang up on every second request after up to so many milliseconds
+    /// Hang up on every second request within this many milliseconds
     #[arg(long)]
     cut: Option<u64>,
 
@@ -50,12 +50,12 @@ enum End {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Arc::new(Args::parse());
     let begun = Arc::new(AtomicUsize::new(0));
-    let mut visitors = JoinSet::new();
+    let mut connections = JoinSet::new();
     for number in 0..args.connections {
-        visitors.spawn(visit(number, Arc::clone(&args), Arc::clone(&begun)));
+        connections.spawn(connection(number, Arc::clone(&args), Arc::clone(&begun)));
     }
     let mut all = BTreeMap::<String, usize>::new();
-    while let Some(ends) = visitors.join_next().await {
+    while let Some(ends) = connections.join_next().await {
         for (end, count) in ends? {
             let name = match end {
                 End::Answered(status) => status.as_u16().to_string(),
@@ -69,8 +69,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One visitor: a client with one connection, and requests as long as there are any left.
-async fn visit(number: usize, args: Arc<Args>, begun: Arc<AtomicUsize>) -> BTreeMap<End, usize> {
+/// A client with one connection, which sends requests until enough were sent by all.
+async fn connection(
+    number: usize,
+    args: Arc<Args>,
+    begun: Arc<AtomicUsize>,
+) -> BTreeMap<End, usize> {
     let http = Client::builder().pool_max_idle_per_host(1).build();
     let http = http.expect("a client without TLS");
     let mut ends = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Routes under the layer, in real HTTP and gRPC: two servers that share a Redis, and visitors from a process of their own.
+//! Routes under the layer, in real HTTP and gRPC: two servers that share a Redis, and load from another process.
 //!
-//! Handlers tell a watch of when they are inside. It must never see two with one key, and Redis must be left empty.
+//! Handlers report to a watch when they are inside. It must never see two with one key, and Redis must be left empty.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -19,7 +19,7 @@ use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use distlock::Client;
-use distlock_tests::{Process, RedisServer, eventually};
+use distlock_tests::{Process, RedisServer, eventually, size};
 use distlock_tower::{HoldUntil, LockLayer};
 use futures_util::stream;
 use tokio::net::TcpListener;
@@ -34,7 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LEASE: Duration = Duration::from_secs(10);
 
 const KEYS: u32 = 10;
-const REQUESTS: usize = 10_000;
+
+fn requests() -> usize {
+    size(1_500, 10_000)
+}
 
 async fn work(State(watch): State<Arc<Watch>>, Path(key): Path<u32>) -> &'static str {
     let _inside = watch.enter(key);
@@ -105,7 +108,7 @@ impl Stage {
         self.locks.push(locks);
     }
 
-    fn visitors(&self, requests: usize, how: &[&str]) -> Process {
+    fn load(&self, requests: usize, how: &[&str]) -> Process {
         let urls = self.servers.iter().map(|addr| format!("http://{addr}"));
         let numbers = [
             ("--connections", 64),
@@ -121,8 +124,8 @@ impl Stage {
     }
 
     /// How often requests ended with which status, when all have ended.
-    async fn seen(&self, visitors: &mut Process) -> BTreeMap<String, usize> {
-        serde_json::from_str(&visitors.line(PATIENCE).await).unwrap()
+    async fn seen(&self, load: &mut Process) -> BTreeMap<String, usize> {
+        serde_json::from_str(&load.line(PATIENCE).await).unwrap()
     }
 
     async fn is_left_clean(&self) {
@@ -143,11 +146,12 @@ impl Stage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_requests_on_ten_keys_take_turns() {
+async fn requests_of_many_connections_on_ten_keys_take_turns() {
+    let requests = requests();
     let stage = Stage::new(Guard::Response).await;
-    let seen = stage.seen(&mut stage.visitors(REQUESTS, &[])).await;
-    assert_eq!(seen, BTreeMap::from([("200".to_owned(), REQUESTS)]));
-    assert_eq!(stage.watch.entered(), REQUESTS);
+    let seen = stage.seen(&mut stage.load(requests, &[])).await;
+    assert_eq!(seen, BTreeMap::from([("200".to_owned(), requests)]));
+    assert_eq!(stage.watch.entered(), requests);
     stage.is_left_clean().await;
 }
 
@@ -155,21 +159,20 @@ async fn ten_thousand_requests_on_ten_keys_take_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_layer_requests_overlap() {
     let stage = Stage::new(Guard::None).await;
-    let mut visitors = stage.visitors(usize::MAX, &[]);
+    let mut load = stage.load(usize::MAX, &[]);
     let overlap = async || stage.watch.overlaps() > 0;
     eventually(PATIENCE, "two handlers of a key at once", overlap).await;
-    visitors.kill();
+    load.kill();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn visitors_who_hang_up_leave_nothing_behind() {
+async fn clients_that_hang_up_leave_nothing_behind() {
+    let requests = requests();
     let stage = Stage::new(Guard::Response).await;
-    let seen = stage
-        .seen(&mut stage.visitors(REQUESTS, &["--cut=20"]))
-        .await;
+    let seen = stage.seen(&mut stage.load(requests, &["--cut=20"])).await;
     let (cut, done) = (seen["cut"], seen["200"]);
     assert!(
-        cut > REQUESTS / 20 && done >= REQUESTS / 2 && cut + done == REQUESTS,
+        cut > requests / 20 && done >= requests / 2 && cut + done == requests,
         "{seen:?}"
     );
     stage.is_left_clean().await;
@@ -178,8 +181,8 @@ async fn visitors_who_hang_up_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_slow_readers_take_are_sent_one_at_a_time() {
     let stage = Stage::new(Guard::Body).await;
-    let requests = REQUESTS;
-    let seen = stage.seen(&mut stage.visitors(requests, &["--slow"])).await;
+    let requests = requests();
+    let seen = stage.seen(&mut stage.load(requests, &["--slow"])).await;
     assert_eq!(seen, BTreeMap::from([("200".to_owned(), requests)]));
     assert_eq!(stage.watch.entered(), requests);
     stage.is_left_clean().await;
@@ -188,9 +191,9 @@ async fn bodies_that_slow_readers_take_are_sent_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_are_cut_leave_nothing_behind() {
     let stage = Stage::new(Guard::Body).await;
-    let requests = REQUESTS;
+    let requests = requests();
     let how = ["--slow", "--cut=40"];
-    let seen = stage.seen(&mut stage.visitors(requests, &how)).await;
+    let seen = stage.seen(&mut stage.load(requests, &how)).await;
     assert!(
         seen["cut"] > requests / 20 && seen["200"] >= requests / 2,
         "{seen:?}"
@@ -200,11 +203,12 @@ async fn bodies_that_are_cut_leave_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_that_restarts_lets_no_two_in() {
+    let requests = requests();
     let mut stage = Stage::new(Guard::Response).await;
-    let mut visitors = stage.visitors(REQUESTS, &[]);
+    let mut load = stage.load(requests, &[]);
     for restart in 1..=3 {
         let watch = Arc::clone(&stage.watch);
-        let some_more = REQUESTS / 5 * restart;
+        let some_more = requests / 5 * restart;
         let entered = async || watch.entered() >= some_more;
         eventually(PATIENCE, "more requests", entered).await;
         stage.redis.kill();
@@ -212,10 +216,10 @@ async fn redis_that_restarts_lets_no_two_in() {
         sleep(Duration::from_millis(100)).await;
         stage.redis.restart().await;
     }
-    let seen = stage.seen(&mut visitors).await;
+    let seen = stage.seen(&mut load).await;
     let answered: usize = seen.values().sum();
     assert!(
-        answered == REQUESTS && seen["200"] > REQUESTS / 2,
+        answered == requests && seen["200"] > requests / 2,
         "{seen:?}"
     );
     assert!(
