@@ -14,6 +14,7 @@ use std::time::Duration;
 use distlock::{Client, Lock};
 use distlock_tests::drop_after;
 use distlock_tests::faults::{Fault, Op};
+use distlock_tests::size;
 use rand::RngExt;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -92,7 +93,7 @@ async fn lock_dropped_at_every_point<F: Future>(
     start: impl AsyncFn() -> (JoinHandle<()>, F),
 ) {
     let free = async || stage.free_within(FREE).await;
-    dropped_at_every_point(stage, row, stage.either(1, 3), free, start).await;
+    dropped_at_every_point(stage, row, stage.either(1, size(1, 3)), free, start).await;
     stage.nothing_is_left().await;
 }
 
@@ -225,26 +226,26 @@ async fn dropped_after_one_poll(stage: &Stage, client: &Client, drops: usize) {
 
 async fn f68_attempts_carried_out_after_their_futures_were_dropped_hold_nothing(row: &Row) {
     // Of these at least a third reach the server.
-    const DROPS: usize = 30_000;
+    let drops = size(6_000, 30_000);
     let stage = Stage::redis().await;
     let client = stage.client().await;
     warm_up(&client).await;
     let before = stage.command_calls("hset").await;
-    dropped_after_one_poll(&stage, &client, DROPS).await;
+    dropped_after_one_poll(&stage, &client, drops).await;
     let granted = stage.command_calls("hset").await - before;
     row.injected("attempt granted after its future was dropped", granted);
-    assert!(granted > DROPS as u64 / 4, "only {granted} were sent");
+    assert!(granted > drops as u64 / 4, "only {granted} were sent");
 }
 
 async fn f68_attempts_dropped_in_memory_before_their_answer_hold_nothing(row: &Row) {
-    const DROPS: usize = 10_000;
+    let drops = size(2_500, 10_000);
     let stage = Stage::memory();
     let client = stage.faulty_client().await;
     let faults = stage.faults();
     faults.always(Op::Attempt, Fault::DelayReply(ms(10)));
-    dropped_after_one_poll(&stage, &client, DROPS).await;
-    assert_eq!(faults.hits(Op::Attempt), DROPS);
-    row.injected("granted attempt dropped before its answer", DROPS as u64);
+    dropped_after_one_poll(&stage, &client, drops).await;
+    assert_eq!(faults.hits(Op::Attempt), drops);
+    row.injected("granted attempt dropped before its answer", drops as u64);
 }
 
 /// The connection broke and the future was dropped, and then the attempt is carried out.
@@ -343,11 +344,11 @@ async fn random_aborts(stage: &Stage, row: &Row, aborts: usize) {
 }
 
 async fn f70_holders_and_waiters_aborted_at_random_in_memory_make_way(row: &Row) {
-    random_aborts(&Stage::memory(), row, 20_000).await;
+    random_aborts(&Stage::memory(), row, size(4_000, 20_000)).await;
 }
 
 async fn f70_holders_and_waiters_aborted_at_random_make_way(row: &Row) {
-    random_aborts(&Stage::redis().await, row, 2_000).await;
+    random_aborts(&Stage::redis().await, row, size(600, 2_000)).await;
 }
 
 rows! {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Builder, Client, Error, Guard};
-use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually_eq};
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually_eq, size};
 use futures_util::future::join_all;
 use rand::RngExt;
 use tokio::task::yield_now;
@@ -63,8 +63,8 @@ async fn all_are_held(server: &RedisServer, guards: &[Guard]) {
     assert!(counts.iter().all(|count| *count == Some(1)), "{counts:?}");
 }
 
-/// 48 breaks and not 200: each attempt that was in doubt is released once a second for as long as its lease could last,
-/// and so many breaks in one lease make that most of the load.
+/// Each attempt that was in doubt is released once a second for as long as its lease could last: with more breaks in one
+/// lease that would be most of the load.
 async fn f44_connection_that_breaks_under_500_commands_loses_none_of_them(row: &Row) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.addr()).await;
@@ -72,7 +72,7 @@ async fn f44_connection_that_breaks_under_500_commands_loses_none_of_them(row: &
     let patient = |builder: Builder| builder.unavailable_after(6 * SOON);
     let client = client_with(&proxy.url(), patient).await;
     warm_up(&client).await;
-    for seed in 0..48 {
+    for seed in 0..size(8, 48) {
         let keys = names(seed, 500);
         let under_release = seed % 8 >= 4;
         let guards = if under_release {
@@ -108,7 +108,7 @@ async fn f45_silent_connection_is_replaced_after_two_timeouts(row: &Row) {
     let (start, before) = (Instant::now(), proxy.accepted());
     let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
     println!("after {:?}, of 3 x 300 ms", start.elapsed());
-    assert!(start.elapsed() < SOON / 2);
+    assert!(start.elapsed() < row.stretch(SOON / 2));
     assert_eq!(proxy.accepted(), before + 1);
     row.injected("message stalled", stall.hits());
     guard.release().await.unwrap();
@@ -130,15 +130,23 @@ async fn f46_clients_of_a_server_that_is_down_come_back_neither_often_nor_in_ste
     assert_eq!(proxy.cut(Select::ALL), clients.len());
     // Pauses have grown to the cap by then.
     sleep(ms(3_000)).await;
-    let (mut fullest, before) = (0, refused.hits());
+    let (mut fullest, mut late, watched, before) = (0, 0.0, Instant::now(), refused.hits());
     for _ in 0..40 {
-        let hits = refused.hits();
+        let (window, hits) = (Instant::now(), refused.hits());
         sleep(ms(100)).await;
-        fullest = fullest.max(refused.hits() - hits);
+        let late_before = late;
+        late = window.elapsed().as_secs_f64() - 0.1;
+        // Those who were due while this thread stood still come together, here or in the next window.
+        let due = CLIENTS as f64 * (late + late_before);
+        fullest = fullest.max((refused.hits() - hits).saturating_sub(due.ceil() as u64));
     }
-    let all = refused.hits() - before;
-    println!("{all} connections in 4 s, {fullest} in the fullest tenth of one");
-    assert!((CLIENTS..=5 * CLIENTS).contains(&all), "{all}");
+    let (all, watched) = (refused.hits() - before, watched.elapsed().as_secs_f64());
+    println!("{all} connections in {watched:.1} s, {fullest} in the fullest tenth of one");
+    assert!(all >= CLIENTS, "{all}");
+    assert!(
+        all as f64 <= 1.25 * watched * CLIENTS as f64,
+        "{all} in {watched} s"
+    );
     assert!(fullest < CLIENTS / 2, "{fullest} at once");
     row.injected("connection refused", refused.hits());
     refused.lift();
@@ -147,7 +155,7 @@ async fn f46_clients_of_a_server_that_is_down_come_back_neither_often_nor_in_ste
         locked.unwrap();
     }
     println!("all back after {:?}", start.elapsed());
-    assert!(start.elapsed() < 3 * CAP);
+    assert!(start.elapsed() < row.stretch(3 * CAP));
 }
 
 async fn comes_back(client: &Client) -> Result<(), Error> {

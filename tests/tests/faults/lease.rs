@@ -1,4 +1,4 @@
-//! Rows 12 to 14, 17, 18, 21 and 25: what a hold's lease is worth, and who is told when it ends.
+//! Rows 12 to 14, 17, 18, 20, 21 and 25: what a hold's lease is worth, and who is told when it ends.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use distlock::test_util::sizes;
 use distlock::{Client, Error, Loss, MemoryServer};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
-use distlock_tests::{Flow, Process, RedisServer, Select, Way};
+use distlock_tests::{Flow, Process, RedisServer, Select, Way, size};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
@@ -85,7 +85,7 @@ async fn f13_loss_is_told_when_the_lease_ends_while_nobody_answers(row: &Row) {
     row.injected("request stalled", stall.hits());
     assert!(told >= start + lease, "told while it was held");
     assert!(
-        told <= granted + lease + ms(500),
+        told <= granted + lease + row.stretch(ms(500)),
         "told {:?} late",
         told - granted - lease
     );
@@ -124,17 +124,17 @@ async fn f13_loss_is_told_by_the_clock_while_a_renewal_is_pending(row: &Row) {
 }
 
 async fn f14_deadline_is_never_later_than_the_servers(row: &Row) {
-    const SAMPLES: usize = 1_000;
+    let samples = size(250, 1_000);
     let (server, proxy) = server_and_proxy().await;
     let client = client_with(&proxy.url(), |builder| builder.response_timeout(ms(3_000))).await;
     warm_up(&client).await;
     let slow = proxy.flow(Select::COMMANDS, Way::Both, Flow::Delay(ms(400)));
     let direct = server.connection().await;
     let mut margins = Vec::new();
-    while margins.len() < SAMPLES {
+    while margins.len() < samples {
         let keys = (0..250).map(|n| format!("k:{n}"));
-        let samples = keys.map(async |key| margin(&client, &key, direct.clone()).await);
-        margins.extend(join_all(samples).await.into_iter().flatten());
+        let held = keys.map(async |key| margin(&client, &key, direct.clone()).await);
+        margins.extend(join_all(held).await.into_iter().flatten());
     }
     println!(
         "last seen held {:?} to {:?} before the end",
@@ -255,6 +255,29 @@ async fn f18_process_stopped_past_its_lease_writes_nothing_and_is_told(row: &Row
     free(&server, &[&observer]).await;
 }
 
+/// What clocks of a server do that jump: a key lives shorter than its lease, or longer.
+async fn f20_hold_whose_key_expires_early_is_lost_and_one_that_never_does_is_freed(row: &Row) {
+    let server = RedisServer::start().await;
+    let lease = ms(3_000);
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
+    let early = client.lock("early").acquire().await.unwrap();
+    let cut: u64 = server.try_cli(&["PEXPIRE", "early", "1"]).await.unwrap();
+    row.injected("lease cut short", cut);
+    timeout(SOON, early.lost()).await.expect("told");
+    // By a renewal, and not by its own clock, which still has a part of the lease left.
+    assert_lost(&early.release().await.unwrap_err(), Loss::Gone);
+    let fixed = client.lock("late").acquire().lease(lease).await.unwrap();
+    let kept: u64 = server.try_cli(&["PERSIST", "late"]).await.unwrap();
+    row.injected("lease taken away", kept);
+    fixed.release().await.unwrap();
+    let fixed = client.lock("late").acquire().lease(ms(200)).await.unwrap();
+    server.cli(&["PERSIST", "late"]).await;
+    // The client's clock ends it, and its release frees what would stay for ever.
+    timeout(SOON, fixed.lost()).await.expect("told");
+    assert_lost(&fixed.release().await.unwrap_err(), Loss::Expired);
+    free(&server, &[&client]).await;
+}
+
 async fn f21_hash_without_ttl_bounds_waits_and_is_asked_for_again(row: &Row) {
     let server = RedisServer::start().await;
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
@@ -269,7 +292,10 @@ async fn f21_hash_without_ttl_bounds_waits_and_is_asked_for_again(row: &Row) {
         error.is_busy() && error.to_string().ends_with("held with no known end"),
         "{error}"
     );
-    assert!((ms(2_000)..ms(3_000)).contains(&took), "{took:?}");
+    assert!(
+        took >= ms(2_000) && took < row.stretch(ms(3_000)),
+        "{took:?}"
+    );
     assert!(!patient.is_finished());
     // No message: whoever freed it knew nothing of channels.
     server.cli(&["DEL", "k"]).await;
@@ -320,6 +346,7 @@ rows! {
         f17_code_after_a_blocking_call_past_the_lease_never_runs,
         f17_code_after_a_neighbours_blocking_call_past_the_lease_never_runs,
         f18_process_stopped_past_its_lease_writes_nothing_and_is_told,
+        f20_hold_whose_key_expires_early_is_lost_and_one_that_never_does_is_freed,
         f21_hash_without_ttl_bounds_waits_and_is_asked_for_again,
         f25_body_is_cut_when_its_fixed_lease_ends_and_never_meets_the_next_owner;
     Paused: f13_loss_is_told_by_the_clock_while_a_renewal_is_pending;

@@ -1,11 +1,11 @@
-//! Rows 26, 33 and 40: messages that come too early, mean nothing, or are not meant for anybody here.
+//! Rows 26, 32, 33 and 40: messages that come too early, are too many, mean nothing, or are not meant for anybody here.
 
 use std::time::Duration;
 
 use distlock::{Client, Guard};
-use distlock_tests::{Proxy, RedisServer, Select, Which, eventually, eventually_eq};
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, Which, eventually, eventually_eq};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval};
 
 use crate::foreign::{Foreign, names};
 use crate::row::{Row, rows};
@@ -49,7 +49,7 @@ async fn f26_release_that_comes_before_the_subscription_is_not_missed(row: &Row)
         let delivered = Instant::now();
         subscription.deliver().await;
         for waiting in waiting {
-            let guard = timeout(TOLD, waiting).await.expect("asked again");
+            let guard = row.within(TOLD, waiting).await.expect("asked again");
             worst = worst.max(delivered.elapsed());
             drop(guard.unwrap());
         }
@@ -57,6 +57,36 @@ async fn f26_release_that_comes_before_the_subscription_is_not_missed(row: &Row)
         idle(&waiter).await;
     }
     println!("from the subscription to the grant: {worst:?} at most");
+}
+
+async fn f32_subscriber_that_overflows_is_replaced_and_its_waiter_gets_in(row: &Row) {
+    let limit = "--client-output-buffer-limit";
+    let builder = RedisServer::builder().arg(limit, "pubsub 1kb 0 0");
+    let server = builder.start().await;
+    let proxy = Proxy::start(server.addr()).await;
+    let waiter = client(&proxy.url()).await;
+    let mut foreign = Foreign::on(&server).await;
+    let key = [String::from("k")];
+    foreign.hold(&key).await;
+    let waiting = waits(&waiter, "k");
+    listened(&server, "k", 1).await;
+    let slow = proxy.flow(
+        Select::SUBSCRIBERS.existing(),
+        Way::Down,
+        Flow::Throttle(1_000),
+    );
+    let payload = vec![b'x'; 1_000];
+    let mut published = 0;
+    while foreign.say(&["k"], &payload).await == 1 {
+        published += 1;
+        assert!(published < 20_000, "the server closed no subscriber");
+    }
+    assert!(slow.hits() > 0);
+    row.injected("subscriber closed by the server", 1);
+    listened(&server, "k", 1).await;
+    foreign.free(&key).await;
+    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
+    guard.release().await.unwrap();
 }
 
 async fn f33_messages_of_no_meaning_wake_nobody_and_harm_nobody(row: &Row) {
@@ -98,7 +128,7 @@ async fn f33_messages_of_no_meaning_wake_nobody_and_harm_nobody(row: &Row) {
         row.injected("odd message", foreign.say(&["k"], payload).await);
     }
     assert_eq!(foreign.free(&key).await, [1], "the listener was lost");
-    let guard = timeout(TOLD, waiting).await.expect("woken").unwrap();
+    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
     // In their order, so all of them had been heard when the last one was.
     assert_eq!(attempts(&server).await, before + 3, "one was acted on");
     guard.release().await.unwrap();
@@ -132,12 +162,13 @@ async fn f40_spurious_messages_cost_an_attempt_each_at_most_and_let_nobody_in(ro
     row.injected("spurious message", heard);
     foreign.send(&["SELECT", "0"]).await;
     foreign.free(&key).await;
-    let guard = timeout(TOLD, waiting).await.expect("woken").unwrap();
+    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
     guard.release().await.unwrap();
 }
 
 rows! {
     Real: f26_release_that_comes_before_the_subscription_is_not_missed,
+        f32_subscriber_that_overflows_is_replaced_and_its_waiter_gets_in,
         f33_messages_of_no_meaning_wake_nobody_and_harm_nobody,
         f40_spurious_messages_cost_an_attempt_each_at_most_and_let_nobody_in;
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::{Client, Error, Guard, Lock, distributed_lock, inherit};
-use distlock_tests::drop_after;
+use distlock_tests::{drop_after, size};
 use rand::RngExt;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -192,7 +192,7 @@ impl Branches {
 }
 
 async fn branches_dropped_at_random(stage: &Stage, row: &Row) {
-    const SECTIONS: usize = 100;
+    let sections = size(30, 100);
     const ROUNDS: usize = 10;
     let branches = Branches {
         lock: stage.client().await.lock(KEY),
@@ -200,7 +200,7 @@ async fn branches_dropped_at_random(stage: &Stage, row: &Row) {
         begun: AtomicU64::new(0),
         ended: AtomicU64::new(0),
     };
-    for _ in 0..SECTIONS {
+    for _ in 0..sections {
         let body = async {
             for _ in 0..ROUNDS {
                 branches.round().await;

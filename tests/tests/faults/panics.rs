@@ -1,5 +1,6 @@
-//! Rows 69 and 79: panics in the critical section, and in user code that runs while the library works.
+//! Rows 69, 79 and 87: panics in the critical section, and in user code that runs while the library works.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,13 +10,14 @@ use std::time::Duration;
 
 use distlock::test_util::sizes;
 use distlock::{Client, Error, distributed_lock};
+use distlock_tests::{RedisServer, eventually};
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::row::{Row, rows};
 use crate::stage::Stage;
-use crate::support::{SOON, ms};
+use crate::support::{SOON, client_with, free, ms};
 
 const KEY: &str = "order:42";
 
@@ -325,6 +327,47 @@ async fn f79_panicking_drops_of_bodies_poison_nothing(row: &Row) {
     panicking_drops(&Stage::redis().await, row).await;
 }
 
+/// Where the log is written to: it panics at what this test has lost.
+#[derive(Clone)]
+struct PanickingLog(Arc<AtomicU64>);
+
+impl io::Write for PanickingLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if String::from_utf8_lossy(bytes).contains("row:87:lost") {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::panic::panic_any(OURS);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn f87_log_that_panics_at_a_loss_stops_no_renewals(row: &Row) {
+    let (server, panics) = (RedisServer::start().await, PanickingLog(Arc::default()));
+    let log = panics.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || log.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let lease = ms(3_000);
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
+    let lost = client.lock("row:87:lost").acquire().await.unwrap();
+    let kept = client.lock("row:87:kept").acquire().await.unwrap();
+    server.cli(&["DEL", "row:87:lost"]).await;
+    timeout(SOON, lost.lost()).await.expect("told");
+    eventually(SOON, "an event", || async {
+        panics.0.load(Ordering::SeqCst) > 0
+    })
+    .await;
+    row.injected("log that panics", panics.0.load(Ordering::SeqCst));
+    let gone = timeout(lease * 4 / 3, kept.lost()).await;
+    assert!(gone.is_err() && kept.is_held(), "not renewed");
+    kept.release().await.unwrap();
+    assert!(lost.release().await.unwrap_err().is_lost());
+    free(&server, &[&client]).await;
+}
+
 rows! {
     Both:
         panics_under_the_lock =>
@@ -334,5 +377,6 @@ rows! {
     Real:
         f79_panicking_wakers_poison_nothing,
         f79_panicking_listener_leaves_the_subscriptions_alive,
-        f79_panicking_drops_of_bodies_poison_nothing;
+        f79_panicking_drops_of_bodies_poison_nothing,
+        f87_log_that_panics_at_a_loss_stops_no_renewals;
 }

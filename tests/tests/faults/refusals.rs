@@ -1,6 +1,6 @@
-//! Rows 49, 50 and 52: servers that answer with a refusal, for now or for good.
+//! Rows 49 to 52 and 55: servers that answer with a refusal, for now or for good.
 
-use distlock::{Client, Error};
+use distlock::{Client, Error, Guard};
 use distlock_tests::{Proxy, RedisServer, Select, eventually, eventually_eq};
 use futures_util::future::join_all;
 use tokio::net::TcpStream;
@@ -197,6 +197,72 @@ async fn f50_holds_are_renewed_and_released_while_memory_is_out(row: &Row) {
     free(&server, &[&client]).await;
 }
 
+async fn f51_locks_that_the_server_evicts_are_told_to_their_holders(row: &Row) {
+    const HOLDS: usize = 50;
+    let builder = RedisServer::builder().arg("--maxmemory-policy", "allkeys-random");
+    let server = builder.start().await;
+    let lease = ms(3_000);
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
+    let keys = names("k", HOLDS);
+    let acquiring = keys
+        .iter()
+        .map(|key| client.lock(key).acquire().into_future());
+    let guards = join_all(acquiring).await;
+    let guards: Vec<Guard> = guards.into_iter().map(Result::unwrap).collect();
+    let used = server.info("memory").await["used_memory"]
+        .parse::<u64>()
+        .unwrap();
+    let limit = (used + 500_000).to_string();
+    server.cli(&["CONFIG", "SET", "maxmemory", &limit]).await;
+    let (mut foreign, filler) = (Foreign::on(&server).await, "x".repeat(5_000));
+    let evicted = async |foreign: &mut Foreign| {
+        let words: Vec<&str> = ["EXISTS"]
+            .into_iter()
+            .chain(keys.iter().map(String::as_str))
+            .collect();
+        HOLDS - foreign.ask::<usize>(&words).await.unwrap()
+    };
+    for n in 0.. {
+        assert!(n < 100_000, "no lock was evicted");
+        foreign
+            .send(&["SET", &format!("filler:{n}"), &filler])
+            .await;
+        if evicted(&mut foreign).await > 0 {
+            break;
+        }
+    }
+    // Nothing more is evicted from here on.
+    foreign.send(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let gone = evicted(&mut foreign).await;
+    row.injected("lock evicted", gone as u64);
+    eventually_eq(SOON, "holds that were lost", gone, || async {
+        guards.iter().filter(|guard| !guard.is_held()).count()
+    })
+    .await;
+    for guard in guards {
+        let (held, released) = (guard.is_held(), guard.release().await);
+        assert_eq!(held, released.is_ok(), "{released:?}");
+    }
+    assert_eq!(evicted(&mut foreign).await, HOLDS);
+}
+
+async fn f55_server_without_its_replicas_is_waited_for_also_by_a_release(row: &Row) {
+    let scene = Scene::of(RedisServer::start().await).await;
+    let mut admin = Foreign::on(&scene.server).await;
+    let setting = ["CONFIG", "SET", "min-replicas-to-write"];
+    let held = scene.client.lock("held").acquire().await.unwrap();
+    admin.send(&[&setting[..], &["1"]].concat()).await;
+    let mut releasing = tokio::spawn(held.release());
+    let back = async {
+        // It goes on while attempts have long been given up.
+        assert!(!releasing.is_finished());
+        admin.send(&[&setting[..], &["0"]].concat()).await;
+        (&mut releasing).await.unwrap().unwrap();
+    };
+    scene.waits_it_out("NOREPLICAS", back).await;
+    row.injected("NOREPLICAS", errors(&scene.server, "NOREPLICAS").await);
+}
+
 /// What each operation of a lock makes of a key that is no lock.
 async fn all_operations(client: &Client, key: &str) -> [Option<Error>; 8] {
     let lock = client.lock(key);
@@ -256,5 +322,7 @@ async fn f52_key_of_another_type_is_an_error_that_names_it_and_stays(row: &Row) 
 rows! {
     Real: f49_server_that_cannot_serve_just_now_is_waited_for,
         f50_holds_are_renewed_and_released_while_memory_is_out,
+        f51_locks_that_the_server_evicts_are_told_to_their_holders,
+        f55_server_without_its_replicas_is_waited_for_also_by_a_release,
         f52_key_of_another_type_is_an_error_that_names_it_and_stays;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::{Client, Error, Guard, Loss, Owner};
 use distlock_tests::faults::{Fault, Op};
-use distlock_tests::{Flow, Proxy, RedisServer, Select, Way};
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, size};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rand::RngExt;
@@ -65,7 +65,7 @@ async fn forced(server: &RedisServer, old: Guard, other: &Client, told: bool) {
 }
 
 async fn f85_force_release_under_load_is_told_and_the_next_owner_is_not_touched(row: &Row) {
-    const HOLDS: usize = 1_000;
+    let holds = size(500, 1_000);
     const AT_ONCE: usize = 500;
     let server = RedisServer::start().await;
     let lease = ms(6_000);
@@ -73,7 +73,7 @@ async fn f85_force_release_under_load_is_told_and_the_next_owner_is_not_touched(
     let other = default_client(&server.url()).await;
     let mut load = JoinSet::new();
     (0..4).for_each(|_| drop(load.spawn(hammer(us.clone()))));
-    for wave in 0..HOLDS / AT_ONCE {
+    for wave in 0..holds / AT_ONCE {
         let lock = |n| us.lock(format!("{wave}:{n}"));
         let acquiring = (0..AT_ONCE).map(|n| lock(n).acquire().into_future());
         let held = join_all(acquiring).await;
@@ -98,13 +98,13 @@ async fn ends_late(server: &RedisServer, old: Guard, new: &Guard, by_drop: bool,
 }
 
 async fn f86_release_of_a_hold_that_another_has_by_now_is_lost_and_ends_nothing(row: &Row) {
-    const HOLDS: usize = 100;
+    let holds = size(30, 100);
     let server = RedisServer::start().await;
     let (us, other) = (
         default_client(&server.url()).await,
         default_client(&server.url()).await,
     );
-    for n in 0..HOLDS {
+    for n in 0..holds {
         let (lock, theirs, by_drop) = (us.lock(KEY), other.lock(KEY), n % 2 == 0);
         // Taken away: the old owner does not know of it, and its release is the first to ask the server.
         let old = lock.acquire().await.unwrap();
@@ -262,7 +262,7 @@ async fn f89_wait_bounds_connecting_subscribing_and_the_last_try(row: &Row) {
     ] {
         let (took, error, hits) = waits(&server, silent, wait).await;
         assert!(
-            took >= wait && took <= wait + 10 * ms(100),
+            took >= wait && took <= wait + row.stretch(10 * ms(100)),
             "{silent:?}: {took:?}"
         );
         assert!(silent.is_told(&error), "{silent:?}: {error}");
@@ -301,7 +301,7 @@ async fn f89_wait_of_zero_is_one_try_that_ends_when_nobody_answers(row: &Row) {
         .await
         .unwrap_err();
     assert!(
-        error.is_unavailable() && start.elapsed() < ms(3_000),
+        error.is_unavailable() && start.elapsed() < row.stretch(ms(3_000)),
         "{error}"
     );
     row.injected("message stalled", fault.hits());
@@ -425,12 +425,12 @@ async fn hand_overs(stage: &Stage, row: &Row, wanted: usize) {
 }
 
 async fn f92_hand_overs_in_memory_with_failing_renewals_and_releases_lose_no_hold(row: &Row) {
-    hand_overs(&Stage::memory(), row, 10_000).await;
+    hand_overs(&Stage::memory(), row, size(3_000, 10_000)).await;
 }
 
 async fn f92_hand_overs_with_failing_renewals_and_releases_lose_no_hold(row: &Row) {
     // As many as in memory would take a quarter of a minute.
-    hand_overs(&Stage::redis().await, row, 4_000).await;
+    hand_overs(&Stage::redis().await, row, size(800, 4_000)).await;
 }
 
 rows! {

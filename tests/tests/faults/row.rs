@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use distlock_tests::Pulse;
 use libtest_mimic::Trial;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -82,6 +83,8 @@ pub(crate) use rows;
 pub(crate) struct Row {
     listed: Listed,
     seen: Arc<Mutex<Seen>>,
+    /// From the start of the test, where its time is real.
+    pulse: Arc<OnceLock<Pulse>>,
 }
 
 #[derive(Default)]
@@ -96,6 +99,7 @@ impl Row {
         Self {
             listed: *listed,
             seen: Arc::default(),
+            pulse: Arc::default(),
         }
     }
 
@@ -106,6 +110,19 @@ impl Row {
     /// This fault did happen, so many times more. Told by who saw it, not by who asked for it.
     pub(crate) fn injected(&self, fault: &'static str, times: u64) {
         *self.seen.lock().unwrap().injected.entry(fault).or_default() += times;
+    }
+
+    /// A bound in time, stretched by how late the machine was since the test began. In paused time it is exact.
+    pub(crate) fn stretch(&self, bound: Duration) -> Duration {
+        self.pulse.get().map_or(bound, |pulse| pulse.stretch(bound))
+    }
+
+    /// Awaits `future` for up to the stretched bound.
+    pub(crate) async fn within<F: Future>(&self, bound: Duration, future: F) -> Option<F::Output> {
+        match self.pulse.get() {
+            Some(pulse) => pulse.within(bound, future).await,
+            None => timeout(bound, future).await.ok(),
+        }
     }
 
     pub(crate) fn trial(&self) -> Trial {
@@ -119,7 +136,12 @@ impl Row {
     fn play(&self) {
         let begun = Instant::now();
         let runtime = self.runtime();
-        let played = runtime.block_on(async { timeout(PATIENCE, (self.listed.test)(self)).await });
+        let played = runtime.block_on(async {
+            if !matches!(self.listed.clock, Clock::Paused) {
+                let _first = self.pulse.set(Pulse::start());
+            }
+            timeout(PATIENCE, (self.listed.test)(self)).await
+        });
         runtime.shutdown_background();
         played.expect("the test hangs");
         let mut seen = self.seen.lock().unwrap();

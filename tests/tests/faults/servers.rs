@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::Guard;
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisServer, eventually, eventually_eq, size};
 use futures_util::future::join_all;
 use rand::RngExt;
 use tokio::task::JoinSet;
@@ -54,9 +54,9 @@ fn some_time() -> u64 {
     }
 }
 
-/// 50 clients share 5 keys while their server is killed ten times, each time to be down for so long. Yields the kills.
+/// 50 clients share 5 keys while their server is killed again and again, each time to be down for so long. Yields the kills.
 async fn killed_again_and_again(mut server: RedisServer, lease: Duration, down: Duration) -> u64 {
-    const KILLS: u64 = 10;
+    let kills = size(4, 10);
     let inside = Arc::new(Inside::default());
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
@@ -76,7 +76,7 @@ async fn killed_again_and_again(mut server: RedisServer, lease: Duration, down: 
             }
         });
     }
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         sleep(ms(rand::rng().random_range(50..300))).await;
         server.kill();
         sleep(down).await;
@@ -93,7 +93,7 @@ async fn killed_again_and_again(mut server: RedisServer, lease: Duration, down: 
         task.unwrap();
     }
     free(&server, &clients.iter().collect::<Vec<_>>()).await;
-    KILLS
+    kills
 }
 
 /// Without data, a server that is back at once grants what others have not noticed to be lost: row 42. So it stays down
@@ -125,7 +125,7 @@ async fn f41_hold_that_comes_back_with_the_data_is_released(row: &Row) {
 }
 
 /// Stops a server for so many tenths of a lease, right after it has granted.
-async fn stopped_for(tenths: u32, lease: Duration) {
+async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
     let mut server = RedisServer::start().await;
     let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
     let guard = client.lock("k").acquire().await.unwrap();
@@ -142,8 +142,12 @@ async fn stopped_for(tenths: u32, lease: Duration) {
     match tenths {
         ..=6 => {
             sleep(lease).await;
-            assert!(guard.is_held(), "lost after {tenths} tenths");
-            guard.release().await.unwrap();
+            // Of the lease some was left to renew it, which may have passed while the machine stood still.
+            let left = lease * (10 - tenths) / 10;
+            let stalled = row.stretch(Duration::ZERO) >= left;
+            assert!(guard.is_held() || stalled, "lost after {tenths} tenths");
+            let released = guard.release().await;
+            assert!(released.is_ok() || stalled, "{released:?}");
         }
         7..=10 => drop(guard),
         _ => assert!(guard.release().await.unwrap_err().is_lost()),
@@ -153,7 +157,7 @@ async fn stopped_for(tenths: u32, lease: Duration) {
 }
 
 async fn f43_stopped_server_costs_a_hold_only_beyond_its_deadline(row: &Row) {
-    let steps = (1..=20).map(|tenths| stopped_for(tenths, ms(2_000)));
+    let steps = (1..=20).map(|tenths| stopped_for(row, tenths, ms(2_000)));
     row.injected("server stopped", join_all(steps).await.len() as u64);
 }
 
@@ -172,7 +176,7 @@ async fn f48_scripts_that_the_server_forgets_all_the_time_are_sent_again(row: &R
     });
     let work = async |n: usize| {
         let lock = client.lock(format!("k:{n}"));
-        for _ in 0..10_000 / TASKS {
+        for _ in 0..size(2_000, 10_000) / TASKS {
             lock.acquire().await.unwrap().release().await.unwrap();
         }
     };
@@ -181,7 +185,10 @@ async fn f48_scripts_that_the_server_forgets_all_the_time_are_sent_again(row: &R
     flushing.abort();
     row.injected("script flush", server.command_calls("script|flush").await);
     row.injected("script sent again", server.command_calls("eval").await);
-    assert!(server.command_calls("eval").await > 50, "never forgotten");
+    assert!(
+        server.command_calls("eval").await > size(10, 50),
+        "never forgotten"
+    );
     assert_eq!(server.command_calls("script|load").await, 0);
     free(&server, &[&client]).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::{Builder, Client, Error, Guard};
 use distlock_tests::proxy::Role;
-use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq};
+use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually, eventually_eq, size};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use rand::RngExt;
@@ -35,10 +35,10 @@ async fn channels(server: &RedisServer, expected: usize) {
 }
 
 /// Frees all keys at once; all who wait for one are in soon.
-async fn all_get_in(foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
+async fn all_get_in(row: &Row, foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
     let heard = foreign.free(keys).await;
     assert!(heard.iter().all(|heard| *heard == 1), "not all listened");
-    let in_time = timeout(TOLD, join_all(waiting)).await;
+    let in_time = row.within(TOLD, join_all(waiting)).await;
     for guard in in_time.expect("all were told") {
         drop(guard.unwrap().unwrap());
     }
@@ -94,7 +94,7 @@ async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
     let (stalled, before) = (Instant::now(), proxy.accepted());
     foreign.free(&key).await;
     // Nothing else wakes it: a subscription that stands is trusted up to the end of the lease, which is ten minutes.
-    let guard = timeout(3 * INTERVAL, waits).await.expect("woken");
+    let guard = row.within(3 * INTERVAL, waits).await.expect("woken");
     println!("replaced after {:?}", stalled.elapsed());
     assert_eq!(proxy.accepted(), before + 1);
     row.injected("message stalled", stall.hits());
@@ -104,7 +104,7 @@ async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
 async fn f30_waiters_that_give_up_leave_no_subscription(row: &Row) {
     let server = RedisServer::start().await;
     let waiter = client(&server.url()).await;
-    let (keys, mut foreign) = (names("k", 1_000), Foreign::on(&server).await);
+    let (keys, mut foreign) = (names("k", size(400, 1_000)), Foreign::on(&server).await);
     foreign.hold(&keys).await;
     let mut random = rand::rng();
     let mut waits = Vec::new();
@@ -146,7 +146,7 @@ async fn f30_waiters_that_give_up_leave_no_subscription(row: &Row) {
     foreign.hold(&keys).await;
     let again: Vec<Waiting> = keys.iter().map(|key| wait_for(&waiter, key)).collect();
     channels(&server, keys.len()).await;
-    all_get_in(&mut foreign, &keys, again).await;
+    all_get_in(row, &mut foreign, &keys, again).await;
 }
 
 async fn f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told(row: &Row) {
@@ -193,12 +193,12 @@ async fn f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told(row
     row.injected("unsubscription", server.command_calls("unsubscribe").await);
     waiting(&waiter, keys.len()).await;
     channels(&server, keys.len()).await;
-    all_get_in(&mut foreign, &keys, last).await;
+    all_get_in(row, &mut foreign, &keys, last).await;
     delay.lift();
     free(&server, &[&waiter]).await;
 }
 
-/// 2,000 channels and not 5,000: each cut has every waiter ask twice, and the commands are four, not one.
+/// Each cut has every waiter ask twice.
 async fn f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end(row: &Row) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.addr()).await;
@@ -206,18 +206,18 @@ async fn f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end(r
     let patient = |builder: Builder| builder.unavailable_after(Duration::from_secs(60));
     let waiter = client_with(&proxy.url(), patient).await;
     warm_up(&waiter).await;
-    let (keys, mut foreign) = (names("k", 2_000), Foreign::on(&server).await);
+    let (keys, mut foreign) = (names("k", size(500, 2_000)), Foreign::on(&server).await);
     foreign.hold(&keys).await;
     let waits: Vec<Waiting> = keys.iter().map(|key| wait_for(&waiter, key)).collect();
     channels(&server, keys.len()).await;
-    for _ in 0..50 {
+    for _ in 0..size(12, 50) {
         eventually(SOON, "a subscriber", || async {
             let open = proxy.connections();
             open.iter().any(|open| open.role == Role::Subscriber)
         })
         .await;
-        // Four commands of some 20 kB each, cut anywhere in them.
-        let after = rand::rng().random_range(1..60_000);
+        // Four commands of some ten bytes for each key, cut anywhere in them.
+        let after = rand::rng().random_range(1..30 * keys.len());
         let cut = proxy.cut_after(Select::SUBSCRIBERS.new_only(), Way::Up, after);
         assert_eq!(proxy.cut(Select::SUBSCRIBERS), 1);
         cut.reach(1, SOON).await;
@@ -225,7 +225,7 @@ async fn f39_resubscription_that_is_cut_again_and_again_is_complete_in_the_end(r
     }
     channels(&server, keys.len()).await;
     waiting(&waiter, keys.len()).await;
-    all_get_in(&mut foreign, &keys, waits).await;
+    all_get_in(row, &mut foreign, &keys, waits).await;
 }
 
 rows! {

@@ -1,7 +1,7 @@
 //! Rows 29, 34, 35 and 36: crowds at one key, of which some leave, and several clients of it.
 
 use distlock::{Client, MemoryServer};
-use distlock_tests::{Process, RedisServer};
+use distlock_tests::{Process, RedisServer, size};
 use futures_util::future::join_all;
 use rand::RngExt;
 use tokio::task::{JoinSet, yield_now};
@@ -18,7 +18,7 @@ async fn abort_at_the_wake(row: &Row, [holder, first, second]: [&Client; 3]) {
             yield_now().await;
         }
     };
-    for round in 0..3_400 {
+    for round in 0..size(400, 3_400) {
         let guard = holder.lock("k").acquire().await.unwrap();
         let one = tokio::spawn(first.lock("k").acquire().into_future());
         queued(first, 1).await;
@@ -54,8 +54,8 @@ async fn f29_waiter_aborted_when_it_is_woken_leaves_the_wake_up_to_the_next(row:
     }
 }
 
-async fn f34_ten_thousand_waiters_cost_three_commands_each_at_most(row: &Row) {
-    const EACH: usize = 5_000;
+async fn f34_thousands_of_waiters_cost_three_commands_each_at_most(row: &Row) {
+    let each_client = size(1_500, 5_000);
     let server = RedisServer::start().await;
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
     let mut foreign = Foreign::on(&server).await;
@@ -64,11 +64,11 @@ async fn f34_ten_thousand_waiters_cost_three_commands_each_at_most(row: &Row) {
     let mut waits = JoinSet::new();
     for client in [&one, &two] {
         warm_up(client).await;
-        for _ in 0..EACH {
+        for _ in 0..each_client {
             waits.spawn(client.lock("k:0").acquire().run(yield_now()));
         }
-        waiting(client, EACH).await;
-        row.injected("waiter in a crowd", EACH as u64);
+        waiting(client, each_client).await;
+        row.injected("waiter in a crowd", each_client as u64);
     }
     listened(&server, "k:0", 2).await;
     let crowded = commands(&server).await - before;
@@ -77,7 +77,7 @@ async fn f34_ten_thousand_waiters_cost_three_commands_each_at_most(row: &Row) {
     while let Some(done) = waits.join_next().await {
         done.unwrap().unwrap();
     }
-    let each = (commands(&server).await - before) as f64 / (2 * EACH) as f64;
+    let each = (commands(&server).await - before) as f64 / (2 * each_client) as f64;
     println!("{each:.2} commands for each grant");
     assert!(each <= 3.0, "{each}");
     free(&server, &[&one, &two]).await;
@@ -95,17 +95,18 @@ async fn f35_waiters_that_time_out_leave_the_queue_and_block_nobody(row: &Row) {
     let (key, mut foreign) = (names("k", 1), Foreign::on(&server).await);
     foreign.hold(&key).await;
     let mut waits = Vec::new();
-    for n in 0..5_000 {
+    let waiters = size(1_500, 5_000);
+    for n in 0..waiters {
         let wait = ms(rand::rng().random_range(1..50));
         let acquire = client.lock("k:0").acquire();
-        let acquire = if n == 2_500 {
+        let acquire = if n == waiters / 2 {
             acquire
         } else {
             acquire.wait(wait)
         };
         waits.push(tokio::spawn(acquire.into_future()));
     }
-    let patient = waits.remove(2_500);
+    let patient = waits.remove(waiters / 2);
     for waits in waits {
         let error = timeout(SOON, waits).await.expect("an end").unwrap();
         row.injected("waiter timed out", u64::from(error.unwrap_err().is_busy()));
@@ -114,7 +115,7 @@ async fn f35_waiters_that_time_out_leave_the_queue_and_block_nobody(row: &Row) {
     listened(&server, "k:0", 1).await;
     foreign.free(&key).await;
     // Those who stood before it are gone, so it is its turn.
-    let told = timeout(ms(4_000), patient).await.expect("woken");
+    let told = row.within(ms(4_000), patient).await.expect("woken");
     told.unwrap().unwrap().release().await.unwrap();
     free(&server, &[&client]).await;
 }
@@ -153,7 +154,7 @@ async fn f36_processes_that_hammer_one_key_share_it(row: &Row) {
 
 rows! {
     Threads: f29_waiter_aborted_when_it_is_woken_leaves_the_wake_up_to_the_next;
-    Real: f34_ten_thousand_waiters_cost_three_commands_each_at_most,
+    Real: f34_thousands_of_waiters_cost_three_commands_each_at_most,
         f35_waiters_that_time_out_leave_the_queue_and_block_nobody,
         f36_processes_that_hammer_one_key_share_it;
 }
