@@ -93,7 +93,7 @@ impl Leaks {
         drop(self.probe);
         self.probe = server.connection().await;
         let mut last = "the server did not answer".to_owned();
-        while let Some(left) = patience.look(Left::now(&mut self, prefix)).await {
+        while let Some(left) = patience.look(Leftovers::now(&mut self, prefix)).await {
             match left {
                 Ok(left) if left.is_empty() => return Ok(start.elapsed()),
                 Ok(left) => last = left.to_string(),
@@ -131,7 +131,7 @@ pub fn resident() -> usize {
 
 /// What one look finds left over.
 #[derive(Default)]
-struct Left {
+struct Leftovers {
     keys: Vec<String>,
     channels: Vec<String>,
     connections: Vec<String>,
@@ -139,7 +139,7 @@ struct Left {
     files: usize,
 }
 
-impl Left {
+impl Leftovers {
     async fn now(before: &mut Leaks, prefix: &str) -> RedisResult<Self> {
         let Leaks {
             probe,
@@ -170,7 +170,7 @@ impl Left {
     }
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Leftovers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "keys {:?}, channels {:?}, ", self.keys, self.channels)?;
         write!(f, "connections {:?}, ", self.connections)?;

@@ -256,7 +256,7 @@ async fn f18_process_stopped_past_its_lease_writes_nothing_and_is_told(row: &Row
 }
 
 /// What clocks of a server do that jump: a key lives shorter than its lease, or longer.
-async fn f20_hold_whose_key_expires_early_is_lost_and_one_that_never_does_is_freed(row: &Row) {
+async fn f20_early_expiry_is_a_loss_and_a_key_without_expiry_is_freed(row: &Row) {
     let server = RedisServer::start().await;
     let lease = ms(3_000);
     let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
@@ -346,7 +346,7 @@ rows! {
         f17_code_after_a_blocking_call_past_the_lease_never_runs,
         f17_code_after_a_neighbours_blocking_call_past_the_lease_never_runs,
         f18_process_stopped_past_its_lease_writes_nothing_and_is_told,
-        f20_hold_whose_key_expires_early_is_lost_and_one_that_never_does_is_freed,
+        f20_early_expiry_is_a_loss_and_a_key_without_expiry_is_freed,
         f21_hash_without_ttl_bounds_waits_and_is_asked_for_again,
         f25_body_is_cut_when_its_fixed_lease_ends_and_never_meets_the_next_owner;
     Paused: f13_loss_is_told_by_the_clock_while_a_renewal_is_pending;

@@ -122,7 +122,7 @@ async fn all_operations(client: &Client, key: &str) -> [Option<Error>; 12] {
     ]
 }
 
-async fn f52_what_is_no_number_is_an_error_that_names_it_and_stays(row: &Row) {
+async fn f52_value_that_is_not_a_number_is_an_error_and_stays(row: &Row) {
     let server = RedisServer::start().await;
     let client = client(&server.url()).await;
     let values: [&[&str]; 5] = [
@@ -152,5 +152,5 @@ rows! {
     Real: f06_permits_whose_replies_are_lost_are_conserved,
         f06_counts_of_a_latch_whose_replies_are_lost_count_once,
         f50_numbers_change_while_memory_is_out,
-        f52_what_is_no_number_is_an_error_that_names_it_and_stays;
+        f52_value_that_is_not_a_number_is_an_error_and_stays;
 }

@@ -243,7 +243,7 @@ async fn several_keys_stay_taken_together(stage: &Stage) {
     stage.is_taken("b").await;
 }
 
-async fn what_is_taken_in_vain_does_not_stay_taken(stage: &Stage) {
+async fn keys_of_a_failed_acquisition_do_not_stay_taken(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let time = stage.lease() * 10;
     let blocker = other.lock("z").acquire().await.unwrap();
@@ -292,7 +292,7 @@ async fn rest_is_not_lengthened_by_a_renewal_that_comes_late(stage: &Stage) {
     next.release().await.unwrap();
 }
 
-async fn what_cannot_stay_taken_is_refused(stage: &Stage) {
+async fn kinds_that_cannot_stay_taken_are_refused(stage: &Stage) {
     let client = stage.client().await;
     let time = stage.part(2);
     let fair = client.fair_lock(KEY).acquire().hold_at_least(time).await;
@@ -340,7 +340,7 @@ async fn one_waiter_too_many_is_refused_at_once(stage: &Stage) {
     }
 }
 
-async fn who_waits_for_several_keys_is_counted_where_it_waits(stage: &Stage) {
+async fn waiter_for_several_keys_counts_at_the_key_that_it_waits_for(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let a = other.lock("a").acquire().await.unwrap();
     let b = other.lock("b").acquire().await.unwrap();
@@ -395,10 +395,10 @@ on_every_backend! {
     time_that_has_passed_leaves_nothing,
     time_beyond_the_lease_is_kept_as_well,
     several_keys_stay_taken_together,
-    what_is_taken_in_vain_does_not_stay_taken,
-    what_cannot_stay_taken_is_refused,
+    keys_of_a_failed_acquisition_do_not_stay_taken,
+    kinds_that_cannot_stay_taken_are_refused,
     one_waiter_too_many_is_refused_at_once,
-    who_waits_for_several_keys_is_counted_where_it_waits,
+    waiter_for_several_keys_counts_at_the_key_that_it_waits_for,
     waiters_of_all_keys_are_bounded_together,
 }
 

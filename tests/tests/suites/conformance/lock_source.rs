@@ -66,7 +66,7 @@ async fn several_keys_are_all_taken_in_that_mode(stage: &Stage) {
     }
 }
 
-async fn what_cannot_be_is_refused_before_anything_is_sent(stage: &Stage) {
+async fn invalid_settings_are_refused_before_anything_is_sent(stage: &Stage) {
     let client = stage.client().await;
     let one = LockSource::from(&client);
     let several = LockSource::from(Quorum::new([client.clone()]));
@@ -114,6 +114,6 @@ async fn redlock_takes_what_a_majority_can_agree_on(stage: &Stage) {
 on_every_backend! {
     each_mode_takes_the_lock_of_its_name,
     several_keys_are_all_taken_in_that_mode,
-    what_cannot_be_is_refused_before_anything_is_sent,
+    invalid_settings_are_refused_before_anything_is_sent,
     redlock_takes_what_a_majority_can_agree_on,
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::lock::expire;
-use super::side::{self, Event, KEYS, Mishap, Step};
+use super::side::{self, DataLoss, Event, KEYS, Step};
 
 /// Above the time in microseconds for centuries to come, and above what a number of Lua's can tell apart.
 const SEEN: u64 = 1 << 53;
@@ -73,11 +73,11 @@ fn step() -> impl Strategy<Value = FencedStep> {
 }
 
 fn event() -> impl Strategy<Value = Event<FencedStep>> {
-    let token_lost = (0..KEYS.len()).prop_map(Mishap::TokenLost);
+    let token_lost = (0..KEYS.len()).prop_map(DataLoss::TokenLost);
     prop_oneof![
         18 => step().prop_map(Event::Step),
-        1 => token_lost.prop_map(Event::Befalls),
-        1 => Just(Event::Befalls(Mishap::AllLost)),
+        1 => token_lost.prop_map(Event::Loses),
+        1 => Just(Event::Loses(DataLoss::AllLost)),
     ]
 }
 

@@ -38,12 +38,12 @@ pub(crate) trait Step: Clone + Debug {
 pub(crate) enum Event<S> {
     Step(S),
     Pause(Duration),
-    Befalls(Mishap),
+    Loses(DataLoss),
 }
 
 /// What a server may lose.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mishap {
+pub(crate) enum DataLoss {
     /// The last fencing token of this key.
     TokenLost(usize),
     AllLost,
@@ -141,15 +141,15 @@ impl Side {
         }
     }
 
-    async fn befall(&self, mishap: Mishap, round: u64) {
+    async fn lose(&self, loss: DataLoss, round: u64) {
         let name = |key: usize| self.verbs.in_round(round).name(KEYS[key]);
-        match (&self.server, mishap) {
-            (Server::Memory(server), Mishap::TokenLost(key)) => lose_token(server, &name(key)),
-            (Server::Memory(server), Mishap::AllLost) => wipe(server),
-            (Server::Redis(server), Mishap::TokenLost(key)) => {
+        match (&self.server, loss) {
+            (Server::Memory(server), DataLoss::TokenLost(key)) => lose_token(server, &name(key)),
+            (Server::Memory(server), DataLoss::AllLost) => wipe(server),
+            (Server::Redis(server), DataLoss::TokenLost(key)) => {
                 ask::<()>(server, &["DEL", &token_of(&name(key))]).await;
             }
-            (Server::Redis(server), Mishap::AllLost) => ask::<()>(server, &["FLUSHALL"]).await,
+            (Server::Redis(server), DataLoss::AllLost) => ask::<()>(server, &["FLUSHALL"]).await,
         }
     }
 
@@ -213,8 +213,8 @@ async fn compare<S: Step>(
 ) -> TestCaseResult {
     if S::COMPARES_LOCKS {
         tokio::join!(
-            one.befall(Mishap::AllLost, 0),
-            two.befall(Mishap::AllLost, 0)
+            one.lose(DataLoss::AllLost, 0),
+            two.lose(DataLoss::AllLost, 0)
         );
     }
     // Each round has keys of its own: nothing of a former one is in its way.
@@ -229,8 +229,8 @@ async fn compare<S: Step>(
                 );
             }
             Event::Pause(time) => tokio::time::sleep(*time).await,
-            Event::Befalls(mishap) => {
-                tokio::join!(one.befall(*mishap, round), two.befall(*mishap, round));
+            Event::Loses(loss) => {
+                tokio::join!(one.lose(*loss, round), two.lose(*loss, round));
             }
         }
         if S::COMPARES_LOCKS {

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use distlock_tests::RedisServer;
-use tokio::time::timeout;
+use distlock_tests::{Pulse, RedisServer};
 
 use super::semaphore::{Heard, listened};
 use super::{client, ms};
@@ -61,6 +60,7 @@ async fn latch_of_two_says_1_nothing_and_0_and_goes() {
 
 #[tokio::test]
 async fn redissons_latch_is_waited_for_and_its_message_wakes_us() {
+    let pulse = Pulse::start();
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let channel = "redisson_countdownlatch__channel__{jobs}";
@@ -77,7 +77,8 @@ async fn redissons_latch_is_waited_for_and_its_message_wakes_us() {
     server.cli(&["DEL", "jobs"]).await;
     server.cli(&["PUBLISH", channel, "0"]).await;
     for waiting in waiting {
-        let waited = timeout(AT_ONCE, waiting)
+        let waited = pulse
+            .within(AT_ONCE, waiting)
             .await
             .expect("woken by the message");
         waited.unwrap().unwrap();

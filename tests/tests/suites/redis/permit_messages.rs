@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use distlock::Client;
-use distlock_tests::{RedisServer, eventually_eq};
+use distlock_tests::{Pulse, RedisServer, eventually_eq};
 use tokio::time::timeout;
 
 use super::permit::{
@@ -90,6 +90,7 @@ async fn redissons_release_wakes_us_and_its_expired_permit_is_ours() {
 
 #[tokio::test]
 async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
+    let pulse = Pulse::start();
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let seats = client.expirable_semaphore(SEATS);
@@ -115,7 +116,7 @@ async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
         }
         server.cli(&["INCRBY", SEATS, "1"]).await;
         server.cli(&["PUBLISH", CHANNEL, count]).await;
-        let permit = timeout(TOLD, waiting).await.expect("woken").unwrap();
+        let permit = pulse.within(TOLD, waiting).await.expect("woken").unwrap();
         assert_eq!(server.command_calls("evalsha").await, before + 3, "{count}");
         permit.unwrap().release().await.unwrap();
         server.cli(&["SET", SEATS, "0"]).await;
@@ -123,7 +124,8 @@ async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
 }
 
 #[tokio::test]
-async fn what_we_add_wakes_all_whom_it_suffices_for() {
+async fn added_permits_wake_all_waiters_that_they_suffice_for() {
+    let pulse = Pulse::start();
     let server = RedisServer::start().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let seats = one.expirable_semaphore(SEATS);
@@ -134,7 +136,8 @@ async fn what_we_add_wakes_all_whom_it_suffices_for() {
     eventually_eq(SOON, "listeners", 2, || server.pubsub_numsub(CHANNEL)).await;
     seats.add_permits(4).await.unwrap();
     for waiting in waiting {
-        let permit = timeout(TOLD, waiting)
+        let permit = pulse
+            .within(TOLD, waiting)
             .await
             .expect("woken")
             .unwrap()

@@ -1,8 +1,7 @@
 //! Redlock on five servers of their own, of which up to two are dead, stopped or starting at any time.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
-
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::sizes;
@@ -45,12 +44,41 @@ async fn program(servers: &[RedisServer]) -> Vec<Client> {
     clients
 }
 
+/// How much has happened, and whether that was enough.
+struct Run {
+    least: Instant,
+    most: Instant,
+    granted: AtomicUsize,
+    faults: AtomicUsize,
+}
+
+impl Run {
+    /// For at least four leases, and until there were enough grants and faults, which takes a busy machine longer.
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            least: now + 4 * LEASE,
+            most: now + 3 * SOON,
+            granted: AtomicUsize::new(0),
+            faults: AtomicUsize::new(0),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let (now, read) = (Instant::now(), |number: &AtomicUsize| {
+            number.load(Ordering::Relaxed)
+        });
+        let enough = read(&self.granted) >= 50 && read(&self.faults) >= 3;
+        now >= self.most || enough && now >= self.least
+    }
+}
+
 /// Acquires over and over, and notes for how long each time it was entitled to.
-async fn work(clients: Vec<Client>, end: Instant, seed: u64) -> (Vec<Claim>, u32) {
+async fn work(clients: Vec<Client>, run: Arc<Run>, seed: u64) -> (Vec<Claim>, u32) {
     let mut random = StdRng::seed_from_u64(seed);
     let lock = Quorum::new(clients).lock(KEY);
     let (mut claims, mut refused) = (Vec::new(), 0);
-    while Instant::now() < end {
+    while !run.is_over() {
         let Ok(guard) = lock.acquire().wait(LEASE).await else {
             refused += 1;
             continue;
@@ -61,9 +89,11 @@ async fn work(clients: Vec<Client>, end: Instant, seed: u64) -> (Vec<Claim>, u32
             () = guard.lost() => true,
             () = sleep(work) => false,
         };
-        let still = !lost && guard.is_held();
-        if still {
-            claims.push((from, Instant::now()));
+        // Before the look at the guard: it was held up to this instant, and perhaps no longer.
+        let until = Instant::now();
+        if !lost && guard.is_held() {
+            claims.push((from, until));
+            run.granted.fetch_add(1, Ordering::Relaxed);
         }
         let _released = guard.release().await;
     }
@@ -71,9 +101,9 @@ async fn work(clients: Vec<Client>, end: Instant, seed: u64) -> (Vec<Claim>, u32
 }
 
 /// Up to two servers at once are killed or stopped for a while.
-async fn befall(servers: Arc<Mutex<Vec<RedisServer>>>, end: Instant) -> u32 {
-    let (mut random, mut faults) = (StdRng::seed_from_u64(7), 0);
-    while Instant::now() + LEASE < end {
+async fn inject(servers: Arc<Mutex<Vec<RedisServer>>>, run: Arc<Run>) {
+    let mut random = StdRng::seed_from_u64(7);
+    while !run.is_over() {
         let (one, two) = (random.random_range(0..5), random.random_range(0..5));
         let pause = Duration::from_millis(random.random_range(100..900));
         let kills = random.random_bool(0.5);
@@ -88,10 +118,9 @@ async fn befall(servers: Arc<Mutex<Vec<RedisServer>>>, end: Instant) -> u32 {
             servers[two].restart().await;
         }
         drop(servers);
-        faults += 1;
+        run.faults.fetch_add(1, Ordering::Relaxed);
         sleep(LEASE / 10).await;
     }
-    faults
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,11 +131,11 @@ async fn programs_exclude_each_other_while_a_minority_comes_and_goes() {
         programs.push(program(&servers).await);
     }
     let servers = Arc::new(Mutex::new(servers));
-    let end = Instant::now() + LEASE * 4;
-    let befalling = tokio::spawn(befall(Arc::clone(&servers), end));
+    let run = Arc::new(Run::new());
+    let injecting = tokio::spawn(inject(Arc::clone(&servers), Arc::clone(&run)));
     let mut workers = JoinSet::new();
     for n in 0..6 {
-        workers.spawn(work(programs[n % 3].clone(), end, n as u64));
+        workers.spawn(work(programs[n % 3].clone(), Arc::clone(&run), n as u64));
     }
     let (mut claims, mut refused) = (Vec::new(), 0);
     while let Some(worked) = workers.join_next().await {
@@ -114,7 +143,8 @@ async fn programs_exclude_each_other_while_a_minority_comes_and_goes() {
         claims.extend(more);
         refused += busy;
     }
-    let faults = befalling.await.unwrap();
+    injecting.await.unwrap();
+    let faults = run.faults.load(Ordering::Relaxed);
     claims.sort_unstable();
     for pair in claims.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "two had the lock at once: {pair:?}");

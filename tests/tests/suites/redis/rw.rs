@@ -167,7 +167,7 @@ async fn each_entry_of_a_reader_has_a_timeout() {
 }
 
 #[tokio::test]
-async fn what_is_sent_twice_leaves_what_it_left_once() {
+async fn commands_sent_twice_have_the_effect_of_one() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let (reads, writes) = (verbs(&client, Kind::Read), verbs(&client, Kind::Write));

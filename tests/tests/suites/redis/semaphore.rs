@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Change, Kind, Verbs};
 use distlock::{Error, Semaphore};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{Pulse, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
@@ -113,6 +113,7 @@ async fn message_fits_what_redisson_reads() {
 
 #[tokio::test]
 async fn redissons_release_wakes_us_and_its_time_to_live_stays() {
+    let pulse = Pulse::start();
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let pool = client.semaphore("pool");
@@ -125,7 +126,8 @@ async fn redissons_release_wakes_us_and_its_time_to_live_stays() {
         tokio::time::sleep(ms(100)).await;
         server.cli(&["INCRBY", "pool", released]).await;
         server.cli(&["PUBLISH", "redisson_sc:{pool}", said]).await;
-        let taken = timeout(AT_ONCE, waiting)
+        let taken = pulse
+            .within(AT_ONCE, waiting)
             .await
             .expect("woken by the message");
         taken.unwrap().unwrap().forget();
@@ -144,6 +146,7 @@ async fn redissons_release_wakes_us_and_its_time_to_live_stays() {
 
 #[tokio::test]
 async fn our_release_wakes_a_waiter_of_another_process_at_once() {
+    let pulse = Pulse::start();
     let server = RedisServer::start().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let pool = one.semaphore("pool");
@@ -156,7 +159,11 @@ async fn our_release_wakes_a_waiter_of_another_process_at_once() {
     permits.release().await.unwrap();
     // One message for two: the first to wake wakes the other.
     for waiting in waiting {
-        let permit = timeout(AT_ONCE, waiting).await.expect("woken").unwrap();
+        let permit = pulse
+            .within(AT_ONCE, waiting)
+            .await
+            .expect("woken")
+            .unwrap();
         permit.unwrap().release().await.unwrap();
     }
 }

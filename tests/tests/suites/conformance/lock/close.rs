@@ -96,7 +96,7 @@ async fn guard_outlives_its_client(stage: &Stage) {
     }
 }
 
-async fn what_a_dropped_client_still_owes_is_sent(stage: &Stage) {
+async fn dropped_client_still_sends_its_pending_releases(stage: &Stage) {
     let client = stage.unlisted_client().await;
     let guard = client.lock(KEY).acquire().await.unwrap();
     stage.faults().next(Op::Release, Fault::FailBefore);
@@ -134,6 +134,6 @@ on_every_backend![
     close_of_an_idle_client_is_immediate_also_twice,
     closed_client_acquires_nothing_and_keeps_what_it_holds,
     guard_outlives_its_client,
-    what_a_dropped_client_still_owes_is_sent,
+    dropped_client_still_sends_its_pending_releases,
     tasks_of_a_dropped_client_end,
 ];

@@ -11,7 +11,7 @@ use crate::conformance::stage::Stage;
 
 const KEY: &str = "order:42";
 
-async fn released_before_the_subscription_stands_is_found_by_the_attempt_after_it(stage: &Stage) {
+async fn release_before_the_subscription_is_found_by_the_next_attempt(stage: &Stage) {
     let (holder, waiting) = (stage.client().await, stage.faulty_client().await);
     let late = stage.part(10);
     stage.faults().subscribe_after(late);
@@ -27,7 +27,7 @@ async fn released_before_the_subscription_stands_is_found_by_the_attempt_after_i
     guard.release().await.unwrap();
 }
 
-async fn released_while_no_subscription_stands_is_found_when_it_stands_again(stage: &Stage) {
+async fn release_without_a_subscription_is_found_after_resubscribing(stage: &Stage) {
     let (holder, waiting) = (stage.client().await, stage.faulty_client().await);
     let held = holder.lock(KEY).acquire().await.unwrap();
     let waiter = tokio::spawn(waiting.lock(KEY).acquire().into_future());
@@ -88,8 +88,8 @@ async fn deadline_of_a_guard_is_its_lease_from_the_start_and_stays_when_it_has_p
 }
 
 on_every_backend! {
-    released_before_the_subscription_stands_is_found_by_the_attempt_after_it,
-    released_while_no_subscription_stands_is_found_when_it_stands_again,
+    release_before_the_subscription_is_found_by_the_next_attempt,
+    release_without_a_subscription_is_found_after_resubscribing,
     every_hit_of_a_fault_is_told_once,
     deadline_of_a_guard_is_its_lease_from_the_start_and_stays_when_it_has_passed,
 }

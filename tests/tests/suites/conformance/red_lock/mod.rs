@@ -21,7 +21,7 @@ pub(crate) struct Servers {
     servers: Vec<MemoryServer>,
 }
 
-/// A program's clients, and what befalls each of them.
+/// A program's clients, and the faults that each of them meets.
 pub(crate) struct Program {
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Vec<Faults>,

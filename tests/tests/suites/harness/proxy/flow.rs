@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock_tests::{Flow, Proxy, RedisServer, Select, Way, eventually_eq};
+use distlock_tests::{Flow, Proxy, Pulse, RedisServer, Select, Way, eventually_eq};
 use redis::{AsyncTypedCommands, Client};
 use tokio::time::timeout;
 
@@ -88,6 +88,7 @@ async fn a_stall_of_subscribers_starts_with_the_subscription() {
 
 #[tokio::test]
 async fn delay_shifts_but_does_not_add_up() {
+    let pulse = Pulse::start();
     let (_server, proxy) = pair().await;
     let client = connect(&proxy).await;
     let delay = proxy.flow(Select::ALL, Way::Both, Flow::Delay(BRIEF));
@@ -98,20 +99,23 @@ async fn delay_shifts_but_does_not_add_up() {
     });
     futures_util::future::join_all(asks).await;
     let took = start.elapsed();
-    assert!((2 * BRIEF..6 * BRIEF).contains(&took), "{took:?}");
+    let most = pulse.stretch(6 * BRIEF);
+    assert!((2 * BRIEF..most).contains(&took), "{took:?}");
     assert_eq!(delay.hits(), 40);
 }
 
 #[tokio::test]
 async fn throttle_takes_the_time_it_says() {
+    let pulse = Pulse::start();
     let (_server, proxy) = pair().await;
     let mut client = connect(&proxy).await;
     client.set("key", "x".repeat(10_000)).await.unwrap();
     let throttle = proxy.flow(Select::ALL, Way::Down, Flow::Throttle(50_000));
     let start = Instant::now();
     client.get("key").await.unwrap();
-    let took = start.elapsed().as_millis();
-    assert!((180..1_000).contains(&took), "{took} ms");
+    let took = start.elapsed();
+    let most = pulse.stretch(10 * BRIEF);
+    assert!((BRIEF * 9 / 5..most).contains(&took), "{took:?}");
     assert_eq!(throttle.hits(), 1);
 }
 

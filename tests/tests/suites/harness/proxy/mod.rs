@@ -8,7 +8,7 @@ mod trap;
 use std::time::{Duration, Instant};
 
 use distlock_tests::proxy::Role;
-use distlock_tests::{Flow, Leaks, Proxy, RedisServer, Select, Way, eventually_eq};
+use distlock_tests::{Flow, Leaks, Proxy, Pulse, RedisServer, Select, Way, eventually_eq};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, AsyncTypedCommands, Client, RedisError, RedisResult};
 use tokio::time::timeout;
@@ -133,13 +133,17 @@ async fn new_connections_go_to_the_new_target() {
 
 #[tokio::test]
 async fn the_proxy_itself_is_quick() {
+    let pulse = Pulse::start();
     let (_server, proxy) = pair().await;
     let mut client = connect(&proxy).await;
-    let start = Instant::now();
+    let mut took = Vec::new();
     for _ in 0..200 {
+        let start = Instant::now();
         client.ping().await.unwrap();
+        took.push(start.elapsed());
     }
-    let each = start.elapsed() / 200;
-    assert!(each < SLOW, "{each:?}");
-    println!("{each:?} for each request through the proxy");
+    took.sort_unstable();
+    let median = took[took.len() / 2];
+    assert!(median < pulse.stretch(SLOW), "{median:?}");
+    println!("{median:?} for half of the requests through the proxy");
 }
