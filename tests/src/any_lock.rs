@@ -191,7 +191,7 @@ impl AnyLock {
             Self::Write(lock) => set(lock.acquire(), wait, lease).await,
             Self::Read(lock) => set(lock.acquire(), wait, lease).await,
             Self::Permit(semaphore) => {
-                // Whoever comes first sets how many there are, also after they were taken away.
+                // The first one sets the number of permits, also after it was deleted.
                 let setting = semaphore.try_set_permits(PERMITS);
                 let _set = timeout(Duration::from_millis(50), setting).await;
                 let permit = set(semaphore.acquire(), wait, lease).await?;
@@ -289,7 +289,7 @@ impl AnyLock {
         }
     }
 
-    /// Frees it, whoever holds it.
+    /// Frees it, no matter which owner holds it.
     ///
     /// # Errors
     /// Those of the lock.

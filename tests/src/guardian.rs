@@ -3,7 +3,7 @@
 //! A test process ends by returning, by a panic, by `exit` or by a SIGKILL from outside, and `Drop`
 //! sees only some of these. So there is a guardian: one `sh` per test process that blocks on a pipe.
 //! Children enter their pid into that pipe; when it ends because its only writer is gone, the
-//! guardian kills whoever is still listed, and removes their directories.
+//! guardian kills all that are still listed, and removes their directories.
 //!
 //! # Invariants
 //! 1. A child is listed before its program starts: one process writes its pid, then calls `exec`.

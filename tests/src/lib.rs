@@ -5,7 +5,7 @@
 //!
 //! | module | what it gives |
 //! | --- | --- |
-//! | [`server`] | a `redis-server` of one's own: start, kill, stop, restart, ask |
+//! | [`server`] | a `redis-server` for one test: start, kill, stop, restart, ask |
 //! | [`proxy`] | the wire between client and server, with faults on it |
 //! | [`history`] | what every task saw and when, and whether a lock may have let it happen |
 //! | [`resource`] | what the lock guards: it sees who is inside |

@@ -113,7 +113,7 @@ impl Process {
         }
     }
 
-    /// The program's stdout from here on, for somebody who reads beside: no line comes here any more.
+    /// The program's stdout from here on, for a reader beside this one: no line comes here any more.
     ///
     /// # Panics
     /// If it was taken before.

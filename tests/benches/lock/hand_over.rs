@@ -13,7 +13,7 @@ use crate::report;
 const TIMES: usize = 100;
 
 /// From the start of a release here to the grant in another process, beside the bare commands that it takes: one script
-/// that publishes, and one EVALSHA by who hears of it.
+/// that publishes, and one EVALSHA by the client that hears of it.
 pub(crate) async fn two_processes(server: &RedisServer) {
     let client = Client::connect(&server.url()).await.unwrap();
     let mut bare = Bare::new(server).await;
@@ -52,7 +52,7 @@ pub(crate) async fn two_processes(server: &RedisServer) {
     );
 }
 
-/// A subscription is followed by one more attempt, before who waits sleeps.
+/// A subscription is followed by one more attempt, before the waiter sleeps.
 async fn settle(bare: &mut Bare) {
     bare.ping().await;
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -107,7 +107,7 @@ async fn listened_to(server: &RedisServer, channel: &str) {
     distlock_tests::eventually(Duration::from_secs(10), "one waits", listened_to).await;
 }
 
-/// Who stands first in a fair lock's queue, as soon as anybody does.
+/// The first waiter in a fair lock's queue, as soon as there is one.
 async fn first_in_line(server: &RedisServer, queue: &str) -> String {
     let words = ["LINDEX", queue, "0"];
     let first = || server.try_cli::<Option<String>>(&words);

@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// The server's side has ended: who waits for a reply gets none.
+    /// The server's side has ended: waiters for a reply get none.
     pub(super) fn no_more_replies(&self) {
         let mut replies = self.replies.lock();
         replies.ended = true;
@@ -211,13 +211,13 @@ impl Connection {
         has_reply.then_some(replies.asked)
     }
 
-    /// Numbers a message of the server, if it is a reply; tells whoever waits for it.
+    /// Numbers a message of the server, if it is a reply; tells the waiter for it.
     pub(super) fn answer(&self, message: &Frame) -> Option<u64> {
         if self.is_push(message) {
             return None;
         }
         let mut replies = self.replies.lock();
-        // More answers than questions: the refusal of a subscription, which is no push.
+        // More answers than questions: the refusal of a subscription is not a push.
         let number = (replies.answered < replies.asked).then_some(replies.answered + 1)?;
         replies.answered = number;
         if let Some(tell) = replies.told.remove(&number) {

@@ -30,7 +30,7 @@ impl Fault {
         self.hits.get()
     }
 
-    /// Waits until it had an effect so many times.
+    /// Waits until it had an effect this many times.
     ///
     /// # Panics
     /// If that does not happen `within` the time.

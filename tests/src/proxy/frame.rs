@@ -9,7 +9,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Who wrote the bytes: clients may also send commands as plain lines.
+/// Which side wrote the bytes: clients may also send commands as plain lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,

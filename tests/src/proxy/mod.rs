@@ -130,7 +130,7 @@ impl Proxy {
             .count()
     }
 
-    /// Resets one connection, once so many bytes have gone that way on the selected ones together:
+    /// Resets one connection, once this many bytes have gone that way on the selected ones together:
     /// in the middle of a message, if that is where they end. The cut is one hit.
     pub fn cut_after(&self, on: Select, way: Way, bytes: usize) -> Fault {
         self.fault(|rules, at| rules.add_cut(on.at(at), way, bytes))

@@ -63,7 +63,7 @@ pub(super) enum Then {
     Hold(oneshot::Sender<Caught>),
 }
 
-/// What waits for so many bytes to have gone.
+/// What waits for a number of bytes to have gone.
 #[derive(Debug)]
 struct Cut {
     id: u64,

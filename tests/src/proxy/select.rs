@@ -65,9 +65,9 @@ pub enum Flow {
     Stall,
     /// Each message this long after it came. Later ones do not wait for the delay of earlier ones.
     Delay(Duration),
-    /// At most so many bytes a second; the sender is held back when buffers are full.
+    /// At most this many bytes a second; the sender is held back when buffers are full.
     Throttle(u32),
-    /// In segments of at most so many bytes.
+    /// In segments of at most this many bytes.
     Rechunk(usize),
 }
 

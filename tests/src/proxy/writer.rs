@@ -19,7 +19,7 @@ use super::lane::{Ending, Lane, Parcel};
 use super::rules::{FlowRule, Then};
 use super::select::Flow;
 
-/// Pieces in which a throttled direction sends: so many in a second.
+/// Number of pieces in a second in which a throttled direction sends.
 const THROTTLE_STEPS: u32 = 100;
 
 /// The sending end of a lane.

@@ -296,7 +296,7 @@ async fn visit(lock: Lock, key: usize, visits: &'static Visits, way: u32) {
     }
 }
 
-/// Aborts tasks in no order, with a pause between them for one in so many: then replies come in.
+/// Aborts tasks in random order, with a pause after one in `one_in`, in which replies come in.
 async fn abort_all(mut victims: Vec<AbortHandle>, one_in: u32) {
     while !victims.is_empty() {
         match rand::rng().random_range(0..one_in) {

@@ -136,7 +136,7 @@ async fn f46_clients_of_a_server_that_is_down_come_back_neither_often_nor_in_ste
         sleep(ms(100)).await;
         let late_before = late;
         late = window.elapsed().as_secs_f64() - 0.1;
-        // Those who were due while this thread stood still come together, here or in the next window.
+        // Clients that were due while this thread stood still come together, in this window or the next one.
         let due = CLIENTS as f64 * (late + late_before);
         fullest = fullest.max((refused.hits() - hits).saturating_sub(due.ceil() as u64));
     }
@@ -194,7 +194,7 @@ async fn f47_bytes_that_come_one_by_one_are_understood(row: &Row) {
     guard.release().await.unwrap();
     let told = timeout(SOON, waiter).await.expect("woken");
     told.unwrap().unwrap().release().await.unwrap();
-    // Many at once, with the default timeouts: so many segments take a busy machine long.
+    // Many at once, with the default timeouts: this many segments take a busy machine long.
     let three = client_with(&proxy.url(), |builder| builder).await;
     let keys = names("many", 30);
     let released = acquire_all(&three, &keys).await.into_iter();

@@ -124,7 +124,7 @@ async fn f83_tokens_grow_when_a_stale_replica_takes_over(row: &Row) {
     }
 }
 
-/// Where the old server's clock, or its tokens, were ahead, only who has seen one can tell: the store refuses the others.
+/// Where the clock or the tokens of the old server were ahead, only a client that has seen one can tell.
 async fn f83_client_that_saw_a_token_of_a_server_ahead_gets_none_below(row: &Row) {
     let mut ahead = RedisServer::start().await;
     let proxy = Proxy::start(ahead.addr()).await;

@@ -1,4 +1,4 @@
-//! Rows 12 to 14, 17, 18, 20, 21 and 25: what a hold's lease is worth, and who is told when it ends.
+//! Rows 12 to 14, 17, 18, 20, 21 and 25: what a hold's lease guarantees, and how its end is told.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -297,7 +297,7 @@ async fn f21_hash_without_ttl_bounds_waits_and_is_asked_for_again(row: &Row) {
         "{took:?}"
     );
     assert!(!patient.is_finished());
-    // No message: whoever freed it knew nothing of channels.
+    // Without a message, as a program frees it that does not know the channels.
     server.cli(&["DEL", "k"]).await;
     let guard = timeout(SOON, patient).await.expect("asked again by itself");
     println!(

@@ -1,4 +1,4 @@
-//! What each primitive does in its life, by a user of the server who may be refused any of it.
+//! Everything that each primitive does, by a user of the server that may be refused any of it.
 
 use std::time::Duration;
 

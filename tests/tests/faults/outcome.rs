@@ -221,7 +221,7 @@ async fn f05_lost_replies_of_all_renewals_are_a_loss_before_the_ttl_ends(row: &R
 struct Sections([AtomicU64; 10]);
 
 impl Sections {
-    /// Enters, stays a while, and leaves; only the one who holds the key may be inside.
+    /// Enters, stays a while, and leaves; only the holder of the key may be inside.
     async fn visit(&self, at: usize, guard: &Guard) {
         assert_eq!(self.0[at].fetch_add(1, Ordering::SeqCst), 0, "two inside");
         sleep(ms(2)).await;

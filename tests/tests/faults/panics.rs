@@ -78,7 +78,7 @@ async fn panics_in_sections(stage: &Stage, row: &Row) {
     released(stage, &client).await;
     panics(row, lock.acquire().run(lock.acquire().run(section()))).await;
     released(stage, &client).await;
-    // Until the future that panicked is dropped it holds the key, and who comes after it on this thread is not inside.
+    // Until the future that panicked is dropped it holds the key, and code that runs after it on this thread is not inside.
     let mut kept = Box::pin(lock.acquire().run(section()));
     panics(row, &mut kept).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
@@ -206,7 +206,7 @@ async fn client_goes_on(stage: &Stage, client: &Client) {
     stage.nothing_is_left().await;
 }
 
-/// Wakers that panic where the library wakes: in the task of whoever releases, and in the library's own tasks.
+/// Wakers that panic where the library wakes: in the task that releases, and in the library's own tasks.
 async fn panicking_wakers(stage: &Stage, row: &Row) {
     let (client, other) = (short_lived(stage).await, stage.client().await);
     let (lock, panics) = (client.lock(KEY), Panics::of(&client));

@@ -340,7 +340,7 @@ async fn f89_waits_in_memory_end_within_100_ms_whatever_the_backend_does(row: &R
     stage.nothing_is_left().await;
 }
 
-/// Those who hand the hold over to each other.
+/// Waiters that hand the hold over to each other.
 struct Relay<'a> {
     stage: &'a Stage,
     client: Client,

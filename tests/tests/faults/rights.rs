@@ -1,4 +1,4 @@
-//! Rows 53 and 66: a user of the server who may do what a lock needs, and nothing else. The rights are those of the guide.
+//! Rows 53 and 66: a user of the server with the rights that a lock needs, and no others. The rights are those of the guide.
 
 use std::collections::BTreeSet;
 use std::io;

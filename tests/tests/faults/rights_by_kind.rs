@@ -33,7 +33,7 @@ impl Life {
     }
 }
 
-/// A server on which nobody is but who we let in, and the connection of its administrator.
+/// A server that only lets in the users that we make, and the connection of its administrator.
 async fn stage() -> (RedisServer, Foreign) {
     let (server, mut admin) = server_without_default_user().await;
     let all = ["CONFIG", "SET", "acllog-max-len", "10000"];

@@ -107,7 +107,7 @@ impl Row {
         self.listed.number()
     }
 
-    /// This fault did happen, so many times more. Told by who saw it, not by who asked for it.
+    /// Counts a fault that happened, and not only one that was asked for.
     pub(crate) fn injected(&self, fault: &'static str, times: u64) {
         *self.seen.lock().unwrap().injected.entry(fault).or_default() += times;
     }

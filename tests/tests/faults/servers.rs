@@ -15,7 +15,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use crate::row::{Row, rows};
 use crate::support::{SOON, client, client_with, free, idle, ms};
 
-/// Who is inside each critical section, by key.
+/// The guards inside each critical section, by key.
 #[derive(Default)]
 struct Inside {
     guards: Mutex<HashMap<String, Vec<Arc<Guard>>>>,
@@ -23,7 +23,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// Works for a while within the guard's section, where nobody else may be who still has a hold.
+    /// Works for a while within the guard's section, where no other holder may be.
     async fn work(&self, guard: Guard) -> Guard {
         self.grants.fetch_add(1, Ordering::Relaxed);
         let guard = Arc::new(guard);
@@ -69,7 +69,7 @@ async fn killed_again_and_again(mut server: RedisServer, lease: Duration, down: 
         tasks.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 match lock.acquire().wait(SOON).await {
-                    // A release may find that the hold is lost, or nobody who answers.
+                    // A release may find that the hold is lost, or get no answer.
                     Ok(guard) => drop(inside.work(guard).await.release().await),
                     Err(error) => assert!(!error.is_misuse(), "{error}"),
                 }
@@ -124,7 +124,7 @@ async fn f41_hold_that_comes_back_with_the_data_is_released(row: &Row) {
     free(&server, &[&holder, &other]).await;
 }
 
-/// Stops a server for so many tenths of a lease, right after it has granted.
+/// Stops a server for some tenths of a lease, right after it has granted.
 async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
     let mut server = RedisServer::start().await;
     let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;

@@ -34,7 +34,7 @@ async fn channels(server: &RedisServer, expected: usize) {
     .await;
 }
 
-/// Frees all keys at once; all who wait for one are in soon.
+/// Frees all keys at once; all waiters get in soon.
 async fn all_get_in(row: &Row, foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
     let heard = foreign.free(keys).await;
     assert!(heard.iter().all(|heard| *heard == 1), "not all listened");

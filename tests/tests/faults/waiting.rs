@@ -30,7 +30,7 @@ async fn abort_at_the_wake(row: &Row, [holder, first, second]: [&Client; 3]) {
             yield_now().await;
         }
         one.abort();
-        // The lease is 30 s: the one who is left is in before that only if it is told.
+        // The lease is 30 s: the other waiter gets in before that only if it is told.
         match one.await {
             Err(gone) => row.injected("woken waiter aborted", u64::from(gone.is_cancelled())),
             Ok(guard) => drop(guard.unwrap()),
@@ -114,13 +114,13 @@ async fn f35_waiters_that_time_out_leave_the_queue_and_block_nobody(row: &Row) {
     waiting(&client, 1).await;
     listened(&server, "k:0", 1).await;
     foreign.free(&key).await;
-    // Those who stood before it are gone, so it is its turn.
+    // The waiters before it have gone, so it is the next one.
     let told = row.within(ms(4_000), patient).await.expect("woken");
     told.unwrap().unwrap().release().await.unwrap();
     free(&server, &[&client]).await;
 }
 
-/// Grants of two processes that hammer one key with so many tasks each, for 3 s.
+/// Grants of two processes that hammer one key with this many tasks each, for 3 s.
 async fn grants_of_two_processes(tasks: usize) -> [u64; 2] {
     let server = RedisServer::start().await;
     let start = || Process::start(env!("CARGO_BIN_EXE_holder"), [server.url(), "30000".into()]);

@@ -44,7 +44,7 @@ async fn f11_server_down_for_half_a_lease_is_survived(row: &Row) {
     free(&server, &[&client]).await;
 }
 
-/// Whoever connects again ever more rarely comes too late: renewals are due every tenth of a lease.
+/// A client whose pauses between reconnects grow too long comes too late: renewals are due every tenth of a lease.
 async fn f11_refusal_of_connections_for_most_of_a_lease_is_survived(row: &Row) {
     let (server, proxy) = server_and_proxy().await;
     // Doubled from 20 ms on, the pauses would grow past what is left of it.

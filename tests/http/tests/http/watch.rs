@@ -1,4 +1,4 @@
-//! Who is inside of which key, as the handlers tell it.
+//! Which handlers are inside, by key, as they report it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

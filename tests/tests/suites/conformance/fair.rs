@@ -1,4 +1,4 @@
-//! The fair lock: who is granted next, and what becomes of places.
+//! The fair lock: the order of its grants, and the places in its queue.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a count-down latch promises: whoever waits is let go at 0, also who comes late, and each count counts once.
+//! What a count-down latch promises: all waiters are let go at 0, also late ones, and each count counts once.
 
 use std::time::Duration;
 

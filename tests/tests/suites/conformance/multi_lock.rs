@@ -283,7 +283,7 @@ async fn members_of_every_kind_are_held_and_freed_together(stage: &Stage) {
         two.lock("plain").into(),
     ]);
     let other = stage.client().await;
-    // Whoever wants one of them alone; of what is read, to write.
+    // Others that want one of the keys alone; a key that is read, to write it.
     let alone = [
         Of::Write.lock(&other, "reading"),
         Of::Read.lock(&other, "writing"),

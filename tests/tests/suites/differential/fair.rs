@@ -1,4 +1,4 @@
-//! The fair lock: its queue shows in who is granted next.
+//! The fair lock: its queue shows in the order of its grants.
 
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ async fn verbs_answer_what_they_promise() {
     let waits = tries.waiting(place);
     let held = |secs| Answer::Held(Some(Duration::from_secs(secs)));
     assert_eq!(waits.attempt("a", 1, lease).await.unwrap(), Answer::Granted);
-    // The first waits for the holder, the others for more than that; who does not wait has no place.
+    // The first waits for the holder, the others for longer; an attempt that does not wait has no place.
     assert_eq!(waits.attempt("a", 2, lease).await.unwrap(), held(30));
     assert_eq!(tries.attempt("a", 4, lease).await.unwrap(), held(30));
     assert_eq!(waits.attempt("a", 3, lease).await.unwrap(), held(35));

@@ -190,7 +190,7 @@ async fn verbs_answer_what_they_promise() {
     assert_eq!(attempt(&reads, 1, lease).await, Answer::Granted);
     assert_eq!(attempt(&reads, 2, short).await, Answer::Granted);
     assert_eq!(attempt(&writes, 3, lease).await, held(lease));
-    // A writer that waits keeps out who is not in.
+    // A waiting writer keeps new readers out.
     let waiting = writes.waiting(secs(3));
     assert_eq!(attempt(&waiting, 3, lease).await, held(lease));
     assert_eq!(attempt(&waiting, 4, lease).await, held(lease));
@@ -228,7 +228,7 @@ async fn verbs_answer_what_they_promise() {
         reads.force_release("a").await.unwrap(),
         Answer::Forced(true)
     );
-    // A writer lets in who comes from inside, and leaves the lock to them.
+    // A writer lets readers from inside in, and leaves the lock to them.
     assert_eq!(attempt(&writes, 1, long).await, Answer::Granted);
     assert_eq!(attempt(&reads, 2, lease).await, held(long));
     assert_eq!(attempt(&reads.inside(3), 2, lease).await, held(long));

@@ -1,4 +1,4 @@
-//! Servers start, die, come back, stand still, and end with whoever owns them.
+//! Servers start, die, come back, stand still, and end with their owners.
 
 use std::future::ready;
 use std::net::TcpListener;

@@ -95,7 +95,7 @@ async fn lock_that_is_entered_twice_and_left_twice() {
     }
     assert_left(&server, "lk", 30_000).await;
     assert_held(&lock.attempt("lk", 2, LEASE).await.unwrap(), LEASE);
-    // One that is no owner changes nothing and leaves nothing, no latch either.
+    // A release by another owner changes nothing and leaves nothing, not even a latch.
     assert_eq!(lock.release("lk", 2).await.unwrap(), Answer::NotOurs);
     assert_fields(&server, "lk", &[(&u1, "2")]).await;
     assert_eq!(server.keys().await, ["lk"]);
@@ -178,7 +178,7 @@ async fn fenced_lock_and_its_token() {
     assert_eq!(server.pttl(TOKEN).await, -1);
 }
 
-/// Redisson's tokens would begin at 1 again after it, so it is for those who want it.
+/// Redisson's tokens would begin at 1 again after it, so it has to be asked for.
 #[tokio::test]
 async fn token_is_kept_for_as_long_as_is_wanted() {
     const TOKEN: &str = "redisson_lock_token:{k}";
@@ -258,7 +258,7 @@ async fn fair_queue_of_three() {
 
     assert_eq!(attempt(1).await, Answer::Granted);
     assert_held(&attempt(2).await, LEASE);
-    // Who is not next has to wait for longer than the first one lives.
+    // A waiter that is not the next one waits for longer than the first one lives.
     assert_held(&attempt(3).await, LEASE + PLACE);
     assert_held(&attempt(4).await, LEASE + PLACE);
     assert_queue(&[&a, &b, &c]).await;

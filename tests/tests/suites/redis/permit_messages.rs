@@ -1,4 +1,4 @@
-//! What is told on the channel of permits, as Redisson tells it and hears it, and who is woken by that.
+//! Messages on the channel of permits, as Redisson sends and reads them, and the waiters that they wake.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
@@ -31,7 +31,7 @@ async fn release_of_two_tells_how_many_are_free() {
     assert_eq!(free(&server, SEATS).await, Some(1));
     two.release().await.unwrap();
     assert_eq!(free(&server, SEATS).await, Some(3));
-    // Redisson tells 2 here, the number released: too few wake-ups for who waits for three.
+    // Redisson publishes 2 here, the number released: too few wake-ups for a waiter for three permits.
     told(&server, &mut heard, &["3"]).await;
 }
 

@@ -108,7 +108,7 @@ async fn states_and_messages_are_redissons() {
     assert_fields(&server, &[("mode", "read"), (&u3, "1")]).await;
     assert_left(&server, "k", 5_000).await;
     assert_eq!(server.keys().await, ["k".to_owned(), timeout_key(&u3, 1)]);
-    // Redisson says nothing here: who waits learns that the lock is free sooner than it was told.
+    // Redisson publishes nothing here: a waiter learns earlier than it was told that the lock is free.
     assert_said(&mut messages, "0").await;
 
     freed(&reads, 3).await;

@@ -131,7 +131,7 @@ impl Watch {
                     &words[3..3 + keys.parse::<usize>().unwrap()]
                 }
                 "DEL" | "SUBSCRIBE" => &words[1..],
-                // Leaving is no use of a channel, and comes when it likes.
+                // An unsubscription does not use the channel, and may come at any time.
                 "HELLO" | "CLIENT" | "PING" | "ECHO" | "TIME" | "UNSUBSCRIBE" => &[],
                 _ => &words[1..2],
             };

@@ -1,4 +1,4 @@
-//! Acquiring without waiting long: who gets a lock, who does not, and what either is told.
+//! Acquiring without a long wait: which acquisitions succeed, which fail, and with which error.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A hold that is lost: who is told, when, and what the former holder can still do (nothing).
+//! A hold that is lost: how and when its holder is told, and that the former holder can do nothing any more.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn assert_lost(error: &Error, expected: Loss, completed: bool) {
     assert!(error.is_lost() && error.body_completed() == completed);
 }
 
-/// Takes the key away from whoever has it, and holds it.
+/// Takes the key away from its holder, and holds it.
 async fn take_over(by: &Client) -> distlock::Guard {
     let lock = by.lock(KEY);
     assert!(lock.force_release().await.unwrap());
@@ -235,7 +235,7 @@ async fn nested_scopes_are_all_dropped_at_a_loss(stage: &Stage) {
         inner = Some(lock.acquire().run(deeper).await);
     };
     assert_lost(&refused(lock.acquire().run(body).await), Loss::Gone, false);
-    // Whoever looks first says it: either the inner scope was dropped with its surroundings, or it told the loss.
+    // Either the inner scope was dropped with its surroundings, or it reported the loss: the first to look decides.
     if let Some(inner) = inner {
         assert_lost(&refused(inner), Loss::Gone, false);
     }

@@ -57,7 +57,7 @@ impl Guarded {
         }
     }
 
-    /// Reads, works and writes, as one step of whoever holds the lock.
+    /// Reads, works and writes, as one step of the lock's holder.
     async fn update(&self, guard: &Guard, work: Duration) {
         let read = self.counter.load(Ordering::SeqCst);
         sleep(work).await;

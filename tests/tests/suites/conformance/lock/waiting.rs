@@ -1,4 +1,4 @@
-//! Waiting: who wakes a waiter, when a wait ends, and what a crowd costs.
+//! Waiting: what wakes a waiter, when a wait ends, and what many waiters cost.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! What becomes of a permit that is out: kept by the watchdog, or ended by its id from anywhere, by its lease or with the
-//! semaphore; and who is told.
+//! semaphore; and which holders are told.
 
 use std::time::Duration;
 

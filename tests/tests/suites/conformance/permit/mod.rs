@@ -1,4 +1,4 @@
-//! Permits with a lease: how many there are, how many are granted at once, who is woken by more, and what is refused.
+//! Permits with a lease: how many there are, how many are granted at once, which waiters are woken by more, and what is refused.
 
 mod end;
 mod outcome;

@@ -1,4 +1,4 @@
-//! Who waits for a Redlock: when it is asked for again, how its wait ends, and that no server stays taken by an attempt
+//! Waiters for a Redlock: when they ask again, how its wait ends, and that no server stays taken by an attempt
 //! that was in vain.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The read/write lock: who keeps whom out, by reading, by writing, by force, and with a lock of another kind on the key.
+//! The read/write lock: how readers and writers exclude each other, also by force and with a lock of another kind on the key.
 
 mod cancel;
 mod lease;

@@ -1,4 +1,4 @@
-//! A read or a write inside one's own: a read in a write may outlive it, a write in a read is an error, and each is
+//! A read or a write inside a hold of the same client: a read in a write may outlive it, a write in a read is an error, and each is
 //! entered again in its own scope.
 
 use std::time::Duration;

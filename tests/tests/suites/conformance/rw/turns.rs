@@ -27,7 +27,7 @@ async fn stream_of_readers_does_not_keep_writers_out(stage: &Stage) {
             .wait(stage.lease() * 2)
             .await
             .unwrap();
-        // As long as those read who were in already.
+        // For as long as the readers that were inside already.
         assert!(
             start.elapsed() <= stay + stage.slack(),
             "{:?}",
@@ -66,7 +66,7 @@ async fn stream_of_writers_does_not_keep_readers_out(stage: &Stage) {
         for _ in 0..3 {
             let start = Instant::now();
             let reader = lock.read().acquire().wait(stage.lease() * 2).await.unwrap();
-            // One client's run of hand-overs, and whoever took the lock before it heard of the reader.
+            // One client's run of hand-overs, and the holder that took the lock before it heard of the reader.
             let few = Duration::from_millis(50) + stage.part(300) * 3;
             assert!(
                 start.elapsed() <= few + stage.slack(),
@@ -121,7 +121,7 @@ async fn turn_is_kept_for_as_long_as_the_writer_waits(stage: &Stage) {
         sleep(Duration::from_millis(100)).await;
         assert!(!may_read(&other).await);
     }
-    // Who is in already may enter again, and try as well as wait.
+    // A holder may enter again, by a try as well as with a wait.
     let body = async { lock.read().try_acquire().await.unwrap().is_some() };
     assert!(reader.scope(body).await.unwrap());
     reader.release().await.unwrap();

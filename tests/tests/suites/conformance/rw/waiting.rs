@@ -1,4 +1,4 @@
-//! Who waits for readers and writers: who is woken by whose end, what is handed over, and that readers who wait for the
+//! Waiters for readers and writers: which ends wake which waiters, what is handed over, and that readers who wait for the
 //! same writer do not wait for each other.
 
 use std::sync::Arc;

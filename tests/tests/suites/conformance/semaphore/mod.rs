@@ -16,14 +16,14 @@ use crate::conformance::stage::{Stage, refused};
 
 pub(crate) const KEY: &str = "pool";
 
-/// A semaphore of so many permits.
+/// A semaphore with this many permits.
 pub(crate) async fn pool(client: &Client, permits: u32) -> Semaphore {
     let pool = client.semaphore(KEY);
     assert!(pool.try_set_permits(permits).await.unwrap());
     pool
 }
 
-/// Waits until so many permits are available and no client has anything to do; then they stay as many for a while.
+/// Waits until this many permits are available and no client has anything to do; the number then stays for a while.
 pub(crate) async fn conserved(stage: &Stage, clients: &[&Client], permits: i64) {
     let pool = clients[0].semaphore(KEY);
     let settled = async || {

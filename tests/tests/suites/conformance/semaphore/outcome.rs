@@ -160,7 +160,7 @@ async fn release_that_nobody_hears_for_long_counts_once(stage: &Stage) {
         stage.faults().clear(Op::Release);
         conserved(stage, &[&client], 3).await;
     }
-    // Carried out at once, and nobody who answers for so long: nothing is remembered of it any more.
+    // Carried out at once, and unanswered for so long that the server has forgotten it.
     let permits = pool.acquire_many(2).await.unwrap();
     stage.faults().next(Op::Release, Fault::FailAfter);
     stage.faults().always(Op::Release, Fault::FailBefore);

@@ -1,4 +1,4 @@
-//! Who waits for permits of a semaphore: which permits wake whom, in which order, and also where the message was missed.
+//! Waiters for permits of a semaphore: which waiters are woken, in which order, and also where the message was missed.
 
 use std::sync::Arc;
 use std::time::Duration;
