@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Time between two beats.
@@ -75,20 +76,27 @@ impl Pulse {
         bound + TURNS * self.worst()
     }
 
-    /// Awaits `future` for as long as the [stretched](Pulse::stretch) `bound` is at its end; `None` if that was too short.
+    /// Awaits `future` for as long as the [stretched](Pulse::stretch) `bound` is at its end.
+    ///
+    /// # Errors
+    /// If the future is not ready by then.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`, as does the end of the bound.
-    pub async fn within<F: Future>(&self, bound: Duration, future: F) -> Option<F::Output> {
+    /// Dropping this drops `future`, and has no other effect.
+    pub async fn timeout<F: Future>(
+        &self,
+        bound: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
         let start = Instant::now();
         let mut future = pin!(future);
         loop {
             let allowed = self.stretch(bound);
             match timeout_at(start + allowed, &mut future).await {
-                Ok(output) => return Some(output),
+                Ok(output) => return Ok(output),
                 // Stalls of the meantime count as well.
                 Err(_) if self.stretch(bound) > allowed => {}
-                Err(_) => return None,
+                elapsed => return elapsed,
             }
         }
     }
@@ -122,12 +130,12 @@ mod tests {
             std::thread::sleep(20 * BEAT);
             sleep(BEAT).await;
         };
-        assert!(pulse.within(10 * BEAT, stalled).await.is_some());
+        assert!(pulse.timeout(10 * BEAT, stalled).await.is_ok());
         assert!(
             pulse
-                .within(BEAT, std::future::pending::<()>())
+                .timeout(BEAT, std::future::pending::<()>())
                 .await
-                .is_none()
+                .is_err()
         );
     }
 

@@ -49,7 +49,7 @@ async fn f26_release_that_comes_before_the_subscription_is_not_missed(row: &Row)
         let delivered = Instant::now();
         subscription.deliver().await;
         for waiting in waiting {
-            let guard = row.within(TOLD, waiting).await.expect("asked again");
+            let guard = row.timeout(TOLD, waiting).await.expect("asked again");
             worst = worst.max(delivered.elapsed());
             drop(guard.unwrap());
         }
@@ -85,7 +85,7 @@ async fn f32_subscriber_that_overflows_is_replaced_and_its_waiter_gets_in(row: &
     row.injected("subscriber closed by the server", 1);
     listened(&server, "k", 1).await;
     foreign.free(&key).await;
-    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
+    let guard = row.timeout(TOLD, waiting).await.expect("woken").unwrap();
     guard.release().await.unwrap();
 }
 
@@ -128,7 +128,7 @@ async fn f33_messages_of_no_meaning_wake_nobody_and_harm_nobody(row: &Row) {
         row.injected("odd message", foreign.say(&["k"], payload).await);
     }
     assert_eq!(foreign.free(&key).await, [1], "the listener was lost");
-    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
+    let guard = row.timeout(TOLD, waiting).await.expect("woken").unwrap();
     // In their order, so all of them had been heard when the last one was.
     assert_eq!(attempts(&server).await, before + 3, "one was acted on");
     guard.release().await.unwrap();
@@ -162,7 +162,7 @@ async fn f40_spurious_messages_cost_an_attempt_each_at_most_and_let_nobody_in(ro
     row.injected("spurious message", heard);
     foreign.send(&["SELECT", "0"]).await;
     foreign.free(&key).await;
-    let guard = row.within(TOLD, waiting).await.expect("woken").unwrap();
+    let guard = row.timeout(TOLD, waiting).await.expect("woken").unwrap();
     guard.release().await.unwrap();
 }
 

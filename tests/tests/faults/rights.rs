@@ -290,7 +290,7 @@ async fn f53_waiter_without_the_right_to_subscribe_asks_again_by_itself(row: &Ro
     };
     eventually_eq(SOON, "a warning", true, warned).await;
     guard.release().await.unwrap();
-    let guard = row.within(2 * INTERVAL, waits).await.expect("asked again");
+    let guard = row.timeout(2 * INTERVAL, waits).await.expect("asked again");
     // Its own release may not say so either; the key is free all the same.
     denied(guard.unwrap().unwrap().release()).await;
     assert!(!holder.lock("k").is_locked().await.unwrap());

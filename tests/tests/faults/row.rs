@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use distlock_tests::Pulse;
 use libtest_mimic::Trial;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// No test of a row takes longer, in real time or in paused time.
@@ -118,10 +119,14 @@ impl Row {
     }
 
     /// Awaits `future` for up to the stretched bound.
-    pub(crate) async fn within<F: Future>(&self, bound: Duration, future: F) -> Option<F::Output> {
+    pub(crate) async fn timeout<F: Future>(
+        &self,
+        bound: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
         match self.pulse.get() {
-            Some(pulse) => pulse.within(bound, future).await,
-            None => timeout(bound, future).await.ok(),
+            Some(pulse) => pulse.timeout(bound, future).await,
+            None => timeout(bound, future).await,
         }
     }
 

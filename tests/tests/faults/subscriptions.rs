@@ -38,7 +38,7 @@ async fn channels(server: &RedisServer, expected: usize) {
 async fn all_get_in(row: &Row, foreign: &mut Foreign, keys: &[String], waiting: Vec<Waiting>) {
     let heard = foreign.free(keys).await;
     assert!(heard.iter().all(|heard| *heard == 1), "not all listened");
-    let in_time = row.within(TOLD, join_all(waiting)).await;
+    let in_time = row.timeout(TOLD, join_all(waiting)).await;
     for guard in in_time.expect("all were told") {
         drop(guard.unwrap().unwrap());
     }
@@ -94,7 +94,7 @@ async fn f28_silent_subscription_is_replaced_and_its_waiter_gets_in(row: &Row) {
     let (stalled, before) = (Instant::now(), proxy.accepted());
     foreign.free(&key).await;
     // Nothing else wakes it: a subscription that stands is trusted up to the end of the lease, which is ten minutes.
-    let guard = row.within(3 * INTERVAL, waits).await.expect("woken");
+    let guard = row.timeout(3 * INTERVAL, waits).await.expect("woken");
     println!("replaced after {:?}", stalled.elapsed());
     assert_eq!(proxy.accepted(), before + 1);
     row.injected("message stalled", stall.hits());

@@ -115,7 +115,7 @@ async fn f35_waiters_that_time_out_leave_the_queue_and_block_nobody(row: &Row) {
     listened(&server, "k:0", 1).await;
     foreign.free(&key).await;
     // The waiters before it have gone, so it is the next one.
-    let told = row.within(ms(4_000), patient).await.expect("woken");
+    let told = row.timeout(ms(4_000), patient).await.expect("woken");
     told.unwrap().unwrap().release().await.unwrap();
     free(&server, &[&client]).await;
 }

@@ -78,7 +78,7 @@ async fn redissons_latch_is_waited_for_and_its_message_wakes_us() {
     server.cli(&["PUBLISH", channel, "0"]).await;
     for waiting in waiting {
         let waited = pulse
-            .within(AT_ONCE, waiting)
+            .timeout(AT_ONCE, waiting)
             .await
             .expect("woken by the message");
         waited.unwrap().unwrap();

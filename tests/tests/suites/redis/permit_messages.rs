@@ -116,7 +116,7 @@ async fn any_count_in_a_message_wakes_and_odd_messages_do_not() {
         }
         server.cli(&["INCRBY", SEATS, "1"]).await;
         server.cli(&["PUBLISH", CHANNEL, count]).await;
-        let permit = pulse.within(TOLD, waiting).await.expect("woken").unwrap();
+        let permit = pulse.timeout(TOLD, waiting).await.expect("woken").unwrap();
         assert_eq!(server.command_calls("evalsha").await, before + 3, "{count}");
         permit.unwrap().release().await.unwrap();
         server.cli(&["SET", SEATS, "0"]).await;
@@ -137,7 +137,7 @@ async fn added_permits_wake_all_waiters_that_they_suffice_for() {
     seats.add_permits(4).await.unwrap();
     for waiting in waiting {
         let permit = pulse
-            .within(TOLD, waiting)
+            .timeout(TOLD, waiting)
             .await
             .expect("woken")
             .unwrap()

@@ -127,7 +127,7 @@ async fn redissons_release_wakes_us_and_its_time_to_live_stays() {
         server.cli(&["INCRBY", "pool", released]).await;
         server.cli(&["PUBLISH", "redisson_sc:{pool}", said]).await;
         let taken = pulse
-            .within(AT_ONCE, waiting)
+            .timeout(AT_ONCE, waiting)
             .await
             .expect("woken by the message");
         taken.unwrap().unwrap().forget();
@@ -160,7 +160,7 @@ async fn our_release_wakes_a_waiter_of_another_process_at_once() {
     // One message for two: the first to wake wakes the other.
     for waiting in waiting {
         let permit = pulse
-            .within(AT_ONCE, waiting)
+            .timeout(AT_ONCE, waiting)
             .await
             .expect("woken")
             .unwrap();
