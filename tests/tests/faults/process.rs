@@ -182,17 +182,17 @@ async fn connections(server: &RedisServer) -> u64 {
 
 async fn f73_guards_keep_a_dropped_client_going_and_the_last_one_ends_it(row: &Row) {
     let server = RedisServer::start().await;
-    let lease = ms(900);
+    let lease = ms(2_400);
     for by_drop in [false, true] {
         let leaks = Leaks::baseline(&server).await;
         let client = client_with(&server.url(), |builder| builder.watchdog_timeout(lease)).await;
         let mut guards = guards_of(&client, 10).await;
         drop(client);
-        sleep(2 * lease).await;
+        sleep(lease * 4 / 3).await;
         assert!(guards.iter().all(Guard::is_held), "nobody renews");
         let last = guards.pop().unwrap();
         drop(guards);
-        sleep(2 * lease).await;
+        sleep(lease * 4 / 3).await;
         assert!(last.is_held(), "nobody renews the last one");
         let lives = connections(&server).await;
         assert!(lives > 0);
