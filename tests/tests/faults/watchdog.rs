@@ -33,7 +33,7 @@ async fn f11_server_down_for_half_a_lease_is_survived(row: &Row) {
     let guards: Vec<_> = guards.await.into_iter().map(Result::unwrap).collect();
     let (before, down) = (server.pid(), Instant::now());
     server.kill();
-    sleep(LEASE / 2 - down.elapsed()).await;
+    sleep((LEASE / 2).saturating_sub(down.elapsed())).await;
     server.restart().await;
     row.injected("server killed", u64::from(server.pid() != before));
     stays(&guards[0], 2 * LEASE).await;
