@@ -87,7 +87,7 @@ pub(crate) async fn server_without_default_user() -> (RedisServer, Foreign) {
     (server, admin)
 }
 
-async fn f53_readme_rights_suffice_for_a_lock_and_each_is_needed(row: &Row) {
+async fn f53_guides_rights_suffice_for_a_lock_and_each_is_needed(row: &Row) {
     let (server, mut admin) = server_without_default_user().await;
     let commands: Vec<&str> = granted()
         .iter()
@@ -136,7 +136,7 @@ async fn f53_readme_rights_suffice_for_a_lock_and_each_is_needed(row: &Row) {
     );
 }
 
-async fn f53_user_of_the_readme_can_do_nothing_else(row: &Row) {
+async fn f53_user_of_the_guide_can_do_nothing_else(row: &Row) {
     let (server, mut admin) = server_without_default_user().await;
     grant(&mut admin, "shop", &[]).await;
     let url = format!("redis://shop:SECRET@{}", server.addr());
@@ -299,8 +299,8 @@ async fn f53_waiter_without_the_right_to_subscribe_asks_again_by_itself(row: &Ro
 }
 
 rows! {
-    Real: f53_readme_rights_suffice_for_a_lock_and_each_is_needed,
-        f53_user_of_the_readme_can_do_nothing_else,
+    Real: f53_guides_rights_suffice_for_a_lock_and_each_is_needed,
+        f53_user_of_the_guide_can_do_nothing_else,
         f53_denials_are_told_as_such_and_at_once,
         f53_waiter_without_the_right_to_subscribe_asks_again_by_itself,
         f66_hold_is_lost_at_its_deadline_after_a_password_change;

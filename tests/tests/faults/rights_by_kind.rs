@@ -64,7 +64,7 @@ async fn play(
     join_all(lives).await
 }
 
-async fn f53_readme_rights_suffice_for_each_primitive_and_each_is_needed(row: &Row) {
+async fn f53_guides_rights_suffice_for_each_primitive_and_each_is_needed(row: &Row) {
     let (server, mut admin) = stage().await;
     let mut taken = Vec::new();
     let mut users = Vec::new();
@@ -245,7 +245,7 @@ async fn f53_user_with_the_whole_family_can_do_nothing_else(row: &Row) {
 }
 
 rows! {
-    Real: f53_readme_rights_suffice_for_each_primitive_and_each_is_needed,
+    Real: f53_guides_rights_suffice_for_each_primitive_and_each_is_needed,
         f53_rights_hold_for_a_prefix_that_is_a_hash_tag,
         f53_keys_without_a_hash_tag_need_fewer_patterns,
         f53_user_with_the_whole_family_can_do_nothing_else;
