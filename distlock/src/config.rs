@@ -59,9 +59,11 @@ pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 /// How long the head of a queue lets other processes go first when its own message does not come.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
-/// Shortest and longest pause between two tries of a command that failed.
-pub(crate) const RETRY_PAUSE: (Duration, Duration) =
-    (Duration::from_millis(20), Duration::from_secs(1));
+/// The pauses between two tries of a command that failed.
+pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_secs(1),
+};
 
 /// Renewals that travel in one script.
 pub(crate) const RENEWAL_BATCH: usize = 100;
@@ -85,10 +87,12 @@ pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
 
-/// First and longest pause between two tries to connect; shorter beside a short lease.
+/// The pauses between two tries to connect; shorter beside a short lease.
 #[cfg(feature = "redis")]
-pub(crate) const RECONNECT_PAUSE: (Duration, Duration) =
-    (Duration::from_millis(20), Duration::from_secs(2));
+pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_secs(2),
+};
 
 /// Commands that wait in the driver for their turn on the socket.
 #[cfg(feature = "redis")]
@@ -127,9 +131,26 @@ pub(crate) const READERS_TURN: Duration = YIELD_TIME;
 /// How long a reader that was refused counts as one that waits, beyond the time for which it was refused.
 pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
 
-/// First and longest pause of a spin lock between two attempts: Redisson's.
-pub(crate) const SPIN_PAUSE: (Duration, Duration) =
-    (Duration::from_millis(1), Duration::from_millis(128));
+/// The pauses of a spin lock between two attempts: the same as Redisson's.
+pub(crate) const SPIN_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(1),
+    longest: Duration::from_millis(128),
+};
+
+/// Pauses between attempts: each is twice as long as the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+/// How many acquisitions of one client may wait at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaxWaiters {
+    pub(crate) per_key: u32,
+    /// For all keys together.
+    pub(crate) total: u32,
+}
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
@@ -138,8 +159,7 @@ pub(crate) struct Config {
     pub(crate) key_prefix: String,
     pub(crate) default_wait: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    /// How many may wait for one key, and for all keys.
-    pub(crate) max_waiters: (u32, u32),
+    pub(crate) max_waiters: MaxWaiters,
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
@@ -156,7 +176,10 @@ impl Default for Config {
             key_prefix: String::new(),
             default_wait: None,
             max_hold: None,
-            max_waiters: (u32::MAX, u32::MAX),
+            max_waiters: MaxWaiters {
+                per_key: u32::MAX,
+                total: u32::MAX,
+            },
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
@@ -226,12 +249,12 @@ impl Config {
     /// The pause between two tries to connect grows to this: of a short lease a longer one could be all that is left.
     #[cfg(feature = "redis")]
     pub(crate) fn longest_reconnect_pause(&self) -> Duration {
-        (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_PAUSE.1)
+        (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_BACKOFF.longest)
     }
 
     /// The pause before a failed command on a hold with this lease is tried again.
     pub(crate) fn retry_pause(lease: Duration) -> Duration {
-        (lease / 10).clamp(MIN_LEASE, RETRY_PAUSE.1)
+        (lease / 10).clamp(MIN_LEASE, RETRY_BACKOFF.longest)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Change, Inspected};
-use crate::config::{SPIN_PAUSE, check_wait};
+use crate::config::{Backoff, SPIN_BACKOFF, check_wait};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::{Key, Resource};
@@ -20,8 +20,8 @@ pub(crate) struct Handle {
     pub(crate) kind: Kind,
     /// The error boxed, for acquisitions carry a handle and most have none.
     pub(crate) key: Result<Key, Box<Error>>,
-    /// First and longest pause of who asks again and again, where they are not the usual ones. Boxed, for few have them.
-    pause: Option<Box<(Duration, Duration)>>,
+    /// The pauses of a spin lock that are not the usual ones. Boxed, because few handles have them.
+    backoff: Option<Box<Backoff>>,
 }
 
 /// Who holds a lock, and how often it was entered.
@@ -40,7 +40,7 @@ impl Handle {
             registry: Arc::clone(registry),
             kind,
             key: key.map_err(Box::new),
-            pause: None,
+            backoff: None,
         }
     }
 
@@ -52,12 +52,12 @@ impl Handle {
         }
     }
 
-    pub(crate) fn pause(&self) -> (Duration, Duration) {
-        self.pause.as_deref().copied().unwrap_or(SPIN_PAUSE)
+    pub(crate) fn backoff(&self) -> Backoff {
+        self.backoff.as_deref().copied().unwrap_or(SPIN_BACKOFF)
     }
 
-    pub(crate) fn set_pause(&mut self, first: Duration, longest: Duration) {
-        self.pause = Some(Box::new((first, longest)));
+    pub(crate) fn set_backoff(&mut self, backoff: Backoff) {
+        self.backoff = Some(Box::new(backoff));
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

@@ -15,7 +15,7 @@ use smallvec::smallvec;
 
 use self::handle::Handle;
 use self::reentry::{Enclosing, check_open, find_enclosing};
-use crate::config::{check_hold, check_lease, check_permits, check_wait};
+use crate::config::{MaxWaiters, check_hold, check_lease, check_permits, check_wait};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
@@ -235,14 +235,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         bounds.check(handle, key.text(), self.lease)?;
-        let (waiters, total_waiters) = config.max_waiters;
         let requested = RequestedKey {
             resource: Resource {
                 kind: handle.kind,
                 key,
             },
             permits: self.permits,
-            pause: handle.pause(),
+            backoff: handle.backoff(),
             inside: None,
         };
         let request = Request {
@@ -253,7 +252,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             max_hold: bounds.max_hold.or(config.max_hold),
             margin: Duration::ZERO,
             takes_over: bounds.hold_at_least.is_zero(),
-            max_waiters: (bounds.max_waiters.unwrap_or(waiters), total_waiters),
+            max_waiters: MaxWaiters {
+                per_key: bounds.max_waiters.unwrap_or(config.max_waiters.per_key),
+                ..config.max_waiters
+            },
         };
         Ok(ClientRequest {
             registry: Arc::clone(&handle.registry),

@@ -105,7 +105,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn max_waiters(mut self, most: u32) -> Self {
-        self.config.max_waiters.0 = most;
+        self.config.max_waiters.per_key = most;
         self
     }
 
@@ -120,7 +120,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn max_total_waiters(mut self, most: u32) -> Self {
-        self.config.max_waiters.1 = most;
+        self.config.max_waiters.total = most;
         self
     }
 

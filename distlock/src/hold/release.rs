@@ -9,7 +9,7 @@ use super::session::{ReleaseTicket, Session};
 use super::{PendingRelease, Settled};
 use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;
-use crate::config::RETRY_PAUSE;
+use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
 
 /// A release that is to be sent and confirmed. If it is dropped before, it goes to the background.
@@ -116,7 +116,7 @@ async fn send(
     let give_up = since.after(session.config.unavailable_after).min(deadline);
     let (mut first_try, mut doubtful, mut last) = (true, false, None);
     let longest = session.config.longest_pause();
-    let mut pause = RETRY_PAUSE.0.min(longest);
+    let mut pause = RETRY_BACKOFF.first.min(longest);
     loop {
         // The backend bounds the first try. Later ones have less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };

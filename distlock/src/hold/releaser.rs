@@ -20,7 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::{Hold, InDoubtAttempt, Session};
 use crate::backend::{Fault, Released, Target};
 use crate::clock::Tick;
-use crate::config::{RELEASES_AT_ONCE, RETRY_PAUSE};
+use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::telemetry;
 
 /// How a release ended.
@@ -273,7 +273,7 @@ pub(super) async fn run(session: Arc<Session>) {
 async fn retry_until_confirmed(mut in_flight: InFlight) {
     let session = Arc::clone(&in_flight.session);
     let longest = session.config.longest_pause();
-    let (began, mut pause) = (session.now(), RETRY_PAUSE.0.min(longest));
+    let (began, mut pause) = (session.now(), RETRY_BACKOFF.first.min(longest));
     let mut was_denied = false;
     loop {
         let Some(pending) = &in_flight.pending else {

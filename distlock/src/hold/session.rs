@@ -20,7 +20,7 @@ use super::watchdog::Watchdog;
 use super::{Hold, Origin, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
-use crate::config::{Config, RETRY_PAUSE, TOKENS_KEPT};
+use crate::config::{Config, RETRY_BACKOFF, TOKENS_KEPT};
 use crate::error::Loss;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -238,7 +238,9 @@ impl Session {
                 .await
             {
                 let clock = &alive.session.clock;
-                clock.sleep_until(clock.now().after(RETRY_PAUSE.0)).await;
+                clock
+                    .sleep_until(clock.now().after(RETRY_BACKOFF.first))
+                    .await;
             }
             alive.done = true;
         }));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::config::MaxWaiters;
 use crate::key::Key;
 
 /// Counts the waiters of one client.
@@ -29,17 +30,13 @@ pub(crate) struct WaiterSlot {
 
 impl WaiterLimits {
     /// Counts one more waiter, unless the key or the client has reached its limit: then how many wait already.
-    pub(super) fn join(
-        self: &Arc<Self>,
-        key: &Key,
-        (per_key, total): (u32, u32),
-    ) -> Result<WaiterSlot, u32> {
+    pub(super) fn join(self: &Arc<Self>, key: &Key, most: MaxWaiters) -> Result<WaiterSlot, u32> {
         let mut counts = self.counts.lock();
         let before = counts.per_key.get(key).copied().unwrap_or(0);
-        if before >= per_key {
+        if before >= most.per_key {
             return Err(before);
         }
-        if counts.total >= total {
+        if counts.total >= most.total {
             return Err(counts.total);
         }
         counts.per_key.insert(key.clone(), before + 1);
@@ -102,6 +99,10 @@ mod tests {
 
     const MANY: u32 = u32::MAX;
 
+    fn at_most(per_key: u32, total: u32) -> MaxWaiters {
+        MaxWaiters { per_key, total }
+    }
+
     fn key(name: &str) -> Key {
         Key::new("", name).unwrap()
     }
@@ -109,12 +110,12 @@ mod tests {
     #[test]
     fn one_too_many_of_a_key_or_in_total_is_refused_until_another_leaves() {
         let limits = Arc::new(WaiterLimits::default());
-        let first = limits.join(&key("a"), (1, MANY)).unwrap();
-        assert_eq!(limits.join(&key("a"), (1, MANY)).unwrap_err(), 1);
-        let other = limits.join(&key("b"), (1, 2)).unwrap();
-        assert_eq!(limits.join(&key("c"), (MANY, 2)).unwrap_err(), 2);
+        let first = limits.join(&key("a"), at_most(1, MANY)).unwrap();
+        assert_eq!(limits.join(&key("a"), at_most(1, MANY)).unwrap_err(), 1);
+        let other = limits.join(&key("b"), at_most(1, 2)).unwrap();
+        assert_eq!(limits.join(&key("c"), at_most(MANY, 2)).unwrap_err(), 2);
         drop(first);
-        let again = limits.join(&key("a"), (1, 2)).unwrap();
+        let again = limits.join(&key("a"), at_most(1, 2)).unwrap();
         drop((other, again));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
@@ -123,12 +124,12 @@ mod tests {
     #[test]
     fn waiter_that_moves_to_another_key_or_is_first_is_not_refused() {
         let limits = Arc::new(WaiterLimits::default());
-        let mut moving = limits.join(&key("a"), (1, MANY)).unwrap();
-        let there = limits.join(&key("b"), (1, MANY)).unwrap();
+        let mut moving = limits.join(&key("a"), at_most(1, MANY)).unwrap();
+        let there = limits.join(&key("b"), at_most(1, MANY)).unwrap();
         moving.move_to(&key("b"));
         let first = limits.join_as_first(&key("b"));
-        assert_eq!(limits.join(&key("b"), (3, MANY)).unwrap_err(), 3);
-        assert_eq!(limits.join(&key("a"), (1, 3)).unwrap_err(), 3);
+        assert_eq!(limits.join(&key("b"), at_most(3, MANY)).unwrap_err(), 3);
+        assert_eq!(limits.join(&key("a"), at_most(1, 3)).unwrap_err(), 3);
         drop((moving, there, first));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn nobody_waits_where_the_limit_is_zero() {
         let limits = Arc::new(WaiterLimits::default());
-        assert_eq!(limits.join(&key("a"), (0, MANY)).unwrap_err(), 0);
-        assert_eq!(limits.join(&key("a"), (MANY, 0)).unwrap_err(), 0);
+        assert_eq!(limits.join(&key("a"), at_most(0, MANY)).unwrap_err(), 0);
+        assert_eq!(limits.join(&key("a"), at_most(MANY, 0)).unwrap_err(), 0);
     }
 }

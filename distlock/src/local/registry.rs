@@ -20,6 +20,7 @@ use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::backend::Released;
 use crate::clock::Tick;
+use crate::config::MaxWaiters;
 use crate::error::{Error, Loss};
 use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
 use crate::key::{Key, Resource};
@@ -107,7 +108,7 @@ impl Registry {
     pub(crate) fn count_as_waiter(
         &self,
         key: &Key,
-        max_waiters: (u32, u32),
+        max_waiters: MaxWaiters,
         is_first: bool,
     ) -> Result<WaiterSlot, Error> {
         if is_first {

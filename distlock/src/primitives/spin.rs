@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
-use crate::config::SPIN_PAUSE;
+use crate::config::{Backoff, SPIN_BACKOFF};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::inspect::inspection;
@@ -53,8 +53,9 @@ impl SpinLock {
     /// ```
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        let first = first.max(SPIN_PAUSE.0);
-        self.handle.set_pause(first, longest.max(first));
+        let first = first.max(SPIN_BACKOFF.first);
+        let longest = longest.max(first);
+        self.handle.set_backoff(Backoff { first, longest });
         self
     }
 

@@ -59,7 +59,7 @@ pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
 use self::turn::{Blocking, MyTurn, Turn};
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, RETRY_PAUSE, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
+use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{NextStep, Registry, WaiterSlot};
@@ -189,7 +189,7 @@ impl<'a> Waiter<'a> {
             subscription: None,
             turn: Turn::new(registry, request, at, takes_over, waiter_slot),
             unanswered: None,
-            pause: request.requested[at].pause.0,
+            pause: request.requested[at].backoff.first,
         }
     }
 
@@ -339,7 +339,7 @@ impl<'a> Waiter<'a> {
     async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
-        self.pause = (self.pause * 2).min(self.requested().pause.1);
+        self.pause = (self.pause * 2).min(self.requested().backoff.longest);
         let until = self.session.now().after(pause).min(self.deadline);
         tokio::select! {
             () = self.turn.slot.woken() => {}
@@ -378,7 +378,7 @@ impl<'a> Waiter<'a> {
         let longest = self.session.config.longest_pause();
         let unanswered = self.unanswered.get_or_insert_with(|| UnansweredAttempts {
             since: sent,
-            pause: RETRY_PAUSE.0.min(longest),
+            pause: RETRY_BACKOFF.first.min(longest),
             last: fault.clone(),
         });
         unanswered.last = fault;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::{Change, Fault, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, RETRY_PAUSE};
+use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::key::Resource;
@@ -71,7 +71,7 @@ impl<'a> NumberRequest<'a> {
         let (session, since) = (self.session, self.session.now());
         let give_up = since.after(session.config.unavailable_after);
         let longest = session.config.longest_pause();
-        let mut pause = RETRY_PAUSE.0.min(longest);
+        let mut pause = RETRY_BACKOFF.first.min(longest);
         self.failed = None;
         loop {
             // The backend bounds the first try. Later ones have less time left.

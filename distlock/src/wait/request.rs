@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::attempt::{Attempts, HoldTerms};
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
-use crate::config::MAX_LEASE;
+use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
 use crate::hold::{HoldRef, Session};
 use crate::key::{Key, Resource};
@@ -21,8 +21,8 @@ pub(crate) struct RequestedKey {
     pub(crate) resource: Resource,
     /// How many permits of a semaphore; 1 for everything else.
     pub(crate) permits: u32,
-    /// First and longest pause between two attempts of a waiter that does not listen for messages.
-    pub(crate) pause: (Duration, Duration),
+    /// The pauses between two attempts of a waiter that does not listen for messages.
+    pub(crate) backoff: Backoff,
     /// The owner of the enclosing hold, which admits this one beside itself.
     pub(crate) inside: Option<Owner>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     /// May a hold of another guard be handed over to it?
     pub(crate) takes_over: bool,
     /// How many waiters there may be already, of its key and in total, when this one begins to wait.
-    pub(crate) max_waiters: (u32, u32),
+    pub(crate) max_waiters: MaxWaiters,
 }
 
 /// What was granted, in the order of the request.

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::reply;
 use crate::backend::{Fault, cause};
-use crate::config::{CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_PAUSE, TIMEOUTS_TO_REPLACE};
+use crate::config::{CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_BACKOFF, TIMEOUTS_TO_REPLACE};
 use crate::telemetry;
 
 /// What to do with what the server says unasked.
@@ -209,7 +209,7 @@ impl Link {
 
 /// Tries until it stands or nobody is left to use it, with growing pauses.
 async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
-    let mut pause = RECONNECT_PAUSE.0;
+    let mut pause = RECONNECT_BACKOFF.first;
     loop {
         let Some(link) = link.upgrade() else { return };
         pause = pause.min(link.longest_pause);

@@ -19,7 +19,7 @@ use super::link::{Connected, Link};
 use super::{names, reply};
 use crate::backend::{Fault, Subscription};
 use crate::clock::Clock;
-use crate::config::{RECONNECT_PAUSE, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
+use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
 use crate::telemetry;
 
 /// Channels that travel in one command.
@@ -54,7 +54,7 @@ impl Subscriber {
         let link = Link::new(
             "messages",
             client,
-            RECONNECT_PAUSE.1,
+            RECONNECT_BACKOFF.longest,
             Arc::new(move |push| listener.heard(&push)),
         );
         Self {
@@ -198,7 +198,7 @@ impl Task {
             match self.link.connected(self.response_timeout).await {
                 Ok(connected) => self.serve(connected).await,
                 // Connecting goes on by itself, and what is refused today may be granted later.
-                Err(_) => tokio::time::sleep(RECONNECT_PAUSE.1).await,
+                Err(_) => tokio::time::sleep(RECONNECT_BACKOFF.longest).await,
             }
         }
     }
@@ -285,7 +285,7 @@ impl Task {
         if fault.is_final() {
             let news = self.shared.channels.lock().disconnected();
             news.tell();
-            tokio::time::sleep(RECONNECT_PAUSE.1).await;
+            tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
         }
         self.link.broken(epoch, "a subscription failed");
     }

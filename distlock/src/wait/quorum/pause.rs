@@ -17,7 +17,7 @@ impl Rounds<'_> {
         let requested = &self.request().requested[0];
         let listens = requested.resource.kind.listens();
         let longest = if !listens {
-            requested.pause.1
+            requested.backoff.longest
         } else if refused.len() < wanting {
             // Too many servers did not answer, and nothing tells when they are back.
             QUORUM_JITTER
