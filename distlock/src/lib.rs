@@ -33,6 +33,7 @@ pub use crate::client::Client;
 pub use crate::client::builder::Builder;
 pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::with_client;
+pub use crate::client::quorum::Quorum;
 pub use crate::client::source::LockSource;
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::run::{Acquiring, Run, TryRun};
@@ -43,8 +44,8 @@ pub use crate::owner::Owner;
 pub use crate::permit_id::PermitId;
 pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
-    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, Quorum,
-    ReadLock, RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
+    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock,
+    RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
 };
 pub use crate::scope::current::{Current, current, is_held};
 pub use crate::scope::{Scope, Section};

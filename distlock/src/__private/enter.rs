@@ -9,12 +9,12 @@ use super::keys::Keys;
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::client::installed;
+use crate::client::quorum::Quorum;
 use crate::client::source::LockSource;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::run::{Acquiring, Guarded};
 use crate::mode::Mode;
-use crate::primitives::Quorum;
 use crate::telemetry;
 
 /// What may stand behind `client =`. `By` tells the implementations apart.

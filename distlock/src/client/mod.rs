@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod inherit;
 pub(crate) mod installed;
+pub(crate) mod quorum;
 pub(crate) mod source;
 
 use std::fmt;

@@ -4,11 +4,12 @@ use std::iter;
 
 use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
+use crate::client::quorum::Quorum;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
 use crate::mode::Mode;
-use crate::primitives::{MultiLock, Quorum};
+use crate::primitives::MultiLock;
 
 /// Where locks come from, for code that is given either: a [`Client`], or a [`Quorum`] over several servers.
 ///

@@ -24,7 +24,7 @@ pub use self::lock::Lock;
 pub use self::multi::{Member, MultiLock};
 pub use self::non_reentrant::NonReentrantLock;
 pub use self::non_reentrant_fair::NonReentrantFairLock;
-pub use self::red_lock::{Quorum, RedLock};
+pub use self::red_lock::RedLock;
 pub use self::rw::{ReadLock, RwLock, WriteLock};
 pub use self::semaphore::{Permit, Semaphore};
 pub use self::spin::SpinLock;

@@ -1,6 +1,5 @@
 //! Redlock: one key on several independent servers, held by whoever has a majority of them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,78 +7,11 @@ use futures_util::future::join_all;
 
 use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, LockSet};
-use crate::client::Client;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::kind::Kind;
 use crate::wait::quorum;
 
-/// Clients of several independent servers, whose locks are held by a majority.
-///
-/// For those who cannot rely on one server and its replicas. All servers are asked at once; with a minority of them dead,
-/// hung or slow everything goes on, at the pace of the majority. Three or five servers are usual; an even number is no
-/// better than one less.
-///
-/// It needs servers that do not forget: one that restarts without its data within a lease may let a second owner have a
-/// majority. Where a late write must be stopped for certain, a [`FencedLock`](crate::FencedLock) and a store that
-/// compares its token do that, and this does not.
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{Client, Quorum};
-///
-/// let red_lock = Quorum::new([Client::in_memory(), Client::in_memory(), Client::in_memory()]);
-/// let sold = red_lock.lock("order:42").acquire().run(async { "sold" }).await?;
-/// assert_eq!(sold, "sold");
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Quorum {
-    clients: Arc<[Client]>,
-}
-
-impl Quorum {
-    /// The servers of these clients, of which each needs one to itself. A client that comes again counts once. Two
-    /// clients of one server cannot be told from others: they are in each other's way, and with them a majority is never
-    /// had, or is none.
-    pub fn new(clients: impl IntoIterator<Item = Client>) -> Self {
-        let mut seen = HashSet::new();
-        let clients = clients.into_iter();
-        Self {
-            clients: clients.filter(|client| seen.insert(client.id())).collect(),
-        }
-    }
-
-    /// A lock on `key`, held by whoever has it on a majority of the servers.
-    ///
-    /// A key that is empty or too long, and no server at all, show when the lock is used.
-    /// # Examples
-    /// See [`Quorum`].
-    pub fn lock(&self, key: impl Into<String>) -> RedLock {
-        RedLock {
-            handles: self.handles(Kind::Reentrant, &key.into()),
-        }
-    }
-
-    /// A key of this kind, on a majority of the servers.
-    pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
-        Acquire::new(LockSet::Quorum(self.handles(kind, key)))
-    }
-
-    fn handles(&self, kind: Kind, key: &str) -> Arc<[Handle]> {
-        let clients = self.clients.iter();
-        clients.map(|client| client.handle(kind, key)).collect()
-    }
-}
-
-impl AsRef<Self> for Quorum {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
-/// A lock on one key of several servers; made by [`Quorum::lock`].
+/// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
 /// * It is granted by a majority, with enough of its lease left: time counts from before the servers were asked, and a
 ///   hundredth of the lease is set aside for clocks that drift.
@@ -106,6 +38,10 @@ pub struct RedLock {
 }
 
 impl RedLock {
+    pub(crate) fn new(handles: Arc<[Handle]>) -> Self {
+        Self { handles }
+    }
+
     /// Acquires the lock on a majority of the servers; await what it gives, or run something under it.
     /// # Examples
     /// See [`RedLock`].
