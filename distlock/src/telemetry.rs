@@ -2,10 +2,10 @@
 //!
 //! Keys are in events, never in metric labels: there are too many of them.
 
+use std::fmt::Display;
 #[cfg(feature = "redis")]
 use std::time::Duration;
 
-use crate::backend::{Fault, Target};
 use crate::error::{Error, Loss};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -16,20 +16,20 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost");
 }
 
-pub(crate) fn renewal_failed(holds: usize, fault: &Fault) {
+pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display) {
     tracing::warn!(target: TARGET, holds, %fault, "renewal failed, it is tried again until the lease ends");
 }
 
-pub(crate) fn release_given_up(target: &Target, fault: &Fault) {
+pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
     tracing::warn!(
-        target: TARGET, key = target.resource.key.text(), owner = %target.owner, %fault,
+        target: TARGET, key = key.text(), %owner, %fault,
         "release given up, what is left of the hold ends with its lease"
     );
 }
 
-pub(crate) fn release_denied(target: &Target, fault: &Fault) {
+pub(crate) fn release_denied(key: &Key, owner: Owner, fault: &dyn Display) {
     tracing::warn!(
-        target: TARGET, key = target.resource.key.text(), owner = %target.owner, %fault,
+        target: TARGET, key = key.text(), %owner, %fault,
         "release denied, it is tried again, for no lease would end what is left of the hold"
     );
 }
@@ -67,12 +67,12 @@ pub(crate) fn disconnected(what: &'static str, reason: &str) {
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn connect_failed(what: &'static str, fault: &dyn std::fmt::Display, pause: Duration) {
+pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
     tracing::warn!(target: TARGET, connection = what, %fault, ?pause, "cannot connect, trying again");
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn subscription_failed(fault: &Fault) {
+pub(crate) fn subscription_failed(fault: &dyn Display) {
     tracing::warn!(
         target: TARGET, %fault,
         "cannot subscribe: waiters ask again every few seconds until it works"

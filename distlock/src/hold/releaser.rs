@@ -313,11 +313,12 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
             // No lease frees this: it is tried for as long as the right to release may return.
             Err(Fault::Denied(why)) if !is_over && !target.resource.kind.has_lease() => {
                 if !std::mem::replace(&mut was_denied, true) {
-                    telemetry::release_denied(&target, &Fault::Denied(why));
+                    let fault = Fault::Denied(why);
+                    telemetry::release_denied(&target.resource.key, target.owner, &fault);
                 }
             }
             Err(fault) if is_over || fault.is_final() => {
-                telemetry::release_given_up(&target, &fault);
+                telemetry::release_given_up(&target.resource.key, target.owner, &fault);
                 in_flight.settle(Settled::GivenUp);
                 break;
             }
