@@ -82,6 +82,14 @@ impl Handle {
         inspected.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
+    pub(crate) async fn is_locked(&self) -> Result<bool, Error> {
+        Ok(!self.inspect().await?.holders.is_empty())
+    }
+
+    pub(crate) async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        Ok(self.inspect().await?.ttl)
+    }
+
     /// Counts of this client's own holds are exact; the server learns of a changed count a moment later.
     pub(crate) async fn holders(&self) -> Result<Vec<Holder>, Error> {
         let inspected = self.inspect().await?;

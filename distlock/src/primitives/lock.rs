@@ -1,10 +1,12 @@
 //! The reentrant lock: Redisson's `RLock`.
 
-use crate::acquire::handle::Handle;
+use std::time::Duration;
+
+use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::primitives::inspect::inspection;
+use crate::primitives::Member;
 
 /// A reentrant lock on one key; made by [`Client::lock`](crate::Client::lock).
 ///
@@ -77,6 +79,130 @@ impl Lock {
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.acquire().try_now().await
     }
+
+    /// Returns whether any owner holds the lock.
+    ///
+    /// The answer describes the moment at which the server read it: the lock may be released or granted right after.
+    ///
+    /// # Errors
+    /// * [`Error::Unavailable`]: the server did not answer.
+    /// * [`Error::WrongType`]: the key holds a value that is not a lock of this kind.
+    /// * [`Error::Denied`]: the server refused the command.
+    /// * [`Error::InvalidKey`]: the key is empty or too long.
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// assert!(!client.lock("order:42").is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        self.handle.is_locked().await
+    }
+
+    /// Returns the owners that hold the lock, each with the number of times it has entered.
+    ///
+    /// The counts of this client's own holds are exact. The server learns of a changed count a moment later, so the
+    /// count of another client's hold may be out of date.
+    ///
+    /// # Errors
+    /// The same as [`is_locked`](Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let guard = lock.acquire().await?;
+    /// let holders = lock.holders().await?;
+    /// assert!(holders[0].owner.starts_with(&guard.owner().to_string()));
+    /// # Ok(()) }
+    /// ```
+    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
+        self.handle.holders().await
+    }
+
+    /// Returns how many times the lock is entered, over all its holders; 0 if it is free.
+    ///
+    /// # Errors
+    /// The same as [`is_locked`](Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// assert_eq!(lock.hold_count().await?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        self.handle.hold_count().await
+    }
+
+    /// Returns how long the lock stays held if it is neither renewed nor released.
+    ///
+    /// The result is `None` if the lock is free, or if another program wrote its key without a time to live.
+    ///
+    /// # Errors
+    /// The same as [`is_locked`](Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let _guard = lock.acquire().lease(Duration::from_secs(10)).await?;
+    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        self.handle.remaining_lease().await
+    }
+
+    /// Frees the lock, no matter who holds it, and returns whether it was held.
+    ///
+    /// Use it to repair a system by hand, not as a part of normal work. Waiters are woken. The former holder learns of
+    /// the loss at its next renewal, within a third of its lease, and its critical section may still run until then.
+    ///
+    /// # Errors
+    /// The same as [`is_locked`](Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock may or may not have been freed.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.lock("order:42");
+    /// let _guard = lock.acquire().await?;
+    /// assert!(lock.force_release().await?);
+    /// assert!(!lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release(&self) -> Result<bool, Error> {
+        self.handle.force_release().await
+    }
 }
 
-inspection!(Lock, "client.lock(\"order:42\")");
+impl From<Lock> for Member {
+    fn from(lock: Lock) -> Self {
+        Self::new(lock.handle)
+    }
+}

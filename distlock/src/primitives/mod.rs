@@ -4,7 +4,6 @@ mod expirable_permit;
 mod expirable_semaphore;
 mod fair;
 mod fenced;
-mod inspect;
 mod latch;
 mod lock;
 mod multi;

@@ -1,10 +1,12 @@
 //! The non-reentrant lock: Redisson's `RLock` of `getNonReentrantLock`.
 
-use crate::acquire::handle::Handle;
+use std::time::Duration;
+
+use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::primitives::inspect::inspection;
+use crate::primitives::Member;
 
 /// A lock that is never entered twice; made by [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
 ///
@@ -69,6 +71,100 @@ impl NonReentrantLock {
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.acquire().try_now().await
     }
+
+    /// Returns whether any owner holds the lock; see [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.non_reentrant_lock("order:42");
+    /// assert!(!lock.is_locked().await?);
+    ///
+    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
+    /// assert!(lock.is_locked().await?);
+    /// assert!(lock.holders().await?[0].owner.starts_with(&guard.owner().to_string()));
+    /// assert_eq!(lock.hold_count().await?, 1);
+    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
+    ///
+    /// assert!(lock.force_release().await?);
+    /// assert!(!lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        self.handle.is_locked().await
+    }
+
+    /// Returns the owners that hold the lock, each with the number of times it has entered; see
+    /// [`Lock::holders`](crate::Lock::holders).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](NonReentrantLock::is_locked).
+    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
+        self.handle.holders().await
+    }
+
+    /// Returns how many times the lock is entered, over all its holders; 0 if there is none.
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](NonReentrantLock::is_locked).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        self.handle.hold_count().await
+    }
+
+    /// Returns how long the lock stays held if it is neither renewed nor released; see
+    /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](NonReentrantLock::is_locked).
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        self.handle.remaining_lease().await
+    }
+
+    /// Frees the lock, no matter who holds it, and returns whether it was held; see
+    /// [`Lock::force_release`](crate::Lock::force_release).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock may or may not have been freed.
+    ///
+    /// # Examples
+    /// See [`is_locked`](NonReentrantLock::is_locked).
+    pub async fn force_release(&self) -> Result<bool, Error> {
+        self.handle.force_release().await
+    }
 }
 
-inspection!(NonReentrantLock, "client.non_reentrant_lock(\"order:42\")");
+impl From<NonReentrantLock> for Member {
+    fn from(lock: NonReentrantLock) -> Self {
+        Self::new(lock.handle)
+    }
+}

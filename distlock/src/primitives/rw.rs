@@ -1,11 +1,13 @@
 //! The read/write lock: Redisson's `RReadWriteLock`.
 
-use crate::acquire::handle::Handle;
+use std::time::Duration;
+
+use crate::acquire::handle::{Handle, Holder};
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
-use crate::primitives::inspect::inspection;
+use crate::primitives::Member;
 
 /// A lock on one key that many may read or one may write; made by [`Client::rw_lock`](crate::Client::rw_lock).
 ///
@@ -190,9 +192,103 @@ impl ReadLock {
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.acquire().try_now().await
     }
+
+    /// Returns whether any owner holds the read lock; see [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.rw_lock("report:42").read();
+    /// assert!(!lock.is_locked().await?);
+    ///
+    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
+    /// assert!(lock.is_locked().await?);
+    /// assert!(lock.holders().await?[0].owner.starts_with(&guard.owner().to_string()));
+    /// assert_eq!(lock.hold_count().await?, 1);
+    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
+    ///
+    /// assert!(lock.force_release().await?);
+    /// assert!(!lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        self.handle.is_locked().await
+    }
+
+    /// Returns the readers, each with the number of times it has entered; see
+    /// [`Lock::holders`](crate::Lock::holders).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](ReadLock::is_locked).
+    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
+        self.handle.holders().await
+    }
+
+    /// Returns how many times the lock is entered, over all readers; 0 if there are none.
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](ReadLock::is_locked).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        self.handle.hold_count().await
+    }
+
+    /// Returns how long the reader with the longest lease stays if it is neither renewed nor released; see
+    /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](ReadLock::is_locked).
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        self.handle.remaining_lease().await
+    }
+
+    /// Ends all readers if nobody writes, and returns whether there were any; see
+    /// [`Lock::force_release`](crate::Lock::force_release).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock may or may not have been freed.
+    ///
+    /// # Examples
+    /// See [`is_locked`](ReadLock::is_locked).
+    pub async fn force_release(&self) -> Result<bool, Error> {
+        self.handle.force_release().await
+    }
 }
 
-inspection!(ReadLock, "client.rw_lock(\"report:42\").read()");
+impl From<ReadLock> for Member {
+    fn from(lock: ReadLock) -> Self {
+        Self::new(lock.handle)
+    }
+}
 
 /// The write half of an [`RwLock`]; made by [`RwLock::write`].
 ///
@@ -257,6 +353,100 @@ impl WriteLock {
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.acquire().try_now().await
     }
+
+    /// Returns whether an owner holds the write lock; see [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let lock = client.rw_lock("report:42").write();
+    /// assert!(!lock.is_locked().await?);
+    ///
+    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
+    /// assert!(lock.is_locked().await?);
+    /// assert!(lock.holders().await?[0].owner.starts_with(&guard.owner().to_string()));
+    /// assert_eq!(lock.hold_count().await?, 1);
+    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
+    ///
+    /// assert!(lock.force_release().await?);
+    /// assert!(!lock.is_locked().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        self.handle.is_locked().await
+    }
+
+    /// Returns the writer, each with the number of times it has entered; see
+    /// [`Lock::holders`](crate::Lock::holders).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](WriteLock::is_locked).
+    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
+        self.handle.holders().await
+    }
+
+    /// Returns how many times the lock is entered, over all entries of its writer; 0 if there is none.
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](WriteLock::is_locked).
+    pub async fn hold_count(&self) -> Result<u64, Error> {
+        self.handle.hold_count().await
+    }
+
+    /// Returns how long the write lock stays held if it is neither renewed nor released; see
+    /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// The method only reads: dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`is_locked`](WriteLock::is_locked).
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
+        self.handle.remaining_lease().await
+    }
+
+    /// Ends the writer and the readers inside its write lock, and returns whether there was a writer; see
+    /// [`Lock::force_release`](crate::Lock::force_release).
+    ///
+    /// # Errors
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock may or may not have been freed.
+    ///
+    /// # Examples
+    /// See [`is_locked`](WriteLock::is_locked).
+    pub async fn force_release(&self) -> Result<bool, Error> {
+        self.handle.force_release().await
+    }
 }
 
-inspection!(WriteLock, "client.rw_lock(\"report:42\").write()");
+impl From<WriteLock> for Member {
+    fn from(lock: WriteLock) -> Self {
+        Self::new(lock.handle)
+    }
+}
