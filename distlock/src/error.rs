@@ -9,9 +9,9 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Why a lock could not be had or kept.
 ///
-/// Busy, overloaded, unavailable, lost and misuse are never one value: ask with [`is_busy`](Error::is_busy),
+/// Busy, overloaded, unavailable, lost and permanent are never one value: ask with [`is_busy`](Error::is_busy),
 /// [`is_overloaded`](Error::is_overloaded), [`is_unavailable`](Error::is_unavailable), [`is_lost`](Error::is_lost) and
-/// [`is_misuse`](Error::is_misuse); each error answers yes to exactly one of them.
+/// [`is_permanent`](Error::is_permanent); each error answers yes to exactly one of them.
 ///
 /// # Examples
 /// ```
@@ -119,9 +119,9 @@ pub enum Error {
     NoKeys,
 
     /// Waiting would never end: the scope around holds the key, in a way that keeps this acquisition out.
-    #[error("lock {key:?} cannot be acquired here: {reason}")]
+    #[error("acquiring {key:?} here would deadlock: {reason}")]
     #[non_exhaustive]
-    Nested {
+    Deadlock {
         /// The key, without the client's prefix.
         key: String,
         /// What stands in the way.
@@ -309,9 +309,9 @@ impl Error {
     /// The call, the configuration or the server's set-up must be changed: trying again will not help.
     /// # Examples
     /// ```
-    /// assert!(distlock::Error::NoClient.is_misuse());
+    /// assert!(distlock::Error::NoClient.is_permanent());
     /// ```
-    pub fn is_misuse(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         !(self.is_busy() || self.is_overloaded() || self.is_unavailable() || self.is_lost())
     }
 
@@ -462,7 +462,7 @@ mod tests {
                 error.is_overloaded(),
                 error.is_unavailable(),
                 error.is_lost(),
-                error.is_misuse(),
+                error.is_permanent(),
             ];
             assert_eq!(yes.iter().filter(|yes| **yes).count(), 1, "{error}");
         }

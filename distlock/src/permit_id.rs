@@ -18,7 +18,7 @@ use crate::owner::Owner;
 /// let id: distlock::PermitId = "00112233445566778899aabbccddeeff".parse()?;
 /// assert_eq!(id.to_string(), "00112233445566778899aabbccddeeff");
 /// assert_eq!(id.as_bytes()[1], 0x11);
-/// assert!("no id".parse::<distlock::PermitId>().unwrap_err().is_misuse());
+/// assert!("no id".parse::<distlock::PermitId>().unwrap_err().is_permanent());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

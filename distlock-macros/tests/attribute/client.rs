@@ -23,7 +23,7 @@ async fn given_client_wins_over_scoped_over_installed_and_none_is_an_error() {
         Client::in_memory(),
     );
     let error = default_client(&installed).await.unwrap_err();
-    assert!(error.is_misuse(), "{error:?}");
+    assert!(error.is_permanent(), "{error:?}");
     installed.install();
     assert!(default_client(&installed).await.unwrap());
     with_client(&scoped, async {

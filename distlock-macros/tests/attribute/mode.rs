@@ -66,7 +66,7 @@ async fn nested_non_reentrant_call_is_an_error_and_nested_default_call_reenters(
     let client = Client::in_memory();
     soon(once(&client, 0)).await.unwrap();
     let error = soon(once(&client, 1)).await.unwrap_err();
-    assert!(matches!(error, Error::Nested { .. }), "{error:?}");
+    assert!(matches!(error, Error::Deadlock { .. }), "{error:?}");
     soon(again(&client, 1)).await.unwrap();
 }
 
@@ -100,6 +100,6 @@ async fn every_mode_takes_the_lock_of_its_kind() {
         non_reentrant_fair(&client).await,
     ] {
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Nested { .. }), "{error:?}");
+        assert!(matches!(error, Error::Deadlock { .. }), "{error:?}");
     }
 }

@@ -76,7 +76,7 @@ async fn refusals_are_errors_and_the_service_is_not_called() {
     assert!(lock_error(refused(patient, "a").await).is_busy());
     assert!(since.elapsed() >= 3 * SEC);
     let no_lease = layer(&client).lease(Duration::ZERO);
-    assert!(lock_error(refused(no_lease, "b").await).is_misuse());
+    assert!(lock_error(refused(no_lease, "b").await).is_permanent());
 
     let faults = Faults::new();
     faults.always(Op::Attempt, Fault::FailBefore);

@@ -38,7 +38,7 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// * [`Error::Unavailable`]: the server did not answer within the wait, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
 /// * [`Error::Lost`]: the acquisition would have re-entered a hold that is lost.
-/// * [`Error::Nested`]: the acquisition would wait for a lock that the same scope holds.
+/// * [`Error::Deadlock`]: the acquisition would wait for a lock that the same scope holds.
 /// * [`Error::InvalidKey`], [`Error::NoKeys`], [`Error::InvalidLease`], [`Error::InvalidWait`],
 ///   [`Error::InvalidPermits`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the input was refused before anything
 ///   was sent.

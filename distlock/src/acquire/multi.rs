@@ -64,7 +64,7 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
         let [(one_key, one, client), (other_key, other, other_client)] =
             [&pair[0], &pair[1]].map(rank);
         if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
-            return Err(Error::Nested {
+            return Err(Error::Deadlock {
                 key: one_key.text().to_owned(),
                 reason: "it is wanted as two kinds of lock at once",
             });
@@ -163,7 +163,7 @@ pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<Hol
             Ok(Enclosing::Reenter(share)) => shares.push(share),
             Ok(Enclosing::None) => {}
             Ok(Enclosing::Beside(_)) => {
-                return Err(Error::Nested {
+                return Err(Error::Deadlock {
                     key: one.requested().resource.key.text().to_owned(),
                     reason: "a Redlock cannot be read inside its own write",
                 });

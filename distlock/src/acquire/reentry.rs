@@ -39,7 +39,7 @@ async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclos
     let key = &resource.key;
     while let Some((frame, nesting)) = Frame::find(&frames, client, &resource) {
         if let Nesting::Never(reason) = nesting {
-            return Err(Error::Nested {
+            return Err(Error::Deadlock {
                 key: key.text().to_owned(),
                 reason,
             });

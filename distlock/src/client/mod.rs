@@ -112,7 +112,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::in_memory();
     /// let refused = client.lock("").acquire().await;
-    /// assert!(refused.unwrap_err().is_misuse());
+    /// assert!(refused.unwrap_err().is_permanent());
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, key: impl Into<String>) -> Lock {

@@ -53,7 +53,7 @@ impl LockSource {
     /// let locks = LockSource::from(Client::in_memory());
     /// let guard = locks.acquire(Mode::Reentrant, ["order:42", "stock:7"]).await?;
     /// assert_eq!(guard.keys().count(), 2);
-    /// assert!(locks.acquire(Mode::Fenced, ["order:42", "stock:7"]).await.unwrap_err().is_misuse());
+    /// assert!(locks.acquire(Mode::Fenced, ["order:42", "stock:7"]).await.unwrap_err().is_permanent());
     /// # Ok(()) }
     /// ```
     pub fn acquire<K: Into<String>>(

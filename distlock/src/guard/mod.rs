@@ -217,7 +217,7 @@ impl Guard {
     /// lease as this one.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the hold is lost, and [`Error::Nested`] if the lock is not reentrant.
+    /// [`Error::Lost`] if the hold is lost, and [`Error::Deadlock`] if the lock is not reentrant.
     ///
     /// # Examples
     /// ```

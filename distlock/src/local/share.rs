@@ -57,7 +57,7 @@ impl HoldShare {
         let kind = self.hold_ref.hold().resource.kind;
         if let Nesting::Never(reason) = kind.within(kind) {
             let key = self.key().to_owned();
-            return Err(Error::Nested { key, reason });
+            return Err(Error::Deadlock { key, reason });
         }
         let open = AtomicBool::new(false);
         let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());

@@ -11,7 +11,7 @@ use crate::primitives::Member;
 /// A lock that is never entered twice; made by [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
 ///
 /// As [`Lock`](crate::Lock) in all but one: acquiring it again inside its own scope, or by
-/// [`Guard::reenter`], is [`Error::Nested`] at once, and neither a second entry nor a wait for itself. Take it where
+/// [`Guard::reenter`], is [`Error::Deadlock`] at once, and neither a second entry nor a wait for itself. Take it where
 /// entering twice is a mistake that should show.
 ///
 /// In the server it is the same lock, so both kinds exclude each other on one key.
@@ -24,7 +24,7 @@ use crate::primitives::Member;
 /// let client = distlock::Client::in_memory();
 /// let lock = client.non_reentrant_lock("order:42");
 /// let again = lock.acquire().run(async { lock.try_acquire().await }).await?;
-/// assert!(again.unwrap_err().is_misuse());
+/// assert!(again.unwrap_err().is_permanent());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::primitives::Member;
 /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock).
 ///
 /// As [`FairLock`](crate::FairLock) in all but one: acquiring it again inside its own scope, or by [`Guard::reenter`], is
-/// [`Error::Nested`] at once. In the server it is the same lock with the same queue.
+/// [`Error::Deadlock`] at once. In the server it is the same lock with the same queue.
 ///
 /// After Redisson's `RedissonNonReentrantFairLock`, on the same keys, fields and channels.
 ///
@@ -22,7 +22,7 @@ use crate::primitives::Member;
 /// let client = distlock::Client::in_memory();
 /// let lock = client.non_reentrant_fair_lock("order:42");
 /// let again = lock.acquire().run(async { lock.try_acquire().await }).await?;
-/// assert!(again.unwrap_err().is_misuse());
+/// assert!(again.unwrap_err().is_permanent());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use crate::primitives::Member;
 /// * **Reading inside one's own write** is let in: a read lock that is acquired within the scope of a write lock's guard
 ///   is a hold of its own, which may outlive the write. When the write ends, the lock goes on as a read lock (a downgrade),
 ///   and other readers come in.
-/// * **Writing inside one's own read** would wait for itself, and is [`Error::Nested`] at once.
+/// * **Writing inside one's own read** would wait for itself, and is [`Error::Deadlock`] at once.
 /// * **Each reader has a lease of its own.** One that dies keeps writers out until its lease ends, and no longer; others'
 ///   renewals do not keep it alive.
 /// * **Neither side starves the other.** A writer that waits keeps further readers out until it had its turn, and after a

@@ -89,7 +89,7 @@ async fn f80_keys_of_bad_lengths_are_refused_before_anything_is_sent(row: &Row) 
             lock.force_release().await.err(),
         ] {
             let refused = refused.expect("taken");
-            assert!(refused.is_misuse(), "{refused}");
+            assert!(refused.is_permanent(), "{refused}");
             let said = refused.to_string().len();
             assert!(said < 2 * LONGEST, "an error of {said} bytes");
             row.injected("key of a bad length", 1);

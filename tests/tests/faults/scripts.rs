@@ -208,12 +208,12 @@ async fn f09_leases_out_of_bounds_are_refused_before_anything_is_sent(row: &Row)
         let asked = client.lock("k").acquire().lease(lease);
         let refused = asked.await.unwrap_err();
         assert!(
-            matches!(refused, Error::InvalidLease { .. }) && refused.is_misuse(),
+            matches!(refused, Error::InvalidLease { .. }) && refused.is_permanent(),
             "{refused}"
         );
         let builder = Client::builder().watchdog_timeout(lease);
         let refused = builder.connect(&server.url()).await.unwrap_err();
-        assert!(refused.is_misuse(), "{refused}");
+        assert!(refused.is_permanent(), "{refused}");
         row.injected("bad lease refused", 2);
     }
     nothing_was_sent(&server).await;
@@ -248,7 +248,7 @@ async fn f10_lease_below_a_millisecond_is_refused_and_never_rounded_to_0(row: &R
                 .connect(&server.url())
                 .await
                 .unwrap_err()
-                .is_misuse()
+                .is_permanent()
         );
         row.injected("lease below 1 ms refused", 4);
     }

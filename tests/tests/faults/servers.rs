@@ -71,7 +71,7 @@ async fn killed_again_and_again(mut server: RedisServer, lease: Duration, down: 
                 match lock.acquire().wait(SOON).await {
                     // A release may find that the hold is lost, or get no answer.
                     Ok(guard) => drop(inside.work(guard).await.release().await),
-                    Err(error) => assert!(!error.is_misuse(), "{error}"),
+                    Err(error) => assert!(!error.is_permanent(), "{error}"),
                 }
             }
         });

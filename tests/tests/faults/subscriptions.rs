@@ -129,7 +129,7 @@ async fn f30_waiters_that_give_up_leave_no_subscription(row: &Row) {
     for waits in waits {
         match timeout(SOON, waits).await.expect("an end") {
             Err(_) => aborted += 1,
-            Ok(Err(error)) => timed_out += u64::from(!error.is_misuse()),
+            Ok(Err(error)) => timed_out += u64::from(!error.is_permanent()),
             Ok(Ok(_guard)) => granted += 1,
         }
     }
@@ -174,7 +174,7 @@ async fn f31_waiter_that_comes_while_the_unsubscription_is_under_way_is_told(row
                 )
             };
             let gone = waiter.lock(key).acquire().wait(ms(stay)).await;
-            assert!(!gone.unwrap_err().is_misuse());
+            assert!(!gone.unwrap_err().is_permanent());
             sleep(ms(LINGER + away)).await;
         }
     };

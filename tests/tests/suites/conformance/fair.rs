@@ -267,7 +267,7 @@ async fn non_reentrant_one_is_never_entered_twice(stage: &Stage) {
     let guard = lock.acquire().await.unwrap();
     let waiter = queued(stage, &client).await;
     let again = guard.scope(async { lock.acquire().await }).await.unwrap();
-    assert!(refused(again).is_misuse() && refused(guard.reenter()).is_misuse());
+    assert!(refused(again).is_permanent() && refused(guard.reenter()).is_permanent());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }

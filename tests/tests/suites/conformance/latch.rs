@@ -261,10 +261,10 @@ async fn counts_that_cannot_be_are_refused_before_anything_is_sent(stage: &Stage
     for wanted in [0, i32::MAX as u32 + 1] {
         let error = refused(latch.try_set_count(wanted).await);
         let named = matches!(error, Error::InvalidCount { count, .. } if count == wanted);
-        assert!(named && error.is_misuse(), "{error}");
+        assert!(named && error.is_permanent(), "{error}");
     }
-    assert!(refused(latch.wait().timeout(Duration::MAX).await).is_misuse());
-    assert!(refused(client.count_down_latch("").wait().await).is_misuse());
+    assert!(refused(latch.wait().timeout(Duration::MAX).await).is_permanent());
+    assert!(refused(client.count_down_latch("").wait().await).is_permanent());
     assert_eq!(stage.faults().calls(Op::Adjust), 0);
     assert!(is_done_within(stage.lease(), latch.wait().into_future()).await);
 }

@@ -79,7 +79,7 @@ async fn invalid_settings_are_refused_before_anything_is_sent(stage: &Stage) {
     ] {
         let error = locks.acquire(mode, keys.iter().copied()).await.unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        assert!(error.is_misuse());
+        assert!(error.is_permanent());
     }
     for locks in [&one, &several] {
         let none: [&str; 0] = [];
@@ -107,7 +107,7 @@ async fn redlock_takes_what_a_majority_can_agree_on(stage: &Stage) {
     let writing = locks.acquire(Mode::Write, ["report"]).await.unwrap();
     let inside = writing.scope(locks.acquire(Mode::Read, ["report"]).run(async {}));
     let refused = inside.await.unwrap().unwrap_err();
-    assert!(matches!(refused, Error::Nested { .. }), "{refused}");
+    assert!(matches!(refused, Error::Deadlock { .. }), "{refused}");
     writing.release().await.unwrap();
 }
 

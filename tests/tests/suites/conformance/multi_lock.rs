@@ -366,7 +366,7 @@ async fn one_key_as_two_kinds_is_refused(stage: &Stage) {
     let multi = MultiLock::of([client.lock("a").into(), client.fenced_lock("a").into()]);
     assert!(matches!(
         refused(multi.acquire().await),
-        Error::Nested { .. }
+        Error::Deadlock { .. }
     ));
 }
 

@@ -26,7 +26,7 @@ async fn every_way_of_entering_again_is_an_error_at_once(stage: &Stage) {
         ];
         for error in errors {
             assert!(
-                matches!(&error, Error::Nested { key, .. } if key == KEY),
+                matches!(&error, Error::Deadlock { key, .. } if key == KEY),
                 "{error}"
             );
         }
@@ -40,9 +40,9 @@ async fn other_kinds_of_lock_inside_its_scope_are_an_error_too(stage: &Stage) {
     let client = stage.client().await;
     let guard = client.non_reentrant_lock(KEY).acquire().await.unwrap();
     let body = async {
-        assert!(refused(client.lock(KEY).acquire().await).is_misuse());
-        assert!(refused(client.spin_lock(KEY).acquire().await).is_misuse());
-        assert!(refused(client.fenced_lock(KEY).acquire().await).is_misuse());
+        assert!(refused(client.lock(KEY).acquire().await).is_permanent());
+        assert!(refused(client.spin_lock(KEY).acquire().await).is_permanent());
+        assert!(refused(client.fenced_lock(KEY).acquire().await).is_permanent());
         // Another key is nobody's business.
         client
             .lock("stock:7")

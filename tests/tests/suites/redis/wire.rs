@@ -146,7 +146,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
             .await
             .unwrap_err(),
     ];
-    assert!(refused.iter().all(Error::is_misuse), "{refused:?}");
+    assert!(refused.iter().all(Error::is_permanent), "{refused:?}");
     assert_eq!(
         server.command_calls("evalsha").await + server.command_calls("eval").await,
         0

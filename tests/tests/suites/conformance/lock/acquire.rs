@@ -212,7 +212,7 @@ async fn bad_input_is_refused_before_anything_is_sent(stage: &Stage) {
     ] {
         let error = refused(lock.acquire().lease(lease).await);
         assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
-        assert!(error.is_misuse());
+        assert!(error.is_permanent());
     }
     for wait in [Duration::from_secs(366 * 24 * 3600), Duration::MAX] {
         let error = refused(lock.acquire().wait(wait).await);

@@ -71,7 +71,7 @@ async fn closed_client_acquires_nothing_and_keeps_what_it_holds(stage: &Stage) {
             matches!(&error, Error::Closed { key, .. } if key == KEY),
             "{error}"
         );
-        assert!(error.is_misuse());
+        assert!(error.is_permanent());
     };
     closed(refused(lock.acquire().await));
     closed(refused(lock.try_acquire().await));

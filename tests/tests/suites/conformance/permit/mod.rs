@@ -212,7 +212,7 @@ async fn bad_numbers_are_refused_before_anything_is_sent(stage: &Stage) {
     let is = |error: Error, number: u64| {
         let text = format!("invalid number of permits {number}: expected 1 to 2147483647");
         assert_eq!(error.to_string(), text);
-        assert!(error.is_misuse());
+        assert!(error.is_permanent());
         assert!(matches!(error, Error::InvalidPermits { permits, .. } if permits == number));
     };
     for number in [0, 1 << 31, u32::MAX] {

@@ -67,13 +67,13 @@ async fn write_inside_ones_own_read_is_an_error_at_once(stage: &Stage) {
             .await
             .unwrap(),
     );
-    assert!(matches!(error, Error::Nested { .. }), "{error}");
+    assert!(matches!(error, Error::Deadlock { .. }), "{error}");
     reader.release().await.unwrap();
     // Also where a write is further out.
     let write = lock.write();
     let body = lock.read().acquire().run(write.try_acquire());
     let error = refused(lock.write().acquire().run(body).await.unwrap().unwrap());
-    assert!(matches!(error, Error::Nested { .. }), "{error}");
+    assert!(matches!(error, Error::Deadlock { .. }), "{error}");
 }
 
 async fn holds_are_entered_again_in_their_own_scopes(stage: &Stage) {

@@ -146,9 +146,9 @@ async fn permits_that_cannot_be_are_refused_before_anything_is_sent(stage: &Stag
     for (wanted, error) in refusals {
         let named =
             matches!(error, Error::InvalidPermits { permits, .. } if permits == u64::from(wanted));
-        assert!(named && error.is_misuse(), "{error}");
+        assert!(named && error.is_permanent(), "{error}");
     }
-    assert!(refused(client.semaphore("").available_permits().await).is_misuse());
+    assert!(refused(client.semaphore("").available_permits().await).is_permanent());
     let sent = [Op::Attempt, Op::Adjust].map(|op| stage.faults().calls(op));
     assert_eq!(sent, [0, 0]);
 }
