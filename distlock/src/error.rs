@@ -4,14 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The cause behind an error, from the layer below; its type is no part of this crate's promises.
+/// The cause behind an error, from the layer below. Its type is not part of this crate's public promises.
 pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 
-/// Why a lock could not be had or kept.
+/// Why a lock could not be acquired, or was lost.
 ///
-/// Busy, overloaded, unavailable, lost and permanent are never one value: ask with [`is_busy`](Error::is_busy),
-/// [`is_overloaded`](Error::is_overloaded), [`is_unavailable`](Error::is_unavailable), [`is_lost`](Error::is_lost) and
-/// [`is_permanent`](Error::is_permanent); each error answers yes to exactly one of them.
+/// Five methods sort the errors by what the caller can do. For each error exactly one of them returns `true`:
+///
+/// * [`is_busy`](Error::is_busy): another owner holds the lock. Retry later.
+/// * [`is_overloaded`](Error::is_overloaded): too many acquisitions wait already. Retry later, with less load.
+/// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry when it is back.
+/// * [`is_lost`](Error::is_lost): the hold ended too early. Check or repeat the work that it protected.
+/// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
 ///
 /// # Examples
 /// ```
@@ -27,55 +31,73 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The wait ended while somebody else held the lock. Nothing is held.
+    /// The wait ended while the lock was still taken. Nothing is held.
     #[error("timed out after {} waiting for {key:?}, {blocker}", show(*waited))]
     #[non_exhaustive]
     Timeout {
         /// The key that was waited for.
         key: String,
-        /// How long was waited.
+        /// How long the acquisition waited.
         waited: Duration,
-        /// Who stood in the way.
+        /// What blocked the acquisition.
         blocker: Blocker,
     },
 
-    /// The hold was gone before it was released: others may have been inside meanwhile.
+    /// The hold ended before it was released, so other owners may have held the lock in the meantime.
     #[error("lost {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
     #[non_exhaustive]
     Lost {
         /// The key of the hold.
         key: String,
-        /// How the loss came about.
+        /// How the hold was lost.
         reason: Loss,
-        /// Whether the guarded body ran to its end: then its effects stand, though perhaps not alone.
+        /// Whether the guarded body ran to its end. If so, its effects remain, but another owner may have been inside
+        /// the critical section at the same time.
         body_completed: bool,
     },
 
-    /// The backend gave no answer. Nothing is held that will not be freed by itself.
+    /// The lock server did not answer. Nothing is held, except what the client releases in the background or what ends
+    /// with its lease.
     #[error("lock backend unavailable for {} at {key:?}: {cause}", show(*after))]
     #[non_exhaustive]
     Unavailable {
-        /// The key that was asked for.
+        /// The key that was asked for. When a client connects, it is the server's address.
         key: String,
-        /// How long was tried.
+        /// How long the client tried.
         after: Duration,
         /// The last failure.
         #[source]
         cause: Cause,
     },
 
-    /// The server refuses what this client needs: its user lacks a right.
+    /// [`Client::close`](crate::Client::close) reached its timeout before the server had confirmed all releases.
+    ///
+    /// The client keeps retrying them in the background. A hold whose release never arrives ends with its lease; permits
+    /// of a [`Semaphore`](crate::Semaphore) have no lease and stay taken.
+    #[error(
+        "{releases} releases are not confirmed after {}; they are retried in the background until their leases end",
+        show(*after)
+    )]
+    #[non_exhaustive]
+    ReleasesPending {
+        /// How many releases the server has not confirmed.
+        releases: usize,
+        /// How long `close` waited for them.
+        after: Duration,
+    },
+
+    /// The server refused a command: its user lacks a permission that this client needs.
     #[error("the server denied an operation on {key:?}: {cause}")]
     #[non_exhaustive]
     Denied {
-        /// The key that was asked for.
+        /// The key that was asked for. When a client connects, it is the server's address.
         key: String,
-        /// What the server said.
+        /// The server's answer.
         #[source]
         cause: Cause,
     },
 
-    /// The key holds something that is no lock of this kind; it was left as it is.
+    /// The key holds a value that is not a lock of this kind. The value was not changed.
     #[error("{key:?} holds another type of value in the server; use another key")]
     #[non_exhaustive]
     WrongType {
@@ -83,48 +105,51 @@ pub enum Error {
         key: String,
     },
 
-    /// The server answered something that cannot be understood.
-    #[error("unexpected answer of the server for {key:?}: {cause}")]
+    /// The server's answer could not be understood.
+    #[error("unexpected answer from the server for {key:?}: {cause}")]
     #[non_exhaustive]
     Protocol {
-        /// The key that was asked for.
+        /// The key that was asked for. When a client connects, it is the server's address.
         key: String,
-        /// What was wrong with it.
+        /// What was wrong with the answer.
         #[source]
         cause: Cause,
     },
 
-    /// As many wait for the key as may: this one was not to be had at once, and did not begin to wait.
-    #[error("too many wait for {key:?}: {waiters} others already")]
+    /// The waiter limit is reached: the lock was not immediately available, so this acquisition was refused instead of
+    /// queued.
+    #[error("too many waiters for {key:?}: {waiters} already waiting")]
     #[non_exhaustive]
     Overloaded {
         /// The key that was asked for.
         key: String,
-        /// How many acquisitions waited for it, or for all keys of the client, whichever were too many.
+        /// How many acquisitions were waiting: for this key, or for all keys of the client if that limit was reached.
         waiters: u32,
     },
 
-    /// What was asked for is nothing that this kind of lock can do.
+    /// This kind of lock does not support what was asked for.
     #[error("unsupported for {key:?}: {reason}")]
     #[non_exhaustive]
     Unsupported {
-        /// The key; of several the first.
+        /// The key. If there are several, the first.
         key: String,
-        /// What it cannot do.
+        /// What is not supported.
         reason: &'static str,
     },
 
-    /// A lock of several keys or servers was given none.
-    #[error("no keys: a lock of several needs at least one")]
+    /// A lock over several keys or servers was given none.
+    #[error("no keys: a lock over several keys or servers needs at least one")]
     NoKeys,
 
-    /// Waiting would never end: the scope around holds the key, in a way that keeps this acquisition out.
+    /// The acquisition would wait for itself: an enclosing scope holds the key in a way that keeps this one out.
+    ///
+    /// It is reported at once, without waiting.
     #[error("acquiring {key:?} here would deadlock: {reason}")]
     #[non_exhaustive]
     Deadlock {
         /// The key, without the client's prefix.
         key: String,
-        /// What stands in the way.
+        /// Why the acquisition would wait for itself.
         reason: &'static str,
     },
 
@@ -132,13 +157,13 @@ pub enum Error {
     #[error("invalid key {key:?}: {reason}")]
     #[non_exhaustive]
     InvalidKey {
-        /// The key, cut short where it is long.
+        /// The key, shortened if it is long.
         key: String,
         /// What is wrong with it.
         reason: String,
     },
 
-    /// The lease is below a millisecond or beyond ten years.
+    /// The lease is shorter than a millisecond or longer than ten years.
     #[error("invalid lease {lease:?}: expected 1ms to 10 years")]
     #[non_exhaustive]
     InvalidLease {
@@ -146,7 +171,7 @@ pub enum Error {
         lease: Duration,
     },
 
-    /// The wait is longer than a timer can hold.
+    /// The wait is longer than a year.
     #[error("invalid wait {wait:?}: expected at most a year; leave it out to wait without limit")]
     #[non_exhaustive]
     InvalidWait {
@@ -154,7 +179,7 @@ pub enum Error {
         wait: Duration,
     },
 
-    /// The number of permits is zero, or more than a semaphore can have.
+    /// The number of permits is 0, or more than a semaphore can have.
     #[error("invalid number of permits {permits}: expected 1 to 2147483647")]
     #[non_exhaustive]
     InvalidPermits {
@@ -162,33 +187,33 @@ pub enum Error {
         permits: u64,
     },
 
-    /// The text is no id of a permit.
+    /// The text is not the id of a permit.
     #[error("invalid permit id {id:?}: expected 32 hex digits")]
     #[non_exhaustive]
     InvalidPermitId {
-        /// The text, cut short where it is long.
+        /// The text, shortened if it is long.
         id: String,
     },
 
-    /// The count of a latch is 0, or beyond what Redisson can count.
+    /// The count of a latch is 0, or more than Redisson can count.
     #[error("invalid count {count}: expected 1 to {}", i32::MAX)]
     #[non_exhaustive]
     InvalidCount {
-        /// The count that was to be set.
+        /// The count that was asked for.
         count: u32,
     },
 
-    /// A setting of the builder cannot work.
+    /// A setting has a value that cannot work.
     #[error("invalid setting {setting} = {value}")]
     #[non_exhaustive]
     InvalidConfig {
-        /// The builder's method.
+        /// The name of the setting.
         setting: &'static str,
-        /// What it was given.
+        /// The value that it was given.
         value: String,
     },
 
-    /// The URL names no server that this build can talk to. Passwords are left out of the text.
+    /// The URL does not name a server that this build can talk to. The text does not contain the URL's password.
     #[error("invalid server URL: {reason}")]
     #[non_exhaustive]
     InvalidUrl {
@@ -196,14 +221,14 @@ pub enum Error {
         reason: String,
     },
 
-    /// An attribute found no client: neither scoped nor installed.
+    /// An attribute found no client: none was named, scoped or installed.
     #[error(
         "no distlock client here: call `client.install()` at start-up, wrap the call in `distlock::with_client`, \
          or give the attribute `client = ..`"
     )]
     NoClient,
 
-    /// The client was closed.
+    /// The client was closed before the lock was acquired.
     #[error("the distlock client was closed; {key:?} was not acquired")]
     #[non_exhaustive]
     Closed {
@@ -212,17 +237,18 @@ pub enum Error {
     },
 }
 
-/// Who stood in the way of an acquisition that timed out.
+/// What blocked an acquisition that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Blocker {
-    /// Another owner, for at most this much longer unless it renews; `None` where its lease has no known end.
+    /// Another owner holds the lock. The duration is what was left of its lease, which it may renew; it is `None` if
+    /// the end of the hold is not known.
     Owner(Option<Duration>),
-    /// Another waiter of this client, first in line.
+    /// Another acquisition of the same client was ahead in the queue.
     Queue,
-    /// Another branch within the same scope, which holds the key just now.
+    /// Another branch of the same scope, for example of a `join!`, had entered the lock.
     Sibling,
-    /// A count-down latch, which was this far from 0.
+    /// The count of a latch had not reached 0. This is the count that was left.
     Count(u64),
 }
 
@@ -230,11 +256,11 @@ pub enum Blocker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its lease ended without a confirmed renewal, by this process's own clock.
+    /// The lease ended without a confirmed renewal, by this process's own clock.
     Expired,
-    /// The backend said that the hold is no longer there: it expired, was force-released or the data is gone.
+    /// The server answered that the hold no longer exists: it expired, was force-released, or the data is gone.
     Gone,
-    /// The watchdog renewed it no longer, because its [`max_hold`](crate::Acquire::max_hold) was over.
+    /// The watchdog stopped renewing the hold because its [`max_hold`](crate::Acquire::max_hold) was over.
     HeldTooLong,
 }
 
@@ -261,14 +287,14 @@ impl fmt::Display for Loss {
 }
 
 impl Error {
-    /// Somebody else holds the lock: trying later may help.
+    /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
     /// # Examples
     /// See [`Error`].
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
 
-    /// Others hold the lock, and as many wait for it as may: trying later may help, when there is less to do.
+    /// Returns `true` if the waiter limit was reached. Retrying later may help, when fewer acquisitions wait.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -282,22 +308,28 @@ impl Error {
         matches!(self, Self::Overloaded { .. })
     }
 
-    /// [`Error::Overloaded`] of a crowd that is counted elsewhere: for `distlock-tower`.
+    /// [`Error::Overloaded`] for waiters that are counted elsewhere: for `distlock-tower`.
     #[doc(hidden)]
     pub fn overloaded(key: String, waiters: u32) -> Self {
         Self::Overloaded { key, waiters }
     }
 
-    /// Nobody answered: the lock may be free or held.
+    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], or
+    /// [`Error::ReleasesPending`] after a close.
+    ///
+    /// After a failed acquisition it is not known whether another owner holds the lock.
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.is_unavailable());
     /// ```
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::ReleasesPending { .. }
+        )
     }
 
-    /// A hold was gone before its time.
+    /// Returns `true` if a hold ended before it was released.
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.is_lost());
@@ -306,7 +338,12 @@ impl Error {
         matches!(self, Self::Lost { .. })
     }
 
-    /// The call, the configuration or the server's set-up must be changed: trying again will not help.
+    /// Returns `true` if retrying the same call will not help, because the call, the configuration or the server's
+    /// set-up has to change.
+    ///
+    /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
+    /// [`Deadlock`](Error::Deadlock), a closed client, and a server that [denies](Error::Denied) a command, holds
+    /// [another type of value](Error::WrongType) or gives an answer that [cannot be understood](Error::Protocol).
     /// # Examples
     /// ```
     /// assert!(distlock::Error::NoClient.is_permanent());
@@ -315,9 +352,9 @@ impl Error {
         !(self.is_busy() || self.is_overloaded() || self.is_unavailable() || self.is_lost())
     }
 
-    /// Whether the error is a loss that was found only after the guarded body had run to its end.
+    /// Returns `true` if the hold was lost, and the guarded body had nevertheless run to its end.
     ///
-    /// The body's effects stand then, though others may have been inside the critical section with it.
+    /// The effects of the body remain, but another owner may have been inside the critical section at the same time.
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.body_completed());
@@ -332,9 +369,10 @@ impl Error {
         )
     }
 
-    /// The same error; a loss says that the guarded body had run to its end.
+    /// Marks a loss as found after the guarded body had run to its end; other errors are returned unchanged.
     ///
-    /// For authors of middleware, whose release finds the loss. [`run`](crate::Acquire::run) does it by itself.
+    /// It is for authors of middleware that releases a guard after a body. [`run`](crate::Acquire::run) marks its
+    /// losses itself.
     ///
     /// # Examples
     /// ```
@@ -386,7 +424,7 @@ impl Error {
     }
 }
 
-/// The beginning of a text, if it is long.
+/// Shortens a long text to its beginning.
 fn cut(text: &str) -> String {
     const SHOWN: usize = 64;
     let shown: String = text.chars().take(SHOWN).collect();
@@ -397,7 +435,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A duration as people write it, to the millisecond.
+/// Formats a duration for people, to the millisecond.
 fn show(duration: Duration) -> humantime::FormattedDuration {
     let whole = Duration::from_millis(duration.as_millis().min(u128::from(u64::MAX)) as u64);
     humantime::format_duration(whole)
@@ -445,6 +483,10 @@ mod tests {
                 key: key.clone(),
                 after: Duration::ZERO,
                 cause: cause.clone(),
+            },
+            Error::ReleasesPending {
+                releases: 3,
+                after: Duration::ZERO,
             },
             Error::Denied {
                 key: key.clone(),

@@ -294,7 +294,8 @@ impl Client {
     /// live go on being renewed until they end, and the scopes that they run may enter their own holds again.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when releases are still open at the end of `timeout`; their leases free them.
+    /// [`Error::ReleasesPending`]: the server had not confirmed all releases when `timeout` was over. The client keeps
+    /// retrying them in the background.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client closed and the releases under way.
@@ -316,10 +317,9 @@ impl Client {
         tokio::select! {
             biased;
             () = session.releases_done() => Ok(()),
-            () = session.clock.sleep_until(until) => Err(Error::Unavailable {
-                key: String::from("*"),
+            () = session.clock.sleep_until(until) => Err(Error::ReleasesPending {
+                releases: session.pending_releases(),
                 after: timeout,
-                cause: crate::backend::cause(format!("{} releases are not confirmed", session.pending_releases())),
             }),
         }
     }
