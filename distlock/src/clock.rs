@@ -1,6 +1,6 @@
-//! Time as this crate sees it: points on one client's own clock, and sleeping until one.
+//! Points in time on a client's own clock, and sleeping until one of them.
 //!
-//! State machines take a [`Tick`] and never read a clock. A client owns one [`Clock`] and gives it to its backend.
+//! State machines take a [`Tick`] and never read a clock. A client has one [`Clock`], which it shares with its backend.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ impl Tick {
     /// Later than every deadline.
     pub(crate) const NEVER: Self = Self(Duration::MAX);
 
-    /// This much later.
+    /// Returns the point that is `by` later.
     pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(by))
     }
 
-    /// This much earlier; not before the clock's own start.
+    /// Returns the point that is `by` earlier, but not before the start of the clock.
     pub(crate) fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(by))
     }
 
-    /// How long it was since `earlier`; zero where that lies ahead.
+    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// How long it is until this point; zero where it has passed.
+    /// Returns the time from `now` until this point; zero if it has passed.
     pub(crate) fn left(self, now: Self) -> Duration {
         self.since(now)
     }
@@ -58,30 +58,31 @@ impl fmt::Debug for Tick {
     }
 }
 
-/// The machine's calendar in microseconds: only for fencing tokens, which grow also across restarts. It may be set back.
+/// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across restarts;
+/// it may be set back.
 pub(crate) fn micros_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros().try_into().unwrap_or(0))
 }
 
-/// Where a client's time comes from.
+/// The clock of a client.
 #[cfg_attr(
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The machine's clock, counting on while the machine sleeps where the platform has such a one: for real servers.
+    /// The machine's clock, for real servers. Where the platform allows it, it keeps counting while the machine sleeps.
     #[cfg_attr(
         not(feature = "redis"),
-        allow(dead_code, reason = "only real servers run on it")
+        allow(dead_code, reason = "only the Redis backend uses it")
     )]
     Boot,
-    /// Tokio's clock, which tests can pause: for the memory backend.
+    /// Tokio's clock, for the memory backend. Tests can pause it.
     Tokio(Arc<TokioClock>),
 }
 
-/// Tokio's time, made one clock out of the clocks of all runtimes that a client meets.
+/// One clock made of the tokio clocks of all runtimes that use a client.
 #[cfg_attr(
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
@@ -91,15 +92,15 @@ pub struct TokioClock {
     seen: Mutex<Seen>,
 }
 
-/// The latest tick that was told, and how the clocks of the runtimes seen last stand to it.
+/// The latest tick that was returned, and how the clocks of the runtimes that were seen last relate to it.
 #[derive(Debug, Default)]
 struct Seen {
     latest: Tick,
-    /// The newest last.
+    /// In the order in which they were first seen.
     runtimes: Vec<Base>,
 }
 
-/// When a runtime was seen first: by its own clock, and as a tick.
+/// When a runtime was first seen: by its own clock, and as a tick.
 #[derive(Debug)]
 struct Base {
     runtime: Handle,
@@ -107,10 +108,10 @@ struct Base {
     tick: Tick,
 }
 
-/// Programs have one runtime, test processes one for each test at a time.
+/// How many runtimes a clock remembers. A program has one; a test process has one for each test that runs.
 const RUNTIMES: usize = 16;
 
-/// Tokio's timers stand still while the machine sleeps, so no sleep on the boot clock is longer than this.
+/// The longest single sleep on the boot clock: tokio's timers stop while the machine sleeps.
 const LONGEST_BOOT_SLEEP: Duration = Duration::from_secs(1);
 
 #[cfg_attr(
@@ -122,7 +123,7 @@ impl Clock {
         Self::Tokio(Arc::default())
     }
 
-    /// What the clock shows.
+    /// Returns the current time.
     pub fn now(&self) -> Tick {
         match self {
             Self::Boot => Tick(boot_time()),
@@ -130,10 +131,10 @@ impl Clock {
         }
     }
 
-    /// Completes at `tick` or a little later; needs a runtime.
+    /// Completes at `tick` or a little later. Needs a tokio runtime.
     pub async fn sleep_until(&self, tick: Tick) {
         if tick == Tick::NEVER {
-            // No timer for the usual case: most acquisitions have no deadline that will be met.
+            // Most acquisitions have no deadline, and so need no timer.
             std::future::pending::<()>().await;
         }
         loop {
@@ -141,7 +142,7 @@ impl Clock {
             if left.is_zero() {
                 return;
             }
-            // Tokio cannot hold the longest times; whoever sleeps that long is woken to sleep again.
+            // Tokio's timers cannot hold the longest times, so such a sleep takes several rounds.
             let longest = match self {
                 Self::Boot => LONGEST_BOOT_SLEEP,
                 Self::Tokio(_) => crate::config::MAX_WAIT,
@@ -152,12 +153,13 @@ impl Clock {
 }
 
 impl TokioClock {
-    /// A plain thread reads the clock inside the newest runtime that was seen: outside any, paused time would be missed.
+    /// A thread outside of any runtime reads the clock of the runtime that was seen last, because a paused clock can only be
+    /// read inside its runtime.
     fn now(&self) -> Tick {
         let mut seen = self.seen.lock();
         match Handle::try_current() {
             Ok(here) => seen.now_in(&here),
-            // The thread is ending, and can enter no runtime any more.
+            // The thread is ending and cannot enter a runtime any more.
             Err(error) if error.is_thread_local_destroyed() => seen.latest,
             Err(_) => match seen.runtimes.last().map(|base| base.runtime.clone()) {
                 Some(runtime) => seen.now_in(&runtime),
@@ -168,7 +170,7 @@ impl TokioClock {
 }
 
 impl Seen {
-    /// Each runtime's clock counts by itself (one may be paused and moved ahead), and none takes the whole back.
+    /// Each runtime's clock runs on its own, since one may be paused and advanced; the result never goes back.
     fn now_in(&mut self, runtime: &Handle) -> Tick {
         let now = {
             let _inside = runtime.enter();

@@ -5,58 +5,59 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Lease of a hold that the watchdog keeps: Redisson's `lockWatchdogTimeout`.
+/// The lease of a hold that the watchdog renews: the default of Redisson's `lockWatchdogTimeout`.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A lease is renewed when this part of it has passed, so that two renewals may fail before it ends.
+/// A lease is renewed each time this fraction of it has passed, so that two renewals may fail before it ends.
 pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
 
 /// How long one command may go unanswered before its outcome counts as unknown.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The response timeout is at most this part of the watchdog's lease: several tries fit between a renewal's first
-/// failure and the hold's deadline.
+/// The response timeout is at most this fraction of the watchdog's lease, so that a failed renewal can be retried several
+/// times before the lease ends.
 pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
 
-/// How long a connection may take to stand, TLS included.
+/// How long connecting may take, TLS included.
 #[cfg(feature = "redis")]
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an acquisition goes on without any answer before it is an error.
+/// How long an acquisition is retried without any answer before it fails.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// Longest key in bytes, prefix included: far above any real name, far below what would hurt Redis.
+/// The longest key in bytes, prefix included: far longer than any real name, far shorter than what would slow Redis down.
 pub(crate) const MAX_KEY_BYTES: usize = 4096;
 
-/// Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
+/// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
 
-/// Longer than any lease makes sense, short enough that no addition of times overflows: ten years.
+/// The longest lease, ten years: longer than any useful lease, and short enough that no sum of times overflows.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Longest wait in time: what tokio's timers can hold is some two years.
+/// The longest wait, a year: tokio's timers can hold about two years.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Most permits of a semaphore at once, and the highest count of a latch: Redisson's are numbers of 32 bits with a sign.
+/// The most permits of a semaphore, and the highest count of a latch: Redisson stores both as signed 32-bit numbers.
 pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
 
-/// How long a waiter sleeps where nothing says when to try again: the key has no TTL, or messages may not arrive.
+/// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
+/// arrive.
 pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
 
-/// A hold that lies within one client passes on to its next waiter at most this often before it is released for real.
+/// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
 ///
-/// With [`HAND_OVER_TIME`], the turn of other processes: some sixty grants make a real release (two round trips)
-/// cost little beside them.
+/// Together with [`HAND_OVER_TIME`] this gives other processes their chance. With 64 grants between two real releases,
+/// the two round trips of a release cost little.
 pub(crate) const HAND_OVER_GRANTS: u32 = 64;
 
-/// The longest that holds of one client follow each other by hand-over before a real release.
+/// How long a client hands a hold over to its own waiters before it releases the hold in the server.
 pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 
-/// How long the first waiter behind a holder of its own client relies on that holder, before it asks the backend
-/// and subscribes: a hand-over comes within this time or the hold is a long one.
+/// How long the first waiter behind a holder of its own client waits for a hand-over before it asks the server and
+/// subscribes. If no hand-over comes within this time, the hold is a long one.
 pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 
-/// How long the head of a queue lets other processes go first when its own message does not come.
+/// How long the first waiter of a queue lets other processes go first if no message wakes it.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
 /// The pauses between two tries of a command that failed.
@@ -65,25 +66,25 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
-/// Renewals that travel in one script.
+/// How many renewals one script call carries.
 pub(crate) const RENEWAL_BATCH: usize = 100;
 
-/// Batches of renewals of one client that are under way at once: enough to fill the line, few enough that each is
-/// answered long before its timeout, also by a busy server.
+/// How many batches of renewals a client sends concurrently: enough to use the connection well, few enough that even a
+/// busy server answers each of them long before its timeout.
 pub(crate) const RENEWALS_AT_ONCE: usize = 16;
 
-/// Releases in the background that are under way at once, for the same reason.
+/// How many background releases a client sends concurrently, for the same reason.
 pub(crate) const RELEASES_AT_ONCE: usize = 256;
 
-/// Attempts of one client that are under way at once; renewals and releases need no place among them.
+/// How many attempts a client sends concurrently. Renewals and releases do not count against this limit.
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
 
-/// A channel without waiters stays subscribed this long: on a busy key the next waiter comes at once.
+/// How long a channel without waiters stays subscribed: on a busy key the next waiter comes soon.
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
 
-/// A subscription connection that was silent for this long is asked whether it lives.
+/// A subscription connection that was silent for this long is checked with a ping.
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
 
@@ -94,41 +95,44 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
-/// Commands that wait in the driver for their turn on the socket.
+/// How many commands the driver buffers until they are written to the socket.
 #[cfg(feature = "redis")]
 pub(crate) const PIPELINE_BUFFER: usize = 1024;
 
-/// Unanswered commands in a row after which a connection is replaced: the driver itself never does.
+/// After this many unanswered commands in a row the connection is replaced. The driver does not do that itself.
 #[cfg(feature = "redis")]
 pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
-/// How long at least the other servers of a Redlock may answer later than the quorum, and be held as well.
+/// How long a Redlock waits, at least, for the remaining servers after a quorum has answered, so that it holds those too.
 pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
 
-/// The longest random pause of a Redlock between two rounds: a few round trips, so that the next ones do not meet.
+/// The longest random pause of a Redlock between two rounds: a few round trips, so that competing clients do not collide
+/// again.
 pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 
-/// Keys whose highest fencing token a client remembers: enough that a hot key is never forgotten, little enough memory.
+/// For how many keys a client remembers the highest fencing token: enough to keep every hot key, at little memory.
 pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
-/// How long a server refuses an owner that was withdrawn. An attempt whose outcome is in doubt is withdrawn again and
-/// again while it may still come: at pauses that stay below this for a watchdog's lease, and then its own is over.
+/// How long a server refuses an owner whose attempt was withdrawn.
+///
+/// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. The pauses between the
+/// withdrawals stay shorter than this for one watchdog lease; after that the attempt's own lease has ended.
 pub(crate) const OWNERS_REMEMBERED: Duration = WATCHDOG_TIMEOUT;
 
-/// How long a server remembers what a request was answered: it is sent again for as long as a caller can be made to
-/// wait for an answer, and its last copy may come as late again.
+/// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits,
+/// and the last copy may arrive later by the same time again.
 pub(crate) const REQUESTS_REMEMBERED: Duration = Duration::from_secs(14);
 
-/// How long a waiter's place in the server outlives its last sign of life. Three signs come in that time.
+/// How long a waiter keeps its place in the server's queue after its last sign of life. A waiter sends three in that time.
 pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Signs of life of a waiter within its timeout.
+/// How many signs of life a waiter sends within its timeout.
 pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 
-/// After a write lock readers who waited for its end go first for this long, before the next writer of our clients.
+/// How long, after a write lock, the readers that waited for its end go before the next writer of this crate's clients.
 pub(crate) const READERS_TURN: Duration = YIELD_TIME;
 
-/// How long a reader that was refused counts as one that waits, beyond the time for which it was refused.
+/// How long a refused reader counts as waiting, beyond the time for which it was refused.
 pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
 
 /// The pauses of a spin lock between two attempts: the same as Redisson's.
@@ -152,7 +156,7 @@ pub(crate) struct MaxWaiters {
     pub(crate) total: u32,
 }
 
-/// What a client was built with.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
@@ -192,7 +196,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses what cannot work, and fits the response timeout into the lease.
+    /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_lease(self.watchdog_timeout)?;
         if let Some(wait) = self.default_wait {
@@ -222,43 +226,43 @@ impl Config {
         Ok(self)
     }
 
-    /// As [`OWNERS_REMEMBERED`], with this client's lease.
+    /// [`OWNERS_REMEMBERED`] for this client's lease.
     #[cfg(feature = "redis")]
     pub(crate) fn owners_remembered(&self) -> Duration {
         self.watchdog_timeout
     }
 
-    /// As [`REQUESTS_REMEMBERED`], with this client's patience.
+    /// [`REQUESTS_REMEMBERED`] for this client's timeouts.
     #[cfg(feature = "redis")]
     pub(crate) fn requests_remembered(&self) -> Duration {
         (self.unavailable_after + self.response_timeout) * 2
     }
 
-    /// How long the server remembers that an owner has ended, or how a request was answered: until no copy of a command
-    /// can come any more. It is sent again for as long as somebody waits for an answer, and comes late by at most the
-    /// lease within which the locks' own late attempts are cleaned up.
+    /// How long the server remembers that an owner has ended, or its answer to a request: until no copy of the command
+    /// can arrive any more. A command is resent for as long as its caller waits for an answer, and arrives late by at
+    /// most the lease, within which late attempts of locks are cleaned up as well.
     pub(crate) fn remembered(&self) -> Duration {
         self.unavailable_after + self.watchdog_timeout
     }
 
-    /// The pause between two tries of a failed command grows from the shortest to this.
+    /// The longest pause between two tries of a failed command.
     pub(crate) fn longest_pause(&self) -> Duration {
         Self::retry_pause(self.watchdog_timeout)
     }
 
-    /// The pause between two tries to connect grows to this: of a short lease a longer one could be all that is left.
+    /// The longest pause between two tries to connect. Beside a short lease a longer pause could last until the lease ends.
     #[cfg(feature = "redis")]
     pub(crate) fn longest_reconnect_pause(&self) -> Duration {
         (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_BACKOFF.longest)
     }
 
-    /// The pause before a failed command on a hold with this lease is tried again.
+    /// The longest pause between two tries of a failed command on a hold with this lease.
     pub(crate) fn retry_pause(lease: Duration) -> Duration {
         (lease / 10).clamp(MIN_LEASE, RETRY_BACKOFF.longest)
     }
 }
 
-/// Refuses a lease that Redis cannot count or nobody can mean.
+/// Rejects a lease that is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())
@@ -267,12 +271,12 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     }
 }
 
-/// Refuses a bound of a hold that no lease can have.
+/// Rejects a limit for a hold that is out of the bounds of a lease.
 pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
     check_lease(time).map_err(|_| Error::invalid_config(bound, time))
 }
 
-/// Refuses permits that Redisson cannot count, and none at all.
+/// Rejects 0 permits, and more than Redisson can count.
 pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     if (1..=MAX_NUMBER).contains(&permits) {
         Ok(())
@@ -282,7 +286,7 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     }
 }
 
-/// Refuses a count that Redisson cannot count, and 0: it would be a latch that stands in the way of the next one.
+/// Rejects a count of 0, which would make a latch that prevents the next one, and a count that Redisson cannot store.
 pub(crate) fn check_count(count: u32) -> Result<(), Error> {
     if (1..=MAX_NUMBER).contains(&count) {
         Ok(())
@@ -291,7 +295,7 @@ pub(crate) fn check_count(count: u32) -> Result<(), Error> {
     }
 }
 
-/// Refuses a wait that no timer can hold.
+/// Rejects a wait that is longer than [`MAX_WAIT`].
 pub(crate) fn check_wait(wait: Duration) -> Result<(), Error> {
     if wait <= MAX_WAIT {
         Ok(())

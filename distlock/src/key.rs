@@ -1,4 +1,4 @@
-//! What is locked: the user's key, validated once, and the name that a backend sees.
+//! What is locked: the user's key, validated once, and the name under which the server stores it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::config;
 use crate::error::Error;
 use crate::kind::Kind;
 
-/// A validated key together with its client's prefix: cheap to clone, one string behind it.
+/// A validated key with its client's prefix. Clones are cheap: they share one string.
 #[cfg_attr(
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
@@ -27,7 +27,7 @@ impl Key {
         let length = prefix.len() + key.len();
         if length > config::MAX_KEY_BYTES {
             let why = format!(
-                "it has {length} bytes with its prefix, {} are allowed",
+                "it has {length} bytes with its prefix, at most {} are allowed",
                 config::MAX_KEY_BYTES
             );
             return Err(Error::invalid_key(key, why));
@@ -38,12 +38,12 @@ impl Key {
         })
     }
 
-    /// What the user wrote.
+    /// The key as the user wrote it.
     pub(crate) fn text(&self) -> &str {
         &self.name[self.prefix..]
     }
 
-    /// What the backend stores it under: the client's prefix and the user's key.
+    /// The name under which the server stores the key: the client's prefix and the user's key.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }

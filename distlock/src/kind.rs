@@ -1,29 +1,29 @@
-//! Which primitive a hold is of, and how the mechanism treats it, as data.
+//! The kinds of primitives, and what the library needs to know about each of them.
 
-/// A primitive, as the mechanism and the backends tell it apart.
+/// The kind of a primitive.
 #[cfg_attr(
     not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only tests name it")
+    allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Redisson's `RLock`.
     Reentrant,
-    /// The same data, never entered twice.
+    /// The same data as [`Reentrant`](Kind::Reentrant), but never entered twice.
     NonReentrant,
-    /// The same data, waited for without messages.
+    /// The same data; its waiters poll and do not subscribe.
     Spin,
-    /// The same data, and a fencing token with each grant.
+    /// The same data; each grant has a fencing token.
     Fenced,
-    /// The same data, granted in the order of arrival among all clients.
+    /// The same data; granted in the order of arrival among all clients.
     Fair,
-    /// The same data and order, never entered twice.
+    /// As [`Fair`](Kind::Fair), but never entered twice.
     NonReentrantFair,
     /// Redisson's read lock: many owners at once.
     Read,
     /// Redisson's write lock, on the same data.
     Write,
-    /// Redisson's semaphore: a number of permits, without a lease.
+    /// Redisson's semaphore: a number of permits without leases.
     Semaphore,
     /// Redisson's permit-expirable semaphore: each permit has an id and a lease.
     Permit,
@@ -31,7 +31,7 @@ pub enum Kind {
     Latch,
 }
 
-/// Kinds that keep the same data under one key, and so stand in each other's way.
+/// Kinds that store the same data under one key, so that they exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
     /// A hash of owners.
@@ -46,27 +46,28 @@ pub(crate) enum Family {
     Latch,
 }
 
-/// Where those stand in line who wait for a key.
+/// Where the waiters for a key are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// In this client, one behind the other: only the first asks the server.
+    /// In this client: only the first waiter asks the server.
     Local,
-    /// As [`Local`](Line::Local), but a grant does not keep others out: while nobody stands in line, whoever comes asks.
+    /// As [`Local`](Line::Local), but a grant does not exclude others: while nobody waits, each new acquisition asks at
+    /// once.
     Shared,
-    /// In the server, each by itself.
+    /// In the server: each waiter asks on its own.
     Server,
 }
 
-/// What acquiring a key within a scope that holds the same key comes to.
+/// What an acquisition does inside a scope that holds the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nesting {
-    /// It enters the hold of the scope again.
+    /// It enters the scope's hold once more.
     Again,
-    /// It is a hold of its own, which the scope's lets in.
+    /// It is a separate hold, which the server admits beside the scope's hold.
     Inside,
-    /// It has nothing to do with the scope's hold.
+    /// It is independent of the scope's hold.
     Apart,
-    /// It would wait for itself: why.
+    /// It would wait for itself, for this reason.
     Never(&'static str),
 }
 
@@ -96,15 +97,15 @@ impl Kind {
         }
     }
 
-    /// Is it granted in the order of arrival, as the server's own queue has it?
+    /// Whether it is granted in the order of the server's own queue.
     pub(crate) fn is_fair(self) -> bool {
         self.line() == Line::Server
     }
 
-    /// May a release give the hold to the next local waiter, without the backend?
+    /// Whether a release may hand the hold over to the next local waiter without asking the server.
     ///
-    /// Not where arrival order is global, nor where each grant needs a token of its own, nor where a grant does not keep
-    /// the next one out.
+    /// It may not if the order of arrival is global, if each grant needs its own fencing token, or if grants do not
+    /// exclude each other.
     pub(crate) fn hands_over(self) -> bool {
         matches!(
             self,
@@ -112,33 +113,33 @@ impl Kind {
         )
     }
 
-    /// Is it a hash of owners and nothing else, so that several go in one command?
+    /// Whether its data is only a hash of owners, so that one command can acquire several keys.
     pub(crate) fn is_plain_lock(self) -> bool {
         matches!(self, Self::Reentrant | Self::NonReentrant | Self::Spin)
     }
 
-    /// Does a hold of it end by itself? Permits of a plain semaphore have no lease.
+    /// Whether its holds end by themselves. Permits of a plain semaphore have no lease.
     pub(crate) fn has_lease(self) -> bool {
         self != Self::Semaphore
     }
 
-    /// Do its waiters listen for messages?
+    /// Whether its waiters subscribe to messages.
     pub(crate) fn listens(self) -> bool {
         self != Self::Spin
     }
 
-    /// Does the server know of those who wait? Then it must be told of each that gives up, and hear from each now and
-    /// then.
+    /// Whether the server keeps a record of each waiter. A waiter then has to report at intervals, and to say when it
+    /// gives up.
     pub(crate) fn has_places(self) -> bool {
         matches!(self, Self::Fair | Self::NonReentrantFair | Self::Write)
     }
 
-    /// Can branches of one scope have it at once, and so all who wait in line, too?
+    /// Whether several branches of one scope, and so all local waiters, can hold it at the same time.
     pub(crate) fn is_shared(self) -> bool {
         self == Self::Read
     }
 
-    /// What acquiring this kind comes to inside a scope that holds the same key as `outer`.
+    /// What acquiring this kind does inside a scope that holds the same key as the kind `outer`.
     pub(crate) fn within(self, outer: Self) -> Nesting {
         use Kind::{Fair, Fenced, NonReentrant, NonReentrantFair, Read, Reentrant, Spin, Write};
         match (self, outer) {
@@ -156,18 +157,18 @@ impl Kind {
                 Nesting::Never("a non-reentrant lock cannot be entered again inside its own scope")
             }
             _ if self.is_lock() && outer.is_lock() => {
-                Nesting::Never("the scope around holds this key as another kind of lock")
+                Nesting::Never("an enclosing scope holds this key as another kind of lock")
             }
             _ => Nesting::Apart,
         }
     }
 
-    /// Can its key stay taken for a while though its hold has ended?
+    /// Whether its key can stay locked for a while after its hold has ended.
     pub(crate) fn supports_hold_at_least(self) -> bool {
         self.is_plain_lock() || self == Self::Fenced
     }
 
-    /// Is it kept in a hash of owners?
+    /// Whether its data is a hash of owners.
     fn is_lock(self) -> bool {
         matches!(self.family(), Family::Lock | Family::ReadWrite)
     }

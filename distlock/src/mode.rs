@@ -1,4 +1,4 @@
-//! Which lock an attribute or a layer takes, by name.
+//! The kind of lock that an attribute or a layer acquires, as a setting.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::kind::Kind;
 
-/// Which kind of lock to take, where that is a setting: in the attribute, in the layer, and in [`LockSource`](crate::LockSource).
+/// The kind of lock that the attribute, the layer or a [`LockSource`](crate::LockSource) acquires.
 ///
-/// Each is one of the locks that a [`Client`](crate::Client) has a constructor for. Semaphores and latches are no locks
-/// and have no mode. As text, the names are those below in lower case: `"non_reentrant"`.
+/// Each mode stands for one of the locks that a [`Client`](crate::Client) makes. Semaphores and latches have no mode.
+/// As text a mode is its name in snake case, for example `"non_reentrant"`.
 ///
 /// # Examples
 /// ```
@@ -24,22 +24,24 @@ use crate::kind::Kind;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// [`Client::lock`](crate::Client::lock): one owner, who may enter again.
+    /// [`Client::lock`](crate::Client::lock): one owner, which may enter again inside its scope.
     #[default]
     Reentrant,
-    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock): one owner, who may not.
+    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock): one owner, which may not enter again.
     NonReentrant,
-    /// [`Client::spin_lock`](crate::Client::spin_lock): waits without subscriptions.
+    /// [`Client::spin_lock`](crate::Client::spin_lock): one owner; waiters poll and do not subscribe.
     Spin,
-    /// [`Client::fenced_lock`](crate::Client::fenced_lock): each grant has a token. Of one key at a time.
+    /// [`Client::fenced_lock`](crate::Client::fenced_lock): each grant has a fencing token. It locks a
+    /// single key.
     Fenced,
-    /// [`Client::fair_lock`](crate::Client::fair_lock): in order of arrival, among all clients.
+    /// [`Client::fair_lock`](crate::Client::fair_lock): granted in the order of arrival among all clients.
     Fair,
-    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): the same, never entered twice.
+    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): in the order of arrival, and never
+    /// entered again.
     NonReentrantFair,
-    /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): many at once, but no writer.
+    /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): any number of readers, while nobody writes.
     Read,
-    /// The write side of [`Client::rw_lock`](crate::Client::rw_lock).
+    /// The write side of [`Client::rw_lock`](crate::Client::rw_lock): one writer, while nobody reads.
     Write,
 }
 
@@ -92,7 +94,7 @@ impl FromStr for Mode {
     type Err = Error;
 
     /// # Errors
-    /// [`Error::InvalidConfig`] with the text, where it names no mode.
+    /// [`Error::InvalidConfig`] if the text is not the name of a mode.
     fn from_str(text: &str) -> Result<Self, Error> {
         let named = Self::ALL.into_iter().find(|mode| mode.name() == text);
         named.ok_or_else(|| Error::invalid_config("mode", text))

@@ -1,13 +1,14 @@
-//! Who holds: `<client uuid>:<number>`, one number for each acquisition, never used twice.
+//! The owner of a hold: `<client uuid>:<number>`. A client never uses a number twice.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// The identity under which a hold stands in Redis: `<client uuid>:<number>`.
+/// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
-/// Every outermost acquisition has an owner of its own, which no other acquisition ever had. Redisson
-/// writes its holders in the same form, with a thread's id for the number.
+/// Each grant of the server has a new owner, which is never reused. A re-entry shares the owner of the hold that it
+/// enters, and a waiter to which another waiter of its client hands a hold over takes the hold with its owner. Redisson
+/// writes its holders in the same form, with the id of a thread as the number.
 ///
 /// # Examples
 /// ```
@@ -28,7 +29,7 @@ impl Owner {
         Self { client, number }
     }
 
-    /// As the server sees it. Written for every command, so without the detours of formatting.
+    /// The text that the server stores. Built by hand because it is part of every command.
     pub(crate) fn text(&self) -> String {
         let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());
         let (uuid, number) = (
@@ -42,7 +43,7 @@ impl Owner {
         text
     }
 
-    /// The id of the client that acquired.
+    /// Returns the id of the client that acquired the hold.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -55,7 +56,7 @@ impl Owner {
         self.client
     }
 
-    /// The number of the acquisition within its client, from 1 upwards.
+    /// Returns the number of the owner within its client. Numbers start at 1 and grow.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -1,4 +1,4 @@
-//! Which permit: 16 bytes, as Redisson has them.
+//! The id of a permit: 16 bytes, as in Redisson.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::owner::Owner;
 
 /// The id of one permit of an [`ExpirableSemaphore`](crate::ExpirableSemaphore): 16 bytes, written as 32 hex digits.
 ///
-/// Whoever knows it, in any process, can release the permit or change its lease. Redisson shows the same digits.
+/// Any process that knows the id can release the permit or change its lease. Redisson writes ids with the same digits.
 ///
 /// # Examples
 /// ```
@@ -25,19 +25,19 @@ use crate::owner::Owner;
 pub struct PermitId([u8; 16]);
 
 impl PermitId {
-    /// One of an owner's permits, counted from 0. It follows from the owner: who asks twice asks for the same permits.
+    /// The id of one of an owner's permits, counted from 0. It is derived from the owner, so that a repeated request asks
+    /// for the same permits.
     pub(crate) fn of(owner: Owner, number: u32) -> Self {
         let name = format!("{}:{number}", owner.number());
         Self(Uuid::new_v5(&owner.client(), name.as_bytes()).into_bytes())
     }
 
-    /// The permits of an owner.
+    /// The ids of all permits of an owner.
     pub(crate) fn all_of(owner: Owner, permits: u32) -> impl ExactSizeIterator<Item = Self> {
-        // Wherever an iterator needs more than `u32` can hold there is no memory for it either.
-        (0..permits as usize).map(move |number| Self::of(owner, number as u32))
+        (0..permits).map(move |number| Self::of(owner, number))
     }
 
-    /// What all ids of an owner are made of, but for their number: the server makes them likewise.
+    /// The part that all ids of an owner are derived from, without the number. The server derives the ids from it.
     #[cfg(feature = "redis")]
     pub(crate) fn seed(owner: Owner) -> Vec<u8> {
         let mut seed = owner.client().into_bytes().to_vec();
@@ -50,7 +50,7 @@ impl PermitId {
         Self(bytes)
     }
 
-    /// The bytes under which the permit stands in the server.
+    /// Returns the bytes under which the server stores the permit.
     /// # Examples
     /// See [`PermitId`].
     pub fn as_bytes(&self) -> &[u8; 16] {
@@ -61,7 +61,7 @@ impl PermitId {
 impl FromStr for PermitId {
     type Err = Error;
 
-    /// Reads 32 hex digits.
+    /// Parses 32 hex digits.
     ///
     /// # Errors
     /// [`Error::InvalidPermitId`] for any other text.

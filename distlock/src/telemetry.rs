@@ -1,6 +1,6 @@
 //! Every event that this crate logs, under the target `distlock`.
 //!
-//! Keys are in events, never in metric labels: there are too many of them.
+//! Each message says what happened and what happens next; the fields name the key, the owner or the connection.
 
 use std::fmt::Display;
 #[cfg(feature = "redis")]
@@ -17,42 +17,42 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
 }
 
 pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display) {
-    tracing::warn!(target: TARGET, holds, %fault, "renewal failed, it is tried again until the lease ends");
+    tracing::warn!(target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
 pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
     tracing::warn!(
         target: TARGET, key = key.text(), %owner, %fault,
-        "release given up, what is left of the hold ends with its lease"
+        "release given up; the hold ends with its lease"
     );
 }
 
 pub(crate) fn release_denied(key: &Key, owner: Owner, fault: &dyn Display) {
     tracing::warn!(
         target: TARGET, key = key.text(), %owner, %fault,
-        "release denied, it is tried again, for no lease would end what is left of the hold"
+        "release denied by the server; it is retried, because the permits have no lease and stay taken until then"
     );
 }
 
-/// A body's own result is passed on, and what its release said is only told here.
+/// The caller gets the body's own result, so the error of the release is only reported here.
 pub(crate) fn release_failed(error: &Error) {
-    tracing::warn!(target: TARGET, %error, "the guarded body ended and its hold was not released as it should");
+    tracing::warn!(target: TARGET, %error, "the guarded body completed, but releasing its lock failed");
 }
 
 #[cfg(feature = "macros")]
 pub(crate) fn runs_without_lock(error: &Error) {
-    tracing::warn!(target: TARGET, %error, "the body runs without the lock, as `on_unavailable = \"run\"` says");
+    tracing::warn!(target: TARGET, %error, "the lock server is unavailable; the body runs without the lock because of `on_unavailable = \"run\"`");
 }
 
 pub(crate) fn late_grant(key: &Key, owner: Owner) {
-    tracing::warn!(target: TARGET, key = key.text(), %owner, "grant came too late to be of use, given back");
+    tracing::warn!(target: TARGET, key = key.text(), %owner, "grant arrived after its acquisition had ended; it is released");
 }
 
 pub(crate) fn waits_for_itself(key: &Key) {
     tracing::warn!(
         target: TARGET, key = key.text(),
-        "this task waits without limit for a lock that it holds itself: run the inner call inside `guard.scope(..)`, \
-         or give it a `wait`"
+        "this task waits without limit for a lock that it already holds; run the inner call inside \
+         `guard.scope(..)`, or give it a `wait`"
     );
 }
 
@@ -63,24 +63,24 @@ pub(crate) fn connected(what: &'static str, epoch: u64) {
 
 #[cfg(feature = "redis")]
 pub(crate) fn disconnected(what: &'static str, reason: &str) {
-    tracing::warn!(target: TARGET, connection = what, reason, "connection lost");
+    tracing::warn!(target: TARGET, connection = what, reason, "connection lost; reconnecting");
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
-    tracing::warn!(target: TARGET, connection = what, %fault, ?pause, "cannot connect, trying again");
+    tracing::warn!(target: TARGET, connection = what, %fault, ?pause, "cannot connect; retrying after the pause");
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn subscription_failed(fault: &dyn Display) {
     tracing::warn!(
         target: TARGET, %fault,
-        "cannot subscribe: waiters ask again every few seconds until it works"
+        "cannot subscribe; until it works, waiters poll every few seconds"
     );
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn odd_message(channel: &[u8], bytes: usize) {
     let channel = String::from_utf8_lossy(channel);
-    tracing::debug!(target: TARGET, %channel, bytes, "message of no known meaning passed over");
+    tracing::debug!(target: TARGET, %channel, bytes, "unknown message ignored");
 }

@@ -1,4 +1,4 @@
-//! The options of one call, and the way from them to a hold, or to none where the body is to run without.
+//! The options of one call, and the acquisition that they describe.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use crate::guard::run::{Acquiring, Guarded};
 use crate::mode::Mode;
 use crate::telemetry;
 
-/// What may stand behind `client =`. `By` tells the implementations apart.
+/// A type that can be the value of `client = ..`. `By` keeps the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a distlock client",
     label = "expected a `Client` or a `Quorum`, a reference to one, or a type that is `AsRef<Client>`"
 )]
 pub trait AsLockSource<By> {
-    /// Where its locks come from.
+    /// Returns the source of the locks.
     fn locks(&self) -> LockSource;
 }
 
@@ -48,7 +48,7 @@ impl<T: AsRef<LockSource> + ?Sized> AsLockSource<LockSource> for T {
     }
 }
 
-/// The options of one call, on the way to a guard.
+/// The options of one call.
 pub struct Enter {
     keys: Keys,
     locks: Option<LockSource>,
@@ -60,7 +60,7 @@ pub struct Enter {
 }
 
 impl Enter {
-    /// No options yet.
+    /// Starts with the default options.
     #[must_use]
     pub fn new(keys: Keys) -> Self {
         let (locks, wait, lease) = (None, None, None);
@@ -75,42 +75,42 @@ impl Enter {
         }
     }
 
-    /// `client = ..`; else the scoped one, else the installed one.
+    /// Sets `client = ..`. Without it the scoped client is used, or else the installed one.
     #[must_use]
     pub fn client<By, C: AsLockSource<By> + ?Sized>(mut self, client: &C) -> Self {
         self.locks = Some(client.locks());
         self
     }
 
-    /// `mode = ..`
+    /// Sets `mode = ..`.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// `wait = ..`
+    /// Sets `wait = ..`.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// `lease = ..`
+    /// Sets `lease = ..`.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// `hold_at_least = ..`
+    /// Sets `hold_at_least = ..`.
     #[must_use]
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.hold_at_least = Some(time);
         self
     }
 
-    /// `on_unavailable = "run"`
+    /// Sets `on_unavailable = "run"`.
     #[must_use]
     pub fn or_run_without_lock(mut self) -> Self {
         self.run_without_lock = true;
@@ -152,14 +152,14 @@ impl Enter {
     }
 }
 
-/// A lock being acquired, or none.
+/// The acquisition of one call, which may run without a lock.
 pub struct Entering {
     acquiring: Option<Acquiring>,
     run_without_lock: bool,
 }
 
 impl Entering {
-    /// `condition = false`
+    /// Returns the acquisition of a call with `condition = false`, which completes at once without a lock.
     #[must_use]
     pub fn without_lock() -> Self {
         Self {
@@ -186,11 +186,11 @@ impl Future for Entering {
     }
 }
 
-/// The hold under which the body runs, if any.
+/// The guard under which the body runs, if there is one.
 pub struct Held(Option<Guard>);
 
 impl Held {
-    /// The token of the grant. The macro asks for it where the lock is a fenced one and the body never runs without.
+    /// Returns the fencing token of the grant. The macro only uses it with fenced locks whose body never runs without.
     #[must_use]
     pub fn token(&self) -> u64 {
         let token = self.0.as_ref().and_then(Guard::token);
@@ -198,14 +198,14 @@ impl Held {
     }
 }
 
-/// Uses a parameter, so that the body's future takes it.
+/// Mentions a parameter, so that the future of the body captures it.
 pub fn mention<T: ?Sized>(_: &T) {}
 
-/// Runs the body in the guard's scope, then releases; what the release said stands beside the body's output. Without a
-/// guard just runs it.
+/// Runs the body inside the guard's scope, then releases the guard. Returns the body's output and the result of the
+/// release. Without a guard it only runs the body.
 ///
 /// # Errors
-/// `Lost`, with the body cut short.
+/// [`Error::Lost`] if the hold was lost while the body ran; the body is dropped at that moment.
 pub fn hold<F: Future>(
     Held(guard): Held,
     body: F,

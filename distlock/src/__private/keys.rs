@@ -1,4 +1,4 @@
-//! What is locked: texts made of the arguments.
+//! The keys that a call locks, made from its arguments.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -12,10 +12,10 @@ use crate::error::Error;
     note = "a type parameter needs the bound `std::fmt::Display`"
 )]
 pub trait KeyPart {
-    /// Writes the value as the key has it.
+    /// Appends the value to the key.
     ///
     /// # Errors
-    /// That of the value's `Display`.
+    /// The error of the value's `Display`.
     fn render(&self, key: &mut String) -> fmt::Result;
 }
 
@@ -30,12 +30,12 @@ impl<T: Display + ?Sized> KeyPart for T {
 #[derive(Default)]
 pub struct Template {
     key: String,
-    /// The first placeholder that gave nothing, and how.
+    /// The first placeholder that cannot be part of a key, and why.
     wrong: Option<(&'static str, &'static str)>,
 }
 
 impl Template {
-    /// An empty one.
+    /// Returns an empty template.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -46,7 +46,7 @@ impl Template {
         self.key.push_str(text);
     }
 
-    /// Appends a placeholder's value; `source` is how it is written.
+    /// Appends the value of the placeholder that is written as `source`.
     pub fn part<T: KeyPart + ?Sized>(&mut self, source: &'static str, value: &T) {
         let before = self.key.len();
         let rendered = value.render(&mut self.key);
@@ -57,10 +57,11 @@ impl Template {
         }
     }
 
-    /// The key, unless a placeholder rendered to nothing, or to a part of it: that would be one lock for all.
+    /// Returns the key.
     ///
     /// # Errors
-    /// [`Error::InvalidKey`], naming the placeholder.
+    /// [`Error::InvalidKey`], with the name of the placeholder, if a value is empty or could not be rendered: different
+    /// calls would then share one lock.
     pub fn finish(self) -> Result<String, Error> {
         match self.wrong {
             None => Ok(self.key),
@@ -72,14 +73,14 @@ impl Template {
     }
 }
 
-/// A value that is a whole key.
+/// A value that is a complete key.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a lock key",
     label = "not `Into<String>`",
     note = "write a template, e.g. `key = \"pay:<id>\"`, or anything that is `Into<String>`"
 )]
 pub trait WholeKey {
-    /// The key's text.
+    /// Returns the key.
     fn into_key(self) -> String;
 }
 
@@ -90,24 +91,24 @@ impl<T: Into<String>> WholeKey for T {
     }
 }
 
-/// The key of `key = expression`.
+/// Returns the key of `key = expression`.
 ///
 /// # Errors
-/// None; it has the shape of [`Template::finish`].
+/// None. The type is the same as that of [`Template::finish`].
 pub fn key(key: impl WholeKey) -> Result<String, Error> {
     Ok(key.into_key())
 }
 
-/// All that one call locks.
+/// All keys that one call locks.
 #[derive(Default)]
 pub struct Keys {
     pub(super) keys: Vec<String>,
-    /// The first that could not be made.
+    /// The error of the first key that could not be made.
     pub(super) wrong: Option<Error>,
 }
 
 impl Keys {
-    /// One more.
+    /// Adds a key, or the error that was found instead.
     pub fn add(&mut self, key: Result<String, Error>) {
         match key {
             Ok(key) => self.keys.push(key),
@@ -116,15 +117,15 @@ impl Keys {
     }
 }
 
-/// An expression that gives any number of keys.
+/// An expression that yields any number of keys.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gives no lock keys",
-    label = "expected an iterator, a `Vec`, an array or an `Option` of what is `Into<String>`",
-    note = "one key goes into `key = ..`, or without the dots into the list",
-    note = "numbers and what is borrowed are made texts: `..ids.iter().map(|id| format!(\"item:{{id}}\"))`"
+    label = "expected an iterator, a `Vec`, an array or an `Option` of items that are `Into<String>`",
+    note = "pass a single key as `key = ..`, or in the list without the dots",
+    note = "convert numbers and borrowed items to text: `..ids.iter().map(|id| format!(\"item:{{id}}\"))`"
 )]
 pub trait KeyList {
-    /// Adds them.
+    /// Adds the keys.
     fn add_to(self, keys: &mut Keys);
 }
 

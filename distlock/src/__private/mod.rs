@@ -1,4 +1,4 @@
-//! What the expansion of `#[distributed_lock]` may name. Not part of the API: it changes without notice.
+//! The items that the expansion of `#[distributed_lock]` names. Not part of the public API: they change without notice.
 
 mod enter;
 mod keys;

@@ -1,4 +1,4 @@
-//! What a client is set to.
+//! The settings of a client.
 
 #[cfg(feature = "test-util")]
 use std::fmt;
@@ -12,7 +12,9 @@ use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::config::Config;
 
-/// Settings for a [`Client`](crate::Client); each has a default, and all are checked when the client is made.
+/// The settings of a [`Client`](crate::Client) that is to be made. Each has a default.
+///
+/// The values are checked when the client is made, not when they are set.
 ///
 /// # Examples
 /// ```
@@ -27,7 +29,7 @@ use crate::config::Config;
 /// # Ok::<(), distlock::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "settings do nothing until a client is made of them"]
+#[must_use = "settings have no effect until a client is made with them"]
 pub struct Builder {
     pub(crate) config: Config,
     #[cfg(feature = "test-util")]
@@ -35,9 +37,11 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The lease of holds without a lease of their own, renewed at every third of it: 30 s by default, at least 1 ms.
+    /// Sets the lease of holds that the watchdog renews: 1 ms to 10 years, 30 s by default.
     ///
-    /// It is how long a lock stays taken after its process died. Redisson's `lockWatchdogTimeout`.
+    /// It applies to all acquisitions that do not set a [lease](crate::Acquire::lease). The watchdog renews a hold each
+    /// time a third of the lease has passed. After a crash, the key stays locked until the lease expires. Redisson calls
+    /// this setting `lockWatchdogTimeout`.
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -51,7 +55,9 @@ impl Builder {
         self
     }
 
-    /// A text before every key, as the server sees it; none by default.
+    /// Sets a prefix for the names of all keys in the server; empty by default.
+    ///
+    /// Errors, logs and guards show keys without the prefix.
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -65,7 +71,9 @@ impl Builder {
         self
     }
 
-    /// How long acquisitions wait that say nothing themselves; without limit by default.
+    /// Sets the wait used by acquisitions that do not set one; unlimited by default, and at most a year.
+    ///
+    /// See [`Acquire::wait`](crate::Acquire::wait).
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -79,8 +87,10 @@ impl Builder {
         self
     }
 
-    /// How long the watchdog renews a hold at most, of acquisitions that say nothing themselves; without limit by
-    /// default. See [`Acquire::max_hold`](crate::Acquire::max_hold).
+    /// Sets the longest time for which the watchdog renews a hold, for acquisitions that do not set one; unlimited by
+    /// default, else 1 ms to 10 years.
+    ///
+    /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -94,8 +104,11 @@ impl Builder {
         self
     }
 
-    /// How many acquisitions of this client may wait for one key, of those that say nothing themselves; any number by
-    /// default. See [`Acquire::max_waiters`](crate::Acquire::max_waiters).
+    /// Sets how many acquisitions of this client may wait for one key, for acquisitions that do not set a limit;
+    /// unlimited by default.
+    ///
+    /// An acquisition that would have to wait beyond the limit fails with
+    /// [`Error::Overloaded`](crate::Error::Overloaded). See [`Acquire::max_waiters`](crate::Acquire::max_waiters).
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -109,8 +122,10 @@ impl Builder {
         self
     }
 
-    /// How many acquisitions of this client may wait for all keys together; any number by default. One more is refused
-    /// with [`Error::Overloaded`](crate::Error::Overloaded) where it would have to wait.
+    /// Sets how many acquisitions of this client may wait for all keys together; unlimited by default.
+    ///
+    /// An acquisition that would have to wait beyond the limit fails with
+    /// [`Error::Overloaded`](crate::Error::Overloaded).
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -124,8 +139,11 @@ impl Builder {
         self
     }
 
-    /// How long one command may go unanswered before its outcome counts as unknown: 2 s by default, and never more
-    /// than a sixth of the watchdog's lease, so that a renewal can be tried several times.
+    /// Sets how long the client waits for the answer to one command; 2 s by default.
+    ///
+    /// A command without an answer has an unknown outcome, and the client sends it again. The timeout is never longer
+    /// than a sixth of the [watchdog's lease](Builder::watchdog_timeout), so that a renewal can be retried several
+    /// times.
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -139,8 +157,9 @@ impl Builder {
         self
     }
 
-    /// How long an acquisition or a release goes on without any answer before it is [`Error::Unavailable`](crate::Error::Unavailable): 5 s by
-    /// default.
+    /// Sets for how long an acquisition or a release is retried without any answer; 5 s by default.
+    ///
+    /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable).
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -154,16 +173,21 @@ impl Builder {
         self
     }
 
-    /// How long the place of a waiter whose process died delays those behind it, where the server keeps the queue (fair
-    /// locks): 5 s by default.
+    /// Sets how long a waiter of a fair lock keeps its place in the server's queue after its last sign of life; 5 s by
+    /// default.
     ///
-    /// Each waiter gives a sign of life at every third of it, and each sign is a command: of a thousand waiters, six
-    /// hundred a second at the default. One whose signs stay away for all of it, because its process stands still or
-    /// its connection is broken, loses its place, and takes the last one when it comes back. So it should be several
-    /// [response timeouts](Builder::response_timeout) long.
+    /// It is the time by which a waiter whose process crashed delays those behind it. Each waiter reports each time a
+    /// third of the timeout has passed, and each report is a command: with the default, a thousand waiters send 600
+    /// commands a second. A waiter that does not report for the whole timeout, because its process hangs or its
+    /// connection is lost, loses its place, and is queued last when it reports again. The timeout should therefore be
+    /// several [response timeouts](Builder::response_timeout) long.
     ///
-    /// Redisson's `fairLockWaitTimeout` is the same for its waiters; they give no signs, so there it is five minutes.
-    /// Beside waiters of Redisson, the clocks of their machines and the server's have to agree within a third of this.
+    /// A waiting writer of a [read/write lock](crate::RwLock) keeps new readers out for the same time after its last sign
+    /// of life.
+    ///
+    /// Redisson's `fairLockWaitTimeout` does the same for its own waiters. They do not report, so its default is five
+    /// minutes. If a key has waiters of Redisson as well, the clocks of their machines and of the server must agree to
+    /// within a third of this timeout.
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -177,13 +201,25 @@ impl Builder {
         self
     }
 
-    /// How long the last token of a [fenced lock](crate::FencedLock) that is not used stays in the server: for ever by default.
+    /// Sets how long the server keeps the last token of a [fenced lock](crate::FencedLock) that is no longer used: 1 ms
+    /// to 10 years, forever by default.
     ///
-    /// Set it where keys are many and used once, and where no Redisson client uses them: its tokens would begin anew
-    /// at 1, below those that a store has seen. Ours go on from the server's clock.
+    /// Set it if there are many keys and each is used only once. Do not set it if Redisson clients use the same keys:
+    /// once a token has expired, Redisson counts from 1 again, below the tokens that a store has already seen. This
+    /// crate continues from the server's clock instead.
     ///
     /// # Errors
-    /// Out of 1 ms to ten years: [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .fencing_token_ttl(Duration::from_secs(7 * 24 * 3600))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn fencing_token_ttl(mut self, ttl: Duration) -> Self {
@@ -191,9 +227,10 @@ impl Builder {
         self
     }
 
-    /// Sets `TCP_NODELAY` on the connection for commands; off by default, which lets concurrent commands share packets.
+    /// Sets `TCP_NODELAY` on the connection for commands; off by default, so that concurrent commands share packets.
     ///
-    /// A single task that acquires and releases gains nothing by it on one machine; over a real network it may.
+    /// It may shorten the time that a single task needs to acquire and release over a network. On the same machine it
+    /// does not.
     ///
     /// # Examples
     /// ```no_run
@@ -208,7 +245,7 @@ impl Builder {
         self
     }
 
-    /// Puts a decorator between the client and its backend: `nearest` to the server, or in front of all others.
+    /// Puts a decorator between the client and its backend: `nearest` to the server, or nearest to the client.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn decorate_backend(
@@ -225,12 +262,12 @@ impl Builder {
     }
 }
 
-/// What stands between a client and its backend, the nearest to the server first.
+/// The decorators between a client and its backend, the one nearest to the server first.
 #[cfg(feature = "test-util")]
 #[derive(Clone, Default)]
 pub(crate) struct Decorators(Vec<Decorator>);
 
-/// Given the response timeout too, within which every backend answers.
+/// It is given the response timeout, within which every backend answers.
 #[cfg(feature = "test-util")]
 type Decorator = Arc<dyn Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend> + Send + Sync>;
 

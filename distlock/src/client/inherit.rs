@@ -1,4 +1,4 @@
-//! What is around a piece of code, taken along into another task.
+//! Carrying the enclosing scopes into another task.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,11 +9,12 @@ use pin_project_lite::pin_project;
 use crate::client::installed::{Carried, carry};
 use crate::scope::{Frames, frames, within};
 
-/// Carries the enclosing scopes into another task: inside `future`, acquiring a key that is held around this call
+/// Carries the enclosing scopes into another task: inside `future`, acquiring a key that an enclosing scope holds
 /// re-enters that hold.
 ///
-/// The scopes are those around the call of `inherit`. When one of them ends before `future` does, its keys are acquired
-/// like any other from then on. The client of a [`with_client`](crate::with_client) around the call goes along, too.
+/// The scopes are those around the call of `inherit`, not those around the task. If one of them ends before `future`
+/// does, its keys are acquired like any other keys from then on. The client of an enclosing
+/// [`with_client`](crate::with_client) is carried over as well.
 ///
 /// # Examples
 /// ```
@@ -37,7 +38,7 @@ pub fn inherit<F: Future>(future: F) -> Inherit<F> {
 }
 
 pin_project! {
-    /// A future with the scopes of another; made by [`inherit`].
+    /// A future that runs inside the scopes of another task; made by [`inherit`].
     #[must_use = "futures do nothing unless awaited"]
     pub struct Inherit<F> {
         frames: Frames,

@@ -1,4 +1,4 @@
-//! Which client counts where none is named: the one of a [`with_client`] around the code, else the installed one.
+//! The client for attributes that name none: that of an enclosing [`with_client`], or else the installed one.
 
 use std::pin::Pin;
 
@@ -16,7 +16,9 @@ tokio::task_local! {
 }
 
 impl Client {
-    /// Makes this the process's client for attributes that name none; the last one installed counts.
+    /// Makes this client the one that attributes use if they do not name a client.
+    ///
+    /// It applies to the whole process. Installing another client replaces it.
     ///
     /// # Examples
     /// ```
@@ -27,12 +29,12 @@ impl Client {
     }
 }
 
-/// The one of a [`with_client`].
+/// The client of the enclosing [`with_client`].
 fn scoped() -> Option<Client> {
     SCOPED.try_with(Client::clone).ok()
 }
 
-/// The client for attributes that name none: the scoped one, else the installed one.
+/// The client for attributes that name none: the scoped one, or else the installed one.
 #[cfg(feature = "macros")]
 pub(crate) fn current() -> Result<Client, Error> {
     scoped()
@@ -40,9 +42,10 @@ pub(crate) fn current() -> Result<Client, Error> {
         .ok_or(Error::NoClient)
 }
 
-/// Runs a future with another client for the attributes in it than the installed one. For tests.
+/// Runs a future in which attributes use `client` instead of the installed one.
 ///
-/// Tasks spawned within it see the installed client again, but for those that [`inherit`](crate::inherit).
+/// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
+/// [`inherit`](crate::inherit).
 ///
 /// # Examples
 /// ```
@@ -59,12 +62,12 @@ pub fn with_client<F: Future>(
     SCOPED.scope(client.clone(), future)
 }
 
-/// A future that runs in the same [`with_client`] as the call that made it.
+/// A future that runs with the client of the [`with_client`] around the call that made it.
 ///
-/// Boxed where there is one: tokio's may not be moved, and only tests have it.
+/// It is only boxed inside a `with_client`: tokio's future cannot be moved, and only tests pay for the box.
 pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
 
-/// Takes the client of a [`with_client`] along.
+/// Carries the client of the enclosing [`with_client`] over to `future`.
 pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     match scoped() {
         Some(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),

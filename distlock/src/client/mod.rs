@@ -1,4 +1,4 @@
-//! The client: where it comes from, what it is set to, and one constructor for each primitive.
+//! The client: how it is made and configured, and one constructor for each primitive.
 
 pub(crate) mod builder;
 pub(crate) mod inherit;
@@ -28,15 +28,17 @@ use crate::primitives::{
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
 
-/// A client of one lock server. Cheap to clone; clones are one client.
+/// A client of one lock server.
 ///
-/// It has one connection for commands, one for messages (from the first wait on), a watchdog that renews its leases and
-/// a task that releases what was dropped. All of them end with its last clone, lock and guard, and what is owed then is
-/// seen through for at most one lease.
+/// A client is cheap to clone, and all clones are the same client. It uses one connection for commands, and from the
+/// first wait on a second one for messages. A watchdog task renews its leases, and another task sends the releases of
+/// dropped guards. These tasks end when the last clone of the client and its last lock and guard are dropped. Releases
+/// that are pending at that moment are retried for at most one lease.
 ///
-/// It may outlive a runtime: what died with one goes on in the runtime of the newest call, or is started by the next. A
-/// runtime that lives on but is not driven any more keeps what was started in it, and holds then end with their leases;
-/// so do not use one client from a runtime that is driven only now and then.
+/// # Runtimes
+/// A client needs a tokio runtime, and may outlive one. Its tasks and connections move to the runtime of the newest
+/// call, or are started again by the next call. If a runtime exists but is no longer driven, the tasks in it stop and
+/// holds end with their leases: do not use a client from a runtime that is only driven now and then.
 ///
 /// # Examples
 /// ```
@@ -55,10 +57,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of a server of its own in this process: the same semantics as Redis, nothing to install.
+    /// Creates a client of a new lock server inside this process, with default settings.
     ///
-    /// For examples, tests and programs of one process. Its clock is tokio's, so tests may pause time. Clients of one
-    /// shared server: [`Builder::in_memory`].
+    /// The server behaves like Redis and needs no installation. It is meant for examples, tests and programs of a single
+    /// process. It uses tokio's clock, so tests can pause time. To connect several clients to one such server, use
+    /// [`Builder::in_memory`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -72,13 +75,13 @@ impl Client {
         Self::new(config, server.clock(), Arc::new(backend))
     }
 
-    /// A client of the Redis or Valkey server at `url`, with default settings: see [`Builder::connect`].
+    /// Connects to the Redis or Valkey server at `url`, with default settings. See [`Builder::connect`].
     ///
     /// # Errors
     /// Those of [`Builder::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives up connecting.
+    /// Dropping the future stops the connection attempt.
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     /// # Examples
@@ -91,7 +94,7 @@ impl Client {
         Self::builder().connect(url).await
     }
 
-    /// Settings for a client.
+    /// Returns a builder, to create a client with other settings.
     /// # Examples
     /// See [`Builder`].
     pub fn builder() -> Builder {
@@ -104,9 +107,10 @@ impl Client {
         }
     }
 
-    /// The reentrant lock on a key of 1 to 4096 bytes, the client's prefix included.
+    /// Returns the reentrant [lock](Lock) on `key`, without any I/O.
     ///
-    /// No I/O. A key that is empty or too long is refused by whatever is done with the lock.
+    /// A key has 1 to 4096 bytes, including the client's prefix. Every operation on a lock with another key fails with
+    /// [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -119,9 +123,9 @@ impl Client {
         Lock::new(self.handle(Kind::Reentrant, key))
     }
 
-    /// A [lock](NonReentrantLock) on `key` that is never entered twice.
+    /// Returns the [lock](NonReentrantLock) on `key` that cannot be entered again inside its own scope.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -134,9 +138,9 @@ impl Client {
         NonReentrantLock::new(self.handle(Kind::NonReentrant, key))
     }
 
-    /// A [lock](SpinLock) on `key` that is waited for without subscriptions.
+    /// Returns the [lock](SpinLock) on `key` whose waiters poll and do not subscribe.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -149,9 +153,9 @@ impl Client {
         SpinLock::new(self.handle(Kind::Spin, key))
     }
 
-    /// A [lock](FencedLock) on `key` whose grants have fencing tokens.
+    /// Returns the [lock](FencedLock) on `key` whose grants have fencing tokens.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -164,10 +168,10 @@ impl Client {
         FencedLock::new(self.handle(Kind::Fenced, key))
     }
 
-    /// A [multi-lock](MultiLock) on `keys`: all of them, or none.
+    /// Returns the [multi-lock](MultiLock) on `keys`, which acquires all of them or none.
     ///
-    /// Keys may come in any order, and more than once. No key at all, and a bad one, show when the lock is used, as
-    /// [`Error::InvalidKey`].
+    /// The keys may be in any order, and may repeat. Acquiring fails with [`Error::NoKeys`] if there are none, and with
+    /// [`Error::InvalidKey`] if one of them is empty or too long.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -180,9 +184,9 @@ impl Client {
         MultiLock::new(keys.map(|key| self.handle(Kind::Reentrant, key)))
     }
 
-    /// The [semaphore](ExpirableSemaphore) on `key` whose permits have an id and a lease each.
+    /// Returns the [semaphore](ExpirableSemaphore) on `key` whose permits each have an id and a lease.
     ///
-    /// A key that is empty or too long shows when the semaphore is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the semaphore fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -196,9 +200,9 @@ impl Client {
         ExpirableSemaphore::new(self.handle(Kind::Permit, key))
     }
 
-    /// A [lock](FairLock) on `key` that is granted in the order of arrival, among all clients.
+    /// Returns the [lock](FairLock) on `key` that is granted in the order of arrival, among all clients.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -211,9 +215,10 @@ impl Client {
         FairLock::new(self.handle(Kind::Fair, key))
     }
 
-    /// A [lock](NonReentrantFairLock) on `key` that is granted in the order of arrival, and never entered twice.
+    /// Returns the [lock](NonReentrantFairLock) on `key` that is granted in the order of arrival and cannot be entered
+    /// again inside its own scope.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -226,9 +231,9 @@ impl Client {
         NonReentrantFairLock::new(self.handle(Kind::NonReentrantFair, key))
     }
 
-    /// A [lock](RwLock) on `key` that many may read or one may write.
+    /// Returns the [lock](RwLock) on `key` that admits any number of readers or one writer.
     ///
-    /// A key that is empty or too long shows when the lock is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -242,9 +247,10 @@ impl Client {
         RwLock::new(self.handle(Kind::Read, key))
     }
 
-    /// The [semaphore](Semaphore) on `key`. It has permits once somebody has [set them](Semaphore::try_set_permits).
+    /// Returns the [semaphore](Semaphore) on `key`. It has no permits until they are
+    /// [set](Semaphore::try_set_permits).
     ///
-    /// A key that is empty or too long shows when the semaphore is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the semaphore fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -258,15 +264,15 @@ impl Client {
         Semaphore::new(self.handle(Kind::Semaphore, key))
     }
 
-    /// The [count-down latch](CountDownLatch) on `key`.
+    /// Returns the [count-down latch](CountDownLatch) on `key`.
     ///
-    /// A key that is empty or too long shows when the latch is used, as [`Error::InvalidKey`].
+    /// With a key that is empty or too long, every operation on the latch fails with [`Error::InvalidKey`].
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::in_memory();
     /// let started = client.count_down_latch("started");
-    /// started.wait().await?; // nobody has set a count
+    /// started.wait().await?; // no count is set, so there is nothing to wait for
     /// # Ok(()) }
     /// ```
     pub fn count_down_latch(&self, key: impl Into<String>) -> CountDownLatch {
@@ -278,7 +284,7 @@ impl Client {
         Handle::new(&self.registry, kind, key)
     }
 
-    /// The id that all owners of this client begin with: a random UUID, never stored anywhere else.
+    /// Returns the id of this client: a random UUID, with which the names of all its owners begin.
     /// # Examples
     /// ```
     /// let (one, two) = (distlock::Client::in_memory(), distlock::Client::in_memory());
@@ -288,17 +294,18 @@ impl Client {
         self.registry.session.id
     }
 
-    /// Refuses further acquisitions and waits until all background releases are confirmed.
+    /// Refuses further acquisitions, and waits until the server has confirmed all background releases.
     ///
-    /// For the end of a program: a guard dropped just before would otherwise cost others its lease. Guards that still
-    /// live go on being renewed until they end, and the scopes that they run may enter their own holds again.
+    /// Call it before the program ends. A guard that is dropped right before the end may otherwise not be released in
+    /// time, and its key then stays locked until the lease expires. Guards that still exist are renewed until they end,
+    /// and code inside their scopes can still re-enter their holds.
     ///
     /// # Errors
     /// [`Error::ReleasesPending`]: the server had not confirmed all releases when `timeout` was over. The client keeps
     /// retrying them in the background.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the client closed and the releases under way.
+    /// If the future is dropped, the client stays closed and the releases continue in the background.
     ///
     /// # Examples
     /// ```
@@ -345,10 +352,11 @@ impl fmt::Debug for Client {
 }
 
 impl Builder {
-    /// A client of a server in this process.
+    /// Creates a client of a lock server inside this process. Several clients can share one server.
     ///
     /// # Errors
-    /// [`Error::InvalidLease`], [`Error::InvalidWait`], [`Error::InvalidConfig`] for settings that cannot work.
+    /// [`Error::InvalidLease`], [`Error::InvalidWait`] or [`Error::InvalidConfig`]: a setting has a value that cannot
+    /// work.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -364,15 +372,20 @@ impl Builder {
         self.build(server.clock(), |config| Arc::new(server.connect(config)))
     }
 
-    /// A client of the Redis or Valkey server (one that speaks RESP3: Redis from 6 on) at `url`: `redis://[user:password@]host[:port][/db]`.
+    /// Connects to the Redis or Valkey server at `url`, which has the form
+    /// `redis://[user:password@]host[:port][/db]`.
+    ///
+    /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it
+    /// reconnects on its own whenever a connection is lost.
     ///
     /// # Errors
-    /// * [`Error::InvalidUrl`], and those of [`in_memory`](Builder::in_memory).
-    /// * [`Error::Unavailable`]: nobody answers there. Once a client stands it reconnects by itself.
+    /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
+    /// * [`Error::Unavailable`]: the server does not answer.
     /// * [`Error::Denied`]: the server refuses the user.
+    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up connecting.
+    /// Dropping the future stops the connection attempt.
     ///
     /// # Examples
     /// ```no_run

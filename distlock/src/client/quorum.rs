@@ -9,15 +9,15 @@ use crate::client::Client;
 use crate::kind::Kind;
 use crate::primitives::RedLock;
 
-/// Clients of several independent servers, whose locks are held by a majority.
+/// Clients of several independent servers, for locks that are granted by a majority of them.
 ///
-/// For those who cannot rely on one server and its replicas. All servers are asked at once; with a minority of them dead,
-/// hung or slow everything goes on, at the pace of the majority. Three or five servers are usual; an even number is no
-/// better than one less.
+/// Use it if one server and its replicas are not reliable enough. All servers are asked concurrently. If a minority of
+/// them is down, hangs or is slow, locking continues at the pace of the majority. Three or five servers are usual; an
+/// even number tolerates no more failures than one server less.
 ///
-/// It needs servers that do not forget: one that restarts without its data within a lease may let a second owner have a
-/// majority. Where a late write must be stopped for certain, a [`FencedLock`](crate::FencedLock) and a store that
-/// compares its token do that, and this does not.
+/// The servers must not lose data: if one restarts without its data within a lease, a second owner may be granted a
+/// majority. If a late write must be prevented in all cases, use a [`FencedLock`](crate::FencedLock) and a store that
+/// compares its tokens; a majority cannot prevent it.
 ///
 /// # Examples
 /// ```
@@ -35,9 +35,12 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// The servers of these clients, of which each needs one to itself. A client that comes again counts once. Two
-    /// clients of one server cannot be told from others: they are in each other's way, and with them a majority is never
-    /// had, or is none.
+    /// Creates a quorum of the servers of these clients.
+    ///
+    /// Each client must be connected to a different server; this is not checked. With two clients of the same server
+    /// the majority is either never reached or is not a majority of servers. Clones of a client count once.
+    /// # Examples
+    /// See [`Quorum`].
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Self {
         let mut seen = HashSet::new();
         let clients = clients.into_iter();
@@ -46,16 +49,17 @@ impl Quorum {
         }
     }
 
-    /// A lock on `key`, held by whoever has it on a majority of the servers.
+    /// Returns the [lock](RedLock) on `key` that a majority of the servers grants, without any I/O.
     ///
-    /// A key that is empty or too long, and no server at all, show when the lock is used.
+    /// Operations on the lock fail with [`Error::InvalidKey`](crate::Error::InvalidKey) if the key is empty or too long.
+    /// Acquiring it fails with [`Error::NoKeys`](crate::Error::NoKeys) if the quorum has no servers.
     /// # Examples
     /// See [`Quorum`].
     pub fn lock(&self, key: impl Into<String>) -> RedLock {
         RedLock::new(self.handles(Kind::Reentrant, &key.into()))
     }
 
-    /// A key of this kind, on a majority of the servers.
+    /// Acquires a lock of this kind on a majority of the servers.
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
         Acquire::new(LockSet::Quorum(self.handles(kind, key)))
     }

@@ -1,4 +1,4 @@
-//! Where an attribute or a layer has its locks from: one client, or several servers of which a majority decides.
+//! The source of the locks of an attribute or a layer: one client, or a quorum of several servers.
 
 use std::iter;
 
@@ -11,9 +11,9 @@ use crate::kind::Kind;
 use crate::mode::Mode;
 use crate::primitives::MultiLock;
 
-/// Where locks come from, for code that is given either: a [`Client`], or a [`Quorum`] over several servers.
+/// A source of locks: a [`Client`], or a [`Quorum`] of several servers.
 ///
-/// What the attribute's `client = ..` and the layer take. Made from either by `into()`, also from a reference.
+/// The attribute's `client = ..` and the layer take one. Clients, quorums and references to them convert with `into()`.
 ///
 /// # Examples
 /// ```
@@ -30,20 +30,24 @@ use crate::primitives::MultiLock;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockSource {
-    /// Those of one server.
+    /// The locks of one server.
     Client(Client),
-    /// Those that a majority of several servers grants.
+    /// The locks that a majority of several servers grants.
     Quorum(Quorum),
 }
 
 impl LockSource {
-    /// Acquires `keys` as `mode` says; await what it gives, or run something under it.
+    /// Acquires `keys` with locks of the kind `mode`. Await the result for a guard, or [run](Acquire::run) a future
+    /// under the lock.
     ///
-    /// Of one key the lock of that kind, of several a [`MultiLock`] of such locks: all or nothing, in any order.
+    /// With one key it acquires a lock of that kind, with several a [`MultiLock`] of such locks: all of them or none.
+    /// The keys may be in any order.
     ///
     /// # Errors
-    /// When awaited, those of [`Acquire`], and [`Error::Unsupported`] for what cannot be: several keys with
-    /// [`Mode::Fenced`], as there is one token; and of a [`Quorum`] several keys, fair locks and fenced ones.
+    /// When it is awaited, the errors of [`Acquire`], and [`Error::Unsupported`] for:
+    ///
+    /// * several keys with [`Mode::Fenced`], because a guard has one fencing token;
+    /// * several keys, fair locks or fenced locks of a [`Quorum`].
     ///
     /// # Examples
     /// ```
@@ -75,13 +79,15 @@ impl LockSource {
     fn acquire_one(&self, mode: Mode, key: String) -> Acquire<Guard> {
         match self {
             Self::Client(client) => Acquire::new(LockSet::One(client.handle(mode.kind(), key))),
-            Self::Quorum(red_lock) => match mode.kind() {
+            Self::Quorum(quorum) => match mode.kind() {
                 Kind::Fair | Kind::NonReentrantFair => refused(
                     key,
-                    "a Redlock's servers have no order of arrival in common",
+                    "the servers of a quorum have no common order of arrival, so it has no fair locks",
                 ),
-                Kind::Fenced => refused(key, "a Redlock's servers have no token in common"),
-                kind => red_lock.acquire(kind, &key),
+                Kind::Fenced => {
+                    refused(key, "the servers of a quorum have no common fencing token")
+                }
+                kind => quorum.acquire(kind, &key),
             },
         }
     }
@@ -89,10 +95,13 @@ impl LockSource {
     fn acquire_all(&self, mode: Mode, keys: Vec<String>) -> Acquire<Guard> {
         let first = keys.first().cloned().unwrap_or_default();
         match self {
-            _ if mode == Mode::Fenced && !keys.is_empty() => {
-                refused(first, "a fenced lock has one key, for it has one token")
+            _ if mode == Mode::Fenced && !keys.is_empty() => refused(
+                first,
+                "a fenced lock has a single key, because it has a single fencing token",
+            ),
+            Self::Quorum(_) if !keys.is_empty() => {
+                refused(first, "a lock of a quorum has a single key")
             }
-            Self::Quorum(_) if !keys.is_empty() => refused(first, "a Redlock has one key"),
             Self::Client(client) => {
                 let handles = keys.into_iter().map(|key| client.handle(mode.kind(), key));
                 MultiLock::new(handles).acquire()
@@ -102,7 +111,7 @@ impl LockSource {
     }
 }
 
-/// An acquisition that tells, when awaited, why it cannot be.
+/// An acquisition that fails with this reason when it is awaited.
 fn refused(key: String, reason: &'static str) -> Acquire<Guard> {
     Acquire::new(LockSet::Refused(Box::new(Error::Unsupported {
         key,
@@ -129,14 +138,14 @@ impl From<&Client> for LockSource {
 }
 
 impl From<Quorum> for LockSource {
-    fn from(red_lock: Quorum) -> Self {
-        Self::Quorum(red_lock)
+    fn from(quorum: Quorum) -> Self {
+        Self::Quorum(quorum)
     }
 }
 
 impl From<&Quorum> for LockSource {
-    fn from(red_lock: &Quorum) -> Self {
-        Self::Quorum(red_lock.clone())
+    fn from(quorum: &Quorum) -> Self {
+        Self::Quorum(quorum.clone())
     }
 }
 

@@ -94,10 +94,10 @@ impl ExpirableSemaphore {
     /// Acquires one permit if one is free: one round trip, no waiting. `None` where none is.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -120,7 +120,7 @@ impl ExpirableSemaphore {
     /// [`acquire_many`](ExpirableSemaphore::acquire_many).
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -145,7 +145,7 @@ impl ExpirableSemaphore {
     /// counts once.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -168,10 +168,10 @@ impl ExpirableSemaphore {
     /// have come back.
     ///
     /// # Errors
-    /// As [`try_set_permits`](ExpirableSemaphore::try_set_permits).
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -195,10 +195,10 @@ impl ExpirableSemaphore {
     /// Taking away what is not free makes the number of free ones negative until enough have come back.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](ExpirableSemaphore::try_set_permits), but not [`Error::InvalidPermits`].
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits), but not [`Error::InvalidPermits`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -218,10 +218,10 @@ impl ExpirableSemaphore {
     /// How many permits are free. Negative where more are out than there should be. The answer is old when it arrives.
     ///
     /// # Errors
-    /// Those of [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -237,10 +237,10 @@ impl ExpirableSemaphore {
     /// How many permits are out.
     ///
     /// # Errors
-    /// Those of [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -259,10 +259,10 @@ impl ExpirableSemaphore {
     /// How many permits there are, free or out.
     ///
     /// # Errors
-    /// Those of [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -287,7 +287,7 @@ impl ExpirableSemaphore {
     /// [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -316,7 +316,7 @@ impl ExpirableSemaphore {
     /// [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was done.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -344,7 +344,7 @@ impl ExpirableSemaphore {
     /// [`Error::Lost`] where the permit is gone, and those of [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -364,16 +364,17 @@ impl ExpirableSemaphore {
         Ok(u64::try_from(left).ok().map(Duration::from_millis))
     }
 
-    /// Removes the semaphore with all permits, free or out; whether there was one. For people who repair things.
+    /// Removes the semaphore with all permits, free or out; whether there was one. Use it to repair a system by hand,
+    /// not as a part of normal work.
     ///
     /// It has no permits then, and waiters wait until some are set. Former holders are told of their loss at their next
     /// renewal, within a third of their lease, and may be at work until then.
     ///
     /// # Errors
-    /// Those of [`add_permits`](ExpirableSemaphore::add_permits).
+    /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was removed.
+    /// If the future is dropped, it may or may not be removed.
     ///
     /// # Examples
     /// ```

@@ -11,23 +11,23 @@ use crate::primitives::Member;
 /// A lock that is granted in the order of arrival, among all clients; made by
 /// [`Client::fair_lock`](crate::Client::fair_lock).
 ///
-/// Its waiters stand in a queue in the server, one behind the other, whichever process they are of. None is overtaken:
-/// neither by one that comes just when the lock is released, nor by [`try_acquire`](FairLock::try_acquire), nor by a
-/// hand-over inside a client. So each grant costs round trips, and [`Lock`](crate::Lock) is much faster where order does
-/// not matter.
+/// The waiters of all processes stand in one queue in the server. No waiter is overtaken: not by an acquisition that
+/// starts when the lock is released, not by [`try_acquire`](FairLock::try_acquire), and not by a hand-over inside a
+/// client. Each grant therefore costs round trips. If the order does not matter, [`Lock`](crate::Lock) is much faster.
 ///
-/// * Each waiter is woken by a message of its own, and gives a sign of life now and then.
-/// * One that gives up, times out or is dropped leaves the queue at once.
-/// * One whose process died delays those behind it once, by at most the
-///   [waiter timeout](crate::Builder::waiter_timeout), and not once for each that died.
-/// * A waiter that could not give signs for that long has lost its place, and waits on from the last one.
+/// * Each waiter is woken by its own message, and reports to the server at intervals.
+/// * A waiter that times out or is dropped leaves the queue at once.
+/// * A waiter whose process crashed delays those behind it by at most the
+///   [waiter timeout](crate::Builder::waiter_timeout). Several crashed waiters delay them only once.
+/// * A waiter that could not report for that long loses its place, and continues to wait at the end of the queue.
 ///
-/// All else is as with [`Lock`](crate::Lock): the watchdog, re-entry from inside its scope (which does not queue), loss.
-/// In the server its holds are a lock's, so both kinds exclude each other on one key; but a plain lock does not queue
-/// and wakes none of these waiters, so one key should have one kind.
+/// In all other respects it behaves like [`Lock`](crate::Lock): leases, the watchdog, loss, and re-entry inside its scope,
+/// which does not queue. In the server its holds are stored like those of a `Lock`, so that both kinds exclude each
+/// other. Use only one kind for a key: a `Lock` does not queue, and its release does not wake the waiters of a fair lock.
 ///
-/// After Redisson's `RedissonFairLock`, on the same keys, fields and channels: waiters of both stand in one queue. Places
-/// of Redisson's waiters last five minutes; ours are kept fresh, and last as long as they wait.
+/// The lock corresponds to Redisson's `RedissonFairLock` and uses the same keys, fields and channels: the waiters of both
+/// stand in one queue. A waiter of Redisson keeps its place for five minutes. A waiter of this crate keeps its place for
+/// as long as it waits.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ impl FairLock {
         Self { handle }
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -64,14 +64,14 @@ impl FairLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free and nobody waits for it: one round trip, no waiting, no place in the queue. `None`
-    /// where another holds it or stands before.
+    /// Acquires the lock if it is free and nobody waits for it, in one round trip and without joining the queue. Returns
+    /// `None` if another owner holds the lock or waits for it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

@@ -13,31 +13,33 @@ use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
 use crate::primitives::Member;
 
-/// A lock that numbers its grants; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
+/// A lock whose grants have fencing tokens; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
 ///
-/// Each grant has a **fencing token** that is higher than every earlier one of the same key. Send it along with each
-/// write, and have the store refuse a token below the highest it has seen: that stops also the write of a holder that
-/// stood still past its lease, which no lock can do by itself.
+/// Each grant has a **fencing token**: a number that is higher than the token of every earlier grant of the same key.
+/// Send it with each write, and let the store refuse a token that is lower than the highest it has seen. The store then
+/// also refuses the write of a holder that hung until its lease had expired, which no lock can prevent by itself.
 ///
-/// Tokens grow across release, expiry, force-release and restarts of clients. They go on to grow where the server lost
-/// the last one, or all data, or a replica took over that had not heard of the last grants: a new token is above the last
-/// one that the server knows, at least the server's time in microseconds, and above each that this client has seen of the
-/// key (of the 4096 keys that it used last). They are not without gaps. Entering the lock again is the same grant and has
-/// the same token.
+/// In all other respects it behaves like [`Lock`](crate::Lock), except that no hold is handed over inside a client.
 ///
-/// What that cannot make up for: a server that has lost the last token *and* whose clock is behind it gives a client that
-/// has seen none a lower token, until one that has seen it comes by or the clock has caught up. A clock is behind where it
-/// was set back, where a replica's is further behind its master's than the fail-over took, or where the tokens were ahead
-/// of all clocks, by more than a million grants a second. So keep the servers' clocks in step; the store's comparison
-/// refuses such a token, and lets nobody in who is late.
+/// # Which tokens a grant can have
+/// A new token is higher than the last one that the server knows, at least the server's time in microseconds since 1970,
+/// and higher than all tokens of the key that this client has seen (for the 4096 keys that it used last). Tokens therefore
+/// grow across releases, expiry, force-releases and restarts of clients. They also grow if the server has lost the last
+/// token or all its data, and after a fail-over to a replica that had not received the last grants. There are gaps between
+/// tokens. A re-entry is part of the same grant and has the same token.
 ///
-/// All else is as with [`Lock`](crate::Lock), except that no grant is handed on inside a client.
+/// A token can be lower than an earlier one only if the server has lost the last token, its clock is behind that token,
+/// and the client has not seen it. It lasts until a client that has seen the token acquires the lock, or until the clock
+/// has caught up. A clock is behind if it was set back, if a replica's clock differs from its master's by more than the
+/// fail-over took, or if a key had more than a million grants a second. So keep the clocks of the servers synchronized. A
+/// store that compares tokens refuses such a token: the write fails, but no late write gets through.
 ///
-/// The last token of a key stays in the server for ever, in a key of its own, unless
+/// The server keeps the last token of each key forever, in a separate key, unless
 /// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set.
 ///
-/// After Redisson's `RedissonFencedLock`, on the same keys, except that its tokens count from 1, and each entry has one
-/// more; on fencing, Martin Kleppmann, "How to do distributed locking".
+/// # Redisson
+/// The lock corresponds to Redisson's `RedissonFencedLock` and uses the same keys. Redisson's tokens start at 1, and each
+/// of its re-entries has a new token. On fencing see Martin Kleppmann, "How to do distributed locking".
 ///
 /// # Examples
 /// ```
@@ -60,7 +62,7 @@ impl FencedLock {
         Self { handle }
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -73,13 +75,13 @@ impl FencedLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    /// Acquires the lock if it is free, in one round trip and without waiting. Returns `None` if another owner holds it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -207,41 +209,48 @@ impl From<FencedLock> for Member {
 pub struct FencedGuard(Guard);
 
 impl FencedGuard {
-    /// The fencing token: higher than that of every earlier grant of this key.
+    /// Returns the fencing token: it is higher than that of every earlier grant of this key.
     /// # Examples
     /// See [`FencedGuard`].
     pub fn token(&self) -> u64 {
         self.0.token().unwrap_or_default()
     }
 
-    /// Enters the lock once more, as [`Guard::reenter`]: the same grant, with the same token.
+    /// Enters the lock once more, as [`Guard::reenter`]. The new guard belongs to the same grant and has the same token.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the hold is gone.
+    /// [`Error::Lost`] if the hold was lost.
+    ///
+    /// # Examples
+    /// See [`Guard::reenter`].
     pub fn reenter(&self) -> Result<Self, Error> {
         self.0.reenter().map(Self)
     }
 
-    /// Runs a stream inside the critical section, and holds until its last item, as [`Guard::hold_stream`].
+    /// Runs a stream inside the critical section, and releases the guard after its last item, as
+    /// [`Guard::hold_stream`].
     ///
     /// # Errors
-    /// Those of [`Guard::hold_stream`].
+    /// The same as [`Guard::hold_stream`].
     ///
     /// # Cancel safety
-    /// That of [`Guard::hold_stream`].
+    /// The same as [`Guard::hold_stream`].
     /// # Examples
     /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
         self.0.hold_stream(items)
     }
 
-    /// Ends this guard's part, and confirms it, as [`Guard::release`].
+    /// Releases the guard and waits for the confirmation, as [`Guard::release`].
     ///
     /// # Errors
-    /// Those of [`Guard::release`].
+    /// The same as [`Guard::release`].
     ///
     /// # Cancel safety
-    /// That of [`Guard::release`].
+    /// The same as [`Guard::release`].
+    ///
+    /// # Examples
+    /// See [`FencedGuard`].
     pub async fn release(self) -> Result<(), Error> {
         self.0.release().await
     }
@@ -256,7 +265,7 @@ impl From<Guard> for FencedGuard {
 }
 
 impl From<FencedGuard> for Guard {
-    /// The same guard, whose [token](Guard::token) is an `Option` then.
+    /// Converts to the plain guard, whose [token](Guard::token) is an `Option`.
     fn from(guard: FencedGuard) -> Self {
         guard.0
     }

@@ -58,7 +58,7 @@ impl CountDownLatch {
     /// * [`Error::InvalidKey`], [`Error::Denied`]; [`Error::WrongType`]: the key holds something that is no number.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the count is set.
+    /// If the future is dropped, the count may or may not be set.
     ///
     /// # Examples
     /// ```
@@ -77,10 +77,10 @@ impl CountDownLatch {
     /// Counts down by one: what is left. Where there is no latch nothing happens.
     ///
     /// # Errors
-    /// Those of [`try_set_count`](CountDownLatch::try_set_count).
+    /// The same as [`try_set_count`](CountDownLatch::try_set_count).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it is counted.
+    /// If the future is dropped, the count-down may or may not take effect; it never takes effect twice.
     ///
     /// # Examples
     /// ```
@@ -98,10 +98,10 @@ impl CountDownLatch {
     /// What is left to count down; 0 where there is no latch. The answer is old when it arrives.
     ///
     /// # Errors
-    /// Those of [`try_set_count`](CountDownLatch::try_set_count).
+    /// The same as [`try_set_count`](CountDownLatch::try_set_count).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -114,13 +114,14 @@ impl CountDownLatch {
         self.handle.number().await.map(not_below_0)
     }
 
-    /// Removes the latch, and lets its waiters go; whether there was one. For people who repair things.
+    /// Removes the latch, and lets its waiters go; whether there was one. Use it to repair a system by hand,
+    /// not as a part of normal work.
     ///
     /// # Errors
-    /// Those of [`try_set_count`](CountDownLatch::try_set_count).
+    /// The same as [`try_set_count`](CountDownLatch::try_set_count).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it is removed.
+    /// If the future is dropped, it may or may not be removed.
     ///
     /// # Examples
     /// ```

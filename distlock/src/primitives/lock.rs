@@ -10,21 +10,21 @@ use crate::primitives::Member;
 
 /// A reentrant lock on one key; made by [`Client::lock`](crate::Client::lock).
 ///
-/// A handle: it does no I/O by itself, is cheap to clone, and any number of handles name one lock. At most one owner
-/// holds it at a time, among all clients of the same server, Redisson's included.
+/// At most one owner holds the lock at a time, among all clients of the same server, including those of Redisson. This
+/// type is a handle: it is cheap to clone, does no I/O on its own, and all handles with the same key are the same lock.
 ///
-/// * **Reentrant inside its own critical section**: acquiring it again within [`Guard::scope`] or
-///   [`Acquire::run`] enters the same hold. Threads and tasks are no owners here: two tasks, or two branches of a
-///   `join!`, exclude each other.
-/// * **Kept by a watchdog**: without a [lease](Acquire::lease) the hold is renewed while its guard lives, every third of
-///   30 s by default ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). When the process dies, the lease ends.
-/// * **Not fair between processes**: local waiters are served in their order, and bounded runs of them alternate with
-///   other processes.
+/// * **Reentrant inside its scope.** Acquiring the lock again inside [`Guard::scope`] or [`Acquire::run`] enters the same
+///   hold. A thread or a task is not an owner: two tasks exclude each other, and so do two branches of a `join!`.
+/// * **Renewed by a watchdog.** Without a fixed [lease](Acquire::lease) the hold is renewed for as long as its guard
+///   exists: by default it has a lease of 30 s and is renewed every 10 s
+///   ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). After a crash the lock is free when the lease expires.
+/// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival. Other processes
+///   get their chance after a bounded number of them, in no particular order.
 ///
-/// Where a write must not happen after the lock was lost, whatever happens to this process, the store has to compare a
-/// fencing token; no lock can do that by itself.
+/// No lock can prevent a write by a process that has lost the lock without noticing yet. If such a write must not happen,
+/// use a [`FencedLock`](crate::FencedLock) and a store that compares fencing tokens.
 ///
-/// After Redisson's `RedissonLock`, on the same keys, fields and channels.
+/// The lock corresponds to Redisson's `RedissonLock` and uses the same keys, fields and channels.
 ///
 /// # Examples
 /// ```
@@ -45,7 +45,7 @@ impl Lock {
         Self { handle }
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -58,13 +58,13 @@ impl Lock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    /// Acquires the lock if it is free, in one round trip and without waiting. Returns `None` if another owner holds it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! What users lock with. Types and docs; how they wait, renew and end is the mechanism's.
+//! The public primitives: their types and documentation. How they wait, renew and end is the work of the modules below.
 
 mod expirable_permit;
 mod expirable_semaphore;

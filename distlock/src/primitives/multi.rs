@@ -10,21 +10,22 @@ use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// Several locks held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by [`MultiLock::of`] from locks
-/// of any kinds and clients.
+/// Several locks that are held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by
+/// [`MultiLock::of`] from locks of any kinds and clients.
 ///
-/// * **All or nothing**: a guard is given when every key is held, and until then none is kept.
-/// * **No deadlock**: keys may come in any order, and more than once. Whoever waits holds nothing, so two multi-locks in
-///   opposite orders never wait for each other.
-/// * **One round trip** takes all, and one frees all, where the keys are of one client and plain locks
-///   ([`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock), [`SpinLock`](crate::SpinLock)). Others are
-///   taken one after another, in an order that all clients share, and given back when one is not to be had.
-/// * Each key's data in the server is as if it was taken alone, and excludes whoever takes it alone, Redisson included.
+/// * **All or none.** The acquisition completes when all keys are held. While it waits, it holds none of them.
+/// * **No deadlocks.** The keys may be in any order, and may repeat. A waiter holds nothing, so two multi-locks with
+///   their keys in opposite orders never wait for each other.
+/// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
+///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
+///   are acquired one after another, in an order that all clients share, and released again if one is not available.
+/// * **Compatible with single locks.** Each key is stored as if it was locked alone, and excludes other owners of that
+///   key, including those of Redisson.
 ///
-/// Inside a scope that holds some of its keys it enters those again and takes the others. The hold is lost when any of
-/// its keys is.
+/// Inside a scope that holds some of the keys, it re-enters those and acquires the others. The hold counts as lost if one
+/// of its keys is lost.
 ///
-/// After Redisson's `RedissonMultiLock`, without its restarts from the first lock.
+/// The lock corresponds to Redisson's `RedissonMultiLock`, without its restarts from the first lock.
 ///
 /// # Examples
 /// ```
@@ -43,7 +44,10 @@ pub struct MultiLock {
     handles: Arc<[Handle]>,
 }
 
-/// One of the locks of a [`MultiLock`], of any kind and client: made from a lock by `into()`.
+/// One of the locks of a [`MultiLock`]. Locks of all kinds convert to it with `into()`.
+///
+/// # Examples
+/// See [`MultiLock::of`].
 #[derive(Clone, Debug)]
 pub struct Member(Handle);
 
@@ -60,7 +64,7 @@ impl MultiLock {
         }
     }
 
-    /// A multi-lock of these locks.
+    /// Returns a multi-lock of these locks, which may be of different kinds and clients.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -77,7 +81,7 @@ impl MultiLock {
         Self::new(members.into_iter().map(|member| member.0))
     }
 
-    /// Acquires all; await what it gives, or run something under it.
+    /// Acquires all keys. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
     /// # Examples
     /// ```
@@ -91,13 +95,13 @@ impl MultiLock {
         Acquire::new(LockSet::All(Arc::clone(&self.handles)))
     }
 
-    /// Acquires all if all are free, without waiting. `None` where another holds one of them.
+    /// Acquires all keys if all of them are free, without waiting. Returns `None` if another owner holds one of them.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -112,13 +116,13 @@ impl MultiLock {
         self.acquire().try_now().await
     }
 
-    /// Does anyone hold any of the locks? The answer is old when it arrives.
+    /// Returns whether any owner holds any of the locks; see [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Errors
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked).
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -131,13 +135,13 @@ impl MultiLock {
         Ok(!self.holders().await?.is_empty())
     }
 
-    /// Who holds any of the locks.
+    /// Returns the owners that hold any of the locks; see [`Lock::holders`](crate::Lock::holders).
     ///
     /// # Errors
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked).
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -151,13 +155,14 @@ impl MultiLock {
         Ok(holders.into_iter().flatten().collect())
     }
 
-    /// How long the one that stays held longest does, unless it is renewed or released; `None` where all are free.
+    /// Returns how long the lock with the longest lease stays held if it is neither renewed nor released; `None` if all
+    /// are free.
     ///
     /// # Errors
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked).
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -171,13 +176,15 @@ impl MultiLock {
         Ok(inspected.into_iter().filter_map(|one| one.ttl).max())
     }
 
-    /// Frees all of them, whoever holds them; whether anyone held any. For people who repair things.
+    /// Frees all locks, no matter who holds them, and returns whether any was held; see
+    /// [`Lock::force_release`](crate::Lock::force_release).
     ///
     /// # Errors
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked); some may be free by then.
+    /// Those of [`Lock::is_locked`](crate::Lock::is_locked); some of the locks may
+    /// have been freed by then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open which of them were freed.
+    /// If the future is dropped, some of the locks may have been freed.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -8,15 +8,16 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::Member;
 
-/// A lock that is never entered twice; made by [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
+/// A lock that cannot be entered again inside its own scope; made by
+/// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock).
 ///
-/// As [`Lock`](crate::Lock) in all but one: acquiring it again inside its own scope, or by
-/// [`Guard::reenter`], is [`Error::Deadlock`] at once, and neither a second entry nor a wait for itself. Take it where
-/// entering twice is a mistake that should show.
+/// It behaves like [`Lock`](crate::Lock), with one difference: acquiring it again inside its own scope, or with
+/// [`Guard::reenter`], fails at once with [`Error::Deadlock`]. Use it if entering twice is a mistake that should be
+/// reported.
 ///
-/// In the server it is the same lock, so both kinds exclude each other on one key.
+/// In the server it is stored like a `Lock`, so both kinds exclude each other on one key.
 ///
-/// After Redisson's `RedissonNonReentrantLock`, on the same keys, fields and channels.
+/// The lock corresponds to Redisson's `RedissonNonReentrantLock` and uses the same keys, fields and channels.
 ///
 /// # Examples
 /// ```
@@ -37,7 +38,7 @@ impl NonReentrantLock {
         Self { handle }
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -50,13 +51,13 @@ impl NonReentrantLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    /// Acquires the lock if it is free, in one round trip and without waiting. Returns `None` if another owner holds it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

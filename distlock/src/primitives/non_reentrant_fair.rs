@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::Member;
 
-/// A lock that is granted in the order of arrival and never entered twice; made by
+/// A lock that is granted in the order of arrival and cannot be entered again inside its own scope; made by
 /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock).
 ///
-/// As [`FairLock`](crate::FairLock) in all but one: acquiring it again inside its own scope, or by [`Guard::reenter`], is
-/// [`Error::Deadlock`] at once. In the server it is the same lock with the same queue.
+/// It behaves like [`FairLock`](crate::FairLock), with one difference: acquiring it again inside its own scope, or with
+/// [`Guard::reenter`], fails at once with [`Error::Deadlock`]. In the server it is the same lock with the same queue.
 ///
-/// After Redisson's `RedissonNonReentrantFairLock`, on the same keys, fields and channels.
+/// The lock corresponds to Redisson's `RedissonNonReentrantFairLock` and uses the same keys, fields and channels.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ impl NonReentrantFairLock {
         Self { handle }
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -48,14 +48,14 @@ impl NonReentrantFairLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free and nobody waits for it: one round trip, no waiting, no place in the queue. `None`
-    /// where another holds it or stands before.
+    /// Acquires the lock if it is free and nobody waits for it, in one round trip and without joining the queue. Returns
+    /// `None` if another owner holds the lock or waits for it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

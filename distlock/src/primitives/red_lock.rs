@@ -52,10 +52,10 @@ impl RedLock {
     /// Acquires the lock if it is free: one round, no waiting. `None` where others hold it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -74,10 +74,10 @@ impl RedLock {
     /// Does anyone hold the lock on a majority of the servers? The answer is old when it arrives.
     ///
     /// # Errors
-    /// As [`holders`](RedLock::holders).
+    /// The same as [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// See [`RedLock`].
@@ -94,7 +94,7 @@ impl RedLock {
     /// of the servers answered.
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -113,10 +113,10 @@ impl RedLock {
     /// How long a majority of the servers keeps the lock, unless it is renewed or released; `None` where it is free.
     ///
     /// # Errors
-    /// As [`holders`](RedLock::holders).
+    /// The same as [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -135,10 +135,11 @@ impl RedLock {
         Ok(last_needed.map(|at| leases[at]))
     }
 
-    /// Frees the lock on every server, whoever holds it; whether anyone did. For people who repair things.
+    /// Frees the lock on every server, whoever holds it; whether anyone did. Use it to repair a system by hand,
+    /// not as a part of normal work.
     ///
     /// # Errors
-    /// As [`holders`](RedLock::holders).
+    /// The same as [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
     /// Dropping the future leaves open where the lock was freed.

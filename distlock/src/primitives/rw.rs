@@ -87,10 +87,10 @@ impl RwLock {
     /// Does anyone read or write? The answer is old when it arrives.
     ///
     /// # Errors
-    /// As [`ReadLock::is_locked`].
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -106,15 +106,16 @@ impl RwLock {
         Ok(self.write().is_locked().await? || self.read().is_locked().await?)
     }
 
-    /// Frees the lock, whoever reads or writes; whether anyone did. For people who repair things.
+    /// Frees the lock, whoever reads or writes; whether anyone did. Use it to repair a system by hand,
+    /// not as a part of normal work.
     ///
     /// That is [`WriteLock::force_release`] and, where nobody writes, [`ReadLock::force_release`].
     ///
     /// # Errors
-    /// As [`ReadLock::is_locked`].
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the lock was freed.
+    /// If the future is dropped, the lock may or may not have been freed.
     ///
     /// # Examples
     /// ```
@@ -175,10 +176,10 @@ impl ReadLock {
     /// had now.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -335,10 +336,10 @@ impl WriteLock {
     /// Acquires the lock if nobody reads or writes: one round trip, no waiting. `None` where another holds it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

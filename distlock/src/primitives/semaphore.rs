@@ -60,7 +60,7 @@ impl Semaphore {
     /// * [`Error::InvalidKey`], [`Error::Denied`]; [`Error::WrongType`]: the key holds something that is no number.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the change is made.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -86,10 +86,10 @@ impl Semaphore {
     /// without a number has 0 to add to.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the change is made.
+    /// If the future is dropped, the change may or may not be made.
     ///
     /// # Examples
     /// ```
@@ -111,10 +111,10 @@ impl Semaphore {
     /// giving back more than were taken.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](Semaphore::try_set_permits), and [`Error::InvalidPermits`] for 0.
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits), and [`Error::InvalidPermits`] for 0.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether they are given back.
+    /// If the future is dropped, the permits may or may not be released.
     ///
     /// # Examples
     /// ```
@@ -137,10 +137,10 @@ impl Semaphore {
     /// arrives.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// The method only reads: dropping the future changes nothing.
     ///
     /// # Examples
     /// ```
@@ -158,10 +158,10 @@ impl Semaphore {
     /// Where they are less than none they become 0, and the answer is negative: as Redisson's, and Java's.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether they are taken.
+    /// If the future is dropped, the permits may or may not be taken.
     ///
     /// # Examples
     /// ```
@@ -177,16 +177,17 @@ impl Semaphore {
         self.handle.drain().await
     }
 
-    /// Removes the semaphore with all its permits; whether there was one. For people who repair things.
+    /// Removes the semaphore with all its permits; whether there was one. Use it to repair a system by hand,
+    /// not as a part of normal work.
     ///
     /// Waiters go on waiting, for permits that somebody may set. Permits that are out are worth nothing more, and yet
     /// count where they are given back: as with Redisson, a permit returned to a semaphore without a number begins one.
     ///
     /// # Errors
-    /// Those of [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it is removed.
+    /// If the future is dropped, it may or may not be removed.
     ///
     /// # Examples
     /// ```
@@ -240,10 +241,10 @@ impl Semaphore {
     /// Acquires one permit if one is available: one round trip, no waiting.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
@@ -260,10 +261,10 @@ impl Semaphore {
     /// Acquires several permits at once if so many are available: one round trip, no waiting.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```

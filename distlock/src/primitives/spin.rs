@@ -9,17 +9,18 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::Member;
 
-/// A lock whose waiters ask again and again; made by [`Client::spin_lock`](crate::Client::spin_lock).
+/// A lock whose waiters poll the server instead of subscribing to messages; made by
+/// [`Client::spin_lock`](crate::Client::spin_lock).
 ///
-/// For servers and networks where a subscription costs too much, and locks that are held for a moment: nothing is
-/// subscribed. A waiter pauses between two attempts, twice as long each time, at random between half of that and all of
-/// it: from 1 ms to 128 ms, unless [`backoff`](SpinLock::backoff) says otherwise. Of the waiters in one client only the
-/// first asks.
+/// Use it where subscriptions are too expensive, and for locks that are held only briefly. A waiter pauses between two
+/// attempts. The pause grows from 1 ms to 128 ms, or as set by [`backoff`](SpinLock::backoff): it doubles after each
+/// attempt, and the waiter sleeps for a random time between half of it and all of it. Of the waiters of one client only
+/// the first polls.
 ///
-/// All else is as with [`Lock`](crate::Lock), and in the server it is the same lock. Its release is published as well,
-/// other than Redisson's, so that those who wait by messages for the same key are woken.
+/// In all other respects it behaves like [`Lock`](crate::Lock), and in the server it is the same lock. Unlike Redisson's
+/// spin lock it publishes its releases, so that waiters of other kinds of lock on the same key are woken.
 ///
-/// After Redisson's `RedissonSpinLock`.
+/// The lock corresponds to Redisson's `RedissonSpinLock` and uses the same keys and fields.
 ///
 /// # Examples
 /// ```
@@ -39,8 +40,10 @@ impl SpinLock {
         Self { handle }
     }
 
-    /// The first and the longest pause of a waiter between two attempts: at least 1 ms, and `longest` not below `first`.
-    /// What is less is raised to that. A [multi-lock](crate::MultiLock::of) that this lock goes into keeps to it.
+    /// Sets the first and the longest pause of a waiter between two attempts.
+    ///
+    /// A `first` below 1 ms is raised to 1 ms, and a `longest` below `first` to `first`. The pauses also apply when the
+    /// lock is part of a [multi-lock](crate::MultiLock::of).
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -59,7 +62,7 @@ impl SpinLock {
         self
     }
 
-    /// Acquires the lock; await what it gives, or run something under it.
+    /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -72,13 +75,13 @@ impl SpinLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free: one round trip, no waiting. `None` where another holds it.
+    /// Acquires the lock if it is free, in one round trip and without waiting. Returns `None` if another owner holds it.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Dropping the future gives back, in the background, what was granted meanwhile.
+    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
     ///
     /// # Examples
     /// ```
