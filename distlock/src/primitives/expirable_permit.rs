@@ -11,15 +11,16 @@ use crate::owner::Owner;
 use crate::permit_id::PermitId;
 use crate::scope::{Scope, Section};
 
-/// One or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore), for as long as it lives.
+/// A guard of one or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 ///
-/// While a guard without a lease of its own lives, the watchdog renews all of its permits at every third of their
-/// lease. Ending:
+/// The permits are taken for as long as the guard exists. Unless they were acquired with a fixed
+/// [lease](crate::Acquire::lease), the watchdog renews all of them each time a third of their lease has passed. A guard
+/// ends in one of these ways:
 ///
-/// * [`release`](ExpirablePermit::release) gives them back and confirms that;
-/// * dropping it gives them back in the background, without blocking and without telling how it went;
-/// * with a [lease](crate::Acquire::lease) they go back by themselves when that is over;
-/// * [`into_id`](ExpirablePermit::into_id) leaves them out, to be released by id.
+/// * [`release`](ExpirablePermit::release) releases the permits and waits for the confirmation.
+/// * Dropping the guard releases them in the background. It does not block and does not report errors.
+/// * A fixed lease ends: the permits expire.
+/// * [`into_id`](ExpirablePermit::into_id) ends the guard and leaves the permits taken, to be released by id.
 ///
 /// # Examples
 /// ```
@@ -32,46 +33,46 @@ use crate::scope::{Scope, Section};
 /// permit.release().await?;
 /// # Ok(()) }
 /// ```
-#[must_use = "the permit is given back as soon as the guard is dropped; bind it: `let _permit = ..`"]
+#[must_use = "the permit is released as soon as the guard is dropped; bind it: `let _permit = ..`"]
 pub struct ExpirablePermit(Guard);
 
 impl ExpirablePermit {
-    /// The key of the semaphore, without the client's prefix.
+    /// Returns the key of the semaphore, without the client's prefix.
     /// # Examples
     /// See [`Guard::key`].
     pub fn key(&self) -> &str {
         self.0.key()
     }
 
-    /// The acquisition that these permits were granted to.
+    /// Returns the owner of the permits.
     /// # Examples
     /// See [`Guard::owner`].
     pub fn owner(&self) -> Owner {
         self.0.owner()
     }
 
-    /// The id of the permit; of several, the first.
+    /// Returns the id of the permit. If there are several, it is that of the first.
     /// # Examples
     /// See [`ExpirableSemaphore::remaining_lease`](crate::ExpirableSemaphore::remaining_lease).
     pub fn id(&self) -> PermitId {
         PermitId::of(self.owner(), 0)
     }
 
-    /// The ids of all permits of this guard.
+    /// Returns the ids of all permits of this guard.
     /// # Examples
     /// See [`ExpirableSemaphore::acquire_many`](crate::ExpirableSemaphore::acquire_many).
     pub fn ids(&self) -> impl ExactSizeIterator<Item = PermitId> + use<> {
         PermitId::all_of(self.owner(), self.0.permits())
     }
 
-    /// Are the permits this guard's, as far as this process can tell? As [`Guard::is_held`].
+    /// Returns whether the permits are held, as far as this process can tell; see [`Guard::is_held`].
     /// # Examples
     /// See [`ExpirablePermit`].
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// Completes when a permit is known to be lost, or must be assumed so. As [`Guard::lost`].
+    /// Completes when one of the permits is lost, and also when the guard is released or dropped; see [`Guard::lost`].
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -83,7 +84,7 @@ impl ExpirablePermit {
     /// let seats = client.expirable_semaphore("seats");
     /// seats.try_set_permits(1).await?;
     /// let permit = seats.acquire().await?;
-    /// seats.release(permit.id()).await?; // by somebody else
+    /// seats.release(permit.id()).await?; // by another process
     /// permit.lost().await; // at the next renewal
     /// assert!(!permit.is_held());
     /// # Ok(()) }
@@ -92,14 +93,15 @@ impl ExpirablePermit {
         self.0.lost()
     }
 
-    /// Runs a future for as long as the permits are held: the moment one is lost, `body` is dropped. As
-    /// [`Guard::scope`]; but acquiring from this semaphore within it is another permit.
+    /// Runs `body` while the permits are held, and drops it as soon as one of them is lost; see [`Guard::scope`].
+    ///
+    /// Unlike inside a lock's scope, acquiring from the same semaphore inside `body` takes another permit.
     ///
     /// # Errors
-    /// [`Error::Lost`], with `body` cut short.
+    /// [`Error::Lost`] if a permit was lost before `body` completed.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body`; the guard still holds.
+    /// Dropping the future drops `body`; the guard still holds the permits.
     ///
     /// # Examples
     /// ```
@@ -115,36 +117,37 @@ impl ExpirablePermit {
         self.0.scope(body)
     }
 
-    /// The critical section as a value of its own, as [`Guard::section`].
+    /// Returns the critical section as a separate value; see [`Guard::section`].
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
         self.0.section()
     }
 
-    /// Runs a stream for as long as the permits are held, and gives them back at its end, as [`Guard::hold_stream`].
+    /// Runs a stream while the permits are held, and releases them after its last item; see [`Guard::hold_stream`].
     ///
     /// # Errors
-    /// Those of [`Guard::hold_stream`].
+    /// The same as [`Guard::hold_stream`].
     ///
     /// # Cancel safety
-    /// That of [`Guard::hold_stream`].
+    /// The same as [`Guard::hold_stream`].
     /// # Examples
     /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {
         self.0.hold_stream(items)
     }
 
-    /// Gives all permits back, and confirms it.
+    /// Releases all permits of this guard, and waits until the server has confirmed it.
     ///
     /// # Errors
-    /// * [`Error::Lost`]: a permit was gone already, so others may have had it. The others were given back.
-    /// * [`Error::Unavailable`]: nobody answered; the release goes on in the background, and at the latest the lease
-    ///   gives them back.
-    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
+    /// * [`Error::Lost`]: a permit had already expired or been released, so another owner may have held it. The other
+    ///   permits were released.
+    /// * [`Error::Unavailable`]: the server did not answer. The release is retried in the background, and the permits
+    ///   expire with their lease at the latest.
+    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused the release.
     ///
     /// # Cancel safety
-    /// The guard ends with the first poll. Dropping the future leaves the release to the background.
+    /// The guard ends with the first poll. If the future is dropped after that, the release continues in the background.
     ///
     /// # Examples
     /// ```
@@ -153,7 +156,7 @@ impl ExpirablePermit {
     /// let seats = client.expirable_semaphore("seats");
     /// seats.try_set_permits(1).await?;
     /// let permit = seats.acquire().await?;
-    /// seats.release(permit.id()).await?; // by somebody else, meanwhile
+    /// seats.release(permit.id()).await?; // by another process, in the meantime
     /// assert!(permit.release().await.unwrap_err().is_lost());
     /// # Ok(()) }
     /// ```
@@ -161,16 +164,16 @@ impl ExpirablePermit {
         self.0.release().await
     }
 
-    /// Ends the guard and leaves its permit out, to be [released by id](crate::ExpirableSemaphore::release) from any
-    /// process. Of several permits all stay out, and the first one's id is answered: see
-    /// [`into_ids`](ExpirablePermit::into_ids).
+    /// Ends the guard, leaves its permit taken and returns the permit's id. Any process can then
+    /// [release it by id](crate::ExpirableSemaphore::release).
     ///
-    /// Nobody renews it from here on: when its lease ends it goes back by itself, so acquire it with a
-    /// [lease](crate::Acquire::lease) that is long enough, or
-    /// [give it one](crate::ExpirableSemaphore::update_lease). Without I/O.
+    /// The permit is no longer renewed and expires with its lease: acquire it with a [lease](crate::Acquire::lease) that
+    /// is long enough, or [change the lease](crate::ExpirableSemaphore::update_lease). If the guard has several permits,
+    /// all of them stay taken and the id of the first is returned; use [`into_ids`](ExpirablePermit::into_ids) for all.
+    /// This method does no I/O.
     ///
     /// # Errors
-    /// [`Error::Lost`] where a permit was gone before; what is left is given back.
+    /// [`Error::Lost`] if a permit was already lost. The remaining permits are released in the background.
     ///
     /// # Examples
     /// See [`ExpirableSemaphore::release`](crate::ExpirableSemaphore::release).
@@ -180,10 +183,10 @@ impl ExpirablePermit {
         Ok(id)
     }
 
-    /// As [`into_id`](ExpirablePermit::into_id), for several permits.
+    /// Ends the guard, leaves its permits taken and returns all their ids; see [`into_id`](ExpirablePermit::into_id).
     ///
     /// # Errors
-    /// As [`into_id`](ExpirablePermit::into_id).
+    /// The same as [`into_id`](ExpirablePermit::into_id).
     ///
     /// # Examples
     /// ```

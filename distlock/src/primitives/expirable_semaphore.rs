@@ -10,29 +10,31 @@ use crate::error::{Error, Loss};
 use crate::permit_id::PermitId;
 use crate::primitives::ExpirablePermit;
 
-/// A number of permits, each with an id and a lease of its own; made by
+/// A number of permits that all clients of a server share, each with its own id and lease; made by
 /// [`Client::expirable_semaphore`](crate::Client::expirable_semaphore).
 ///
-/// At most as many permits are out at a time as were set, among all clients of the same server, Redisson's included. A
-/// semaphore that was never set has none: [`try_set_permits`](ExpirableSemaphore::try_set_permits) first.
+/// The number of permits that are taken at the same time never exceeds the number that was set, among all clients of the
+/// same server, including those of Redisson. A semaphore has no permits until they are
+/// [set](ExpirableSemaphore::try_set_permits).
 ///
-/// * **Nothing leaks**: a permit goes back when its guard is dropped, and by itself when its lease ends, so also when
-///   its process died. Whoever waits is woken.
-/// * **Kept by a watchdog**: without a [lease](Acquire::lease) a permit is renewed while its guard lives, every third
-///   of 30 s by default ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). Redisson has no such renewal: a
-///   permit of Redisson's with a lease ends with it, and one without a lease never ends by itself.
-/// * **By id from anywhere**: [`ids`](ExpirablePermit::ids) may be given to other processes, which can
+/// * **Permits do not leak.** A permit is released when its guard is dropped, and it expires when its lease ends, also
+///   after a crash of its process. Waiters are woken in both cases.
+/// * **Renewed by a watchdog.** Without a fixed [lease](Acquire::lease) a permit is renewed for as long as its guard
+///   exists: by default it has a lease of 30 s and is renewed every 10 s
+///   ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). Redisson does not renew permits: those with a lease expire,
+///   and those without one never do.
+/// * **Identified by ids.** Other processes that know the [ids](ExpirablePermit::ids) can
 ///   [release](ExpirableSemaphore::release) a permit or [change its lease](ExpirableSemaphore::update_lease).
-/// * **All or none**: several permits asked for at once are granted at once.
-/// * **Not reentrant**: acquiring within the scope of a permit is one permit more.
-/// * **Not fair between processes**: local waiters are served in their order, and so a large request holds up those of
-///   its client behind it.
+/// * **All or none.** Several permits of one acquisition are granted together.
+/// * **Not reentrant.** Acquiring inside the scope of a permit takes another permit.
+/// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for
+///   many permits delays the waiters of its client behind it. Waiters of different clients have no particular order.
 ///
-/// Times are the server's, so clocks need not agree. Each permit that is out is an entry of a sorted set: thousands are
-/// fine, millions acquired at once would stop the server for seconds.
+/// Leases are measured by the server's clock, so the clocks of the clients do not matter. Each permit that is taken is an
+/// entry of a sorted set. Thousands of them are fine; acquiring millions at once blocks the server for seconds.
 ///
-/// After Redisson's `RedissonPermitExpirableSemaphore`, on the same keys, ids and channel, except that what is published
-/// is always how many permits are free, and never a negative number.
+/// The semaphore corresponds to Redisson's `RedissonPermitExpirableSemaphore` and uses the same keys, ids and channel.
+/// The published messages differ: they always contain the number of available permits, and never a negative number.
 ///
 /// # Examples
 /// ```
@@ -56,7 +58,7 @@ impl ExpirableSemaphore {
         Self { handle }
     }
 
-    /// Acquires one permit; await what it gives, or run something under it.
+    /// Acquires one permit. Await the result for an [`ExpirablePermit`], or [run](Acquire::run) a future that needs it.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -73,10 +75,10 @@ impl ExpirableSemaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires so many permits at once, or none: one guard for all of them.
+    /// Acquires several permits, all of them or none, with one guard for all.
     ///
-    /// Awaiting it answers [`Error::InvalidPermits`] for 0 and for more than 2147483647, before anything is sent. Where
-    /// the semaphore has fewer permits than are asked for it waits until it has more.
+    /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the semaphore has
+    /// fewer permits in total, the acquisition waits until more are added.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -91,7 +93,7 @@ impl ExpirableSemaphore {
         Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }
 
-    /// Acquires one permit if one is free: one round trip, no waiting. `None` where none is.
+    /// Acquires one permit if one is available, in one round trip and without waiting. Returns `None` otherwise.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -113,11 +115,11 @@ impl ExpirableSemaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires so many permits if they are free: one round trip, no waiting. `None` where fewer are.
+    /// Acquires several permits if that many are available, in one round trip and without waiting. Returns `None`
+    /// otherwise.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`]; [`Error::InvalidPermits`] as
-    /// [`acquire_many`](ExpirableSemaphore::acquire_many).
+    /// Those of [`Acquire`], but not [`Error::Timeout`].
     ///
     /// # Cancel safety
     /// If the future is dropped, a hold that was granted in the meantime is released in the background.
@@ -136,13 +138,17 @@ impl ExpirableSemaphore {
         self.acquire_many(permits).try_now().await
     }
 
-    /// Sets how many permits there are, if that was never set; whether it was set now. 0 is allowed.
+    /// Sets the number of permits, from 0 to 2147483647, if it was not set before. Returns whether it was set now.
+    ///
+    /// If a reply is lost the change is sent again, and still takes effect exactly once.
     ///
     /// # Errors
-    /// [`Error::InvalidPermits`] above 2147483647, before anything is sent; [`Error::Unavailable`] where nobody
-    /// answered for [`unavailable_after`](crate::Builder::unavailable_after), and it is not known whether it was done;
-    /// [`Error::WrongType`], [`Error::Denied`], [`Error::InvalidKey`]. It is sent again where an answer is lost, and
-    /// counts once.
+    /// * [`Error::InvalidPermits`]: the number is too large.
+    /// * [`Error::Unavailable`]: the server did not answer for
+    ///   [`unavailable_after`](crate::Builder::unavailable_after), and it is unknown whether the change was made.
+    /// * [`Error::WrongType`]: the key holds a value that is not a number.
+    /// * [`Error::Denied`]: the server refused the command.
+    /// * [`Error::InvalidKey`]: the key is empty or too long.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -162,10 +168,10 @@ impl ExpirableSemaphore {
         Ok(self.handle.adjust(Change::TrySet(permits)).await? == 1)
     }
 
-    /// Sets how many permits there are, those that are out included.
+    /// Sets the total number of permits, including those that are taken.
     ///
-    /// Permits that are out stay out. Where more are out than are set, the number of free ones is negative until enough
-    /// have come back.
+    /// Permits that are taken stay taken. If they are more than the new total, the number of available permits is negative
+    /// until enough of them are released.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits).
@@ -190,9 +196,10 @@ impl ExpirableSemaphore {
         Ok(())
     }
 
-    /// Adds permits, or with a negative number takes some away; a semaphore that was never set has 0 before.
+    /// Adds permits, or removes some if the number is negative. A semaphore that was never set starts at 0.
     ///
-    /// Taking away what is not free makes the number of free ones negative until enough have come back.
+    /// If more permits are removed than are available, the number of available permits is negative until enough of the
+    /// taken ones are released.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits), but not [`Error::InvalidPermits`].
@@ -215,7 +222,8 @@ impl ExpirableSemaphore {
         Ok(())
     }
 
-    /// How many permits are free. Negative where more are out than there should be. The answer is old when it arrives.
+    /// Returns how many permits are available. The number is negative if more permits are taken than the semaphore has in
+    /// total, and it may have changed by the time it is returned.
     ///
     /// # Errors
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
@@ -234,7 +242,7 @@ impl ExpirableSemaphore {
         self.handle.adjust(Change::Count).await
     }
 
-    /// How many permits are out.
+    /// Returns how many permits are taken.
     ///
     /// # Errors
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
@@ -256,7 +264,7 @@ impl ExpirableSemaphore {
         self.handle.adjust(Change::AcquiredPermits).await
     }
 
-    /// How many permits there are, free or out.
+    /// Returns the total number of permits, available and taken.
     ///
     /// # Errors
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
@@ -278,12 +286,12 @@ impl ExpirableSemaphore {
         self.handle.adjust(Change::TotalPermits).await
     }
 
-    /// Gives back one permit by its id, whoever has it, and wakes who waits.
+    /// Releases the permit with this id, no matter who holds it, and wakes waiters.
     ///
-    /// A guard that still has it is told of its loss at its next renewal, within a third of its lease.
+    /// If a guard still holds the permit, it learns of the loss at its next renewal, within a third of its lease.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the permit was gone before: it had expired, or was released. Those of
+    /// [`Error::Lost`] if the permit had already expired or been released, and the errors of
     /// [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
@@ -306,14 +314,14 @@ impl ExpirableSemaphore {
         self.was_out(released == 1)
     }
 
-    /// Gives one permit a new lease, from 1 ms to ten years and counted from now: also a shorter one, as Redisson does.
+    /// Sets the lease of the permit with this id: from 1 ms to ten years, counted from now.
     ///
-    /// A permit whose guard is kept by a watchdog is renewed all the same, and a shorter lease than the watchdog's may end
-    /// before that.
+    /// As in Redisson, the new lease may be shorter than what was left. A watchdog that renews the permit continues to do
+    /// so; a lease shorter than the watchdog's may expire before the next renewal.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the permit was gone before, [`Error::InvalidLease`], and those of
-    /// [`add_permits`](ExpirableSemaphore::add_permits).
+    /// [`Error::Lost`] if the permit had already expired or been released, [`Error::InvalidLease`] if the lease is out of
+    /// range, and the errors of [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -337,11 +345,13 @@ impl ExpirableSemaphore {
         self.was_out(updated == 1)
     }
 
-    /// How long one permit stays out unless it is renewed or released; `None` where Redisson acquired it without a
-    /// lease, for ever.
+    /// Returns how long the permit with this id stays taken if it is neither renewed nor released.
+    ///
+    /// The result is `None` if Redisson acquired the permit without a lease, so that it never expires.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the permit is gone, and those of [`add_permits`](ExpirableSemaphore::add_permits).
+    /// [`Error::Lost`] if the permit has expired or was released, and the errors of
+    /// [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -364,11 +374,11 @@ impl ExpirableSemaphore {
         Ok(u64::try_from(left).ok().map(Duration::from_millis))
     }
 
-    /// Removes the semaphore with all permits, free or out; whether there was one. Use it to repair a system by hand,
-    /// not as a part of normal work.
+    /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
-    /// It has no permits then, and waiters wait until some are set. Former holders are told of their loss at their next
-    /// renewal, within a third of their lease, and may be at work until then.
+    /// Use it to repair a system by hand, not as a part of normal work. Waiters continue to wait until permits are set
+    /// again. Former holders learn of the loss at their next renewal, within a third of their lease, and their scopes may
+    /// still run until then.
     ///
     /// # Errors
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
@@ -398,7 +408,7 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Refuses a number that Redisson cannot read.
+/// Rejects a number that Redisson cannot store.
 fn countable(permits: u32) -> Result<u32, Error> {
     match i32::try_from(permits) {
         Ok(_) => Ok(permits),

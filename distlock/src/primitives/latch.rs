@@ -9,20 +9,22 @@ use crate::acquire::handle::Handle;
 use crate::config::check_count;
 use crate::error::Error;
 
-/// A count that all clients of a server share, and that is waited for until it is 0; made by
+/// A count that all clients of a server share, and that tasks can wait for until it is 0; made by
 /// [`Client::count_down_latch`](crate::Client::count_down_latch).
 ///
-/// A handle: it does no I/O by itself, is cheap to clone, and any number of handles name one latch. Where nobody has set
-/// a count there is no latch, and whoever waits is done at once; at 0 the latch goes, and a new count may be set.
+/// This type is a handle: it is cheap to clone, does no I/O on its own, and all handles with the same key are the same
+/// latch. There is no latch until a count is set, and waiting then completes at once. When the count reaches 0 the latch
+/// is removed, and a new count can be set.
 ///
-/// * **Each change counts once**, also where its answer was lost and it was sent again. For that the server remembers
-///   each for some half a minute (a [`watchdog_timeout`](crate::Builder::watchdog_timeout) and an
-///   [`unavailable_after`](crate::Builder::unavailable_after)) in a small key of its own beside the latch.
-/// * **Any number of waiters** share one subscription. One that comes when the count is 0 already does not wait. Where a
-///   new count is set before a waiter has seen the 0, it waits for that one as well.
+/// * **Retries are idempotent.** If a reply is lost, the change is sent again and still takes effect exactly once. For
+///   this the server remembers each change in a small separate key, for the sum of
+///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
+///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
+/// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a new
+///   count is set before a waiter has seen the 0, it also waits for the new count.
 ///
-/// After Redisson's `RedissonCountDownLatch`, on the same key and channel, except that: a latch that is
-/// [deleted](CountDownLatch::delete) lets its waiters go, and counting down where there is no latch does nothing.
+/// The latch corresponds to Redisson's `RedissonCountDownLatch` and uses the same key and channel, with two differences:
+/// [deleting](CountDownLatch::delete) a latch completes its waits, and counting down does nothing if there is no latch.
 ///
 /// # Examples
 /// ```
@@ -49,13 +51,16 @@ impl CountDownLatch {
         Self { handle }
     }
 
-    /// Sets the count, if there is no latch yet; whether it did. 1 to 2147483647.
+    /// Sets the count, from 1 to 2147483647, if there is no latch yet. Returns whether the count was set.
     ///
     /// # Errors
-    /// * [`Error::Unavailable`]: nobody answered for [`unavailable_after`](crate::Builder::unavailable_after), and it is
-    ///   unknown whether the change was made. Until then it is sent again, and counts once.
-    /// * [`Error::InvalidCount`]: 0, or more than can be counted.
-    /// * [`Error::InvalidKey`], [`Error::Denied`]; [`Error::WrongType`]: the key holds something that is no number.
+    /// * [`Error::InvalidCount`]: the count is 0 or too large.
+    /// * [`Error::Unavailable`]: the server did not answer for
+    ///   [`unavailable_after`](crate::Builder::unavailable_after). The change was retried for that time, and it is unknown
+    ///   whether it was made.
+    /// * [`Error::WrongType`]: the key holds a value that is not a number.
+    /// * [`Error::Denied`]: the server refused the command.
+    /// * [`Error::InvalidKey`]: the key is empty or too long.
     ///
     /// # Cancel safety
     /// If the future is dropped, the count may or may not be set.
@@ -74,7 +79,7 @@ impl CountDownLatch {
         self.handle.try_set(count).await
     }
 
-    /// Counts down by one: what is left. Where there is no latch nothing happens.
+    /// Decreases the count by one and returns what is left. Does nothing and returns 0 if there is no latch.
     ///
     /// # Errors
     /// The same as [`try_set_count`](CountDownLatch::try_set_count).
@@ -95,7 +100,7 @@ impl CountDownLatch {
         self.handle.count_down().await.map(not_below_0)
     }
 
-    /// What is left to count down; 0 where there is no latch. The answer is old when it arrives.
+    /// Returns the current count; 0 if there is no latch. It may have changed by the time it is returned.
     ///
     /// # Errors
     /// The same as [`try_set_count`](CountDownLatch::try_set_count).
@@ -114,8 +119,9 @@ impl CountDownLatch {
         self.handle.number().await.map(not_below_0)
     }
 
-    /// Removes the latch, and lets its waiters go; whether there was one. Use it to repair a system by hand,
-    /// not as a part of normal work.
+    /// Removes the latch, which completes all waits for it, and returns whether there was one.
+    ///
+    /// Use it to repair a system by hand, not as a part of normal work.
     ///
     /// # Errors
     /// The same as [`try_set_count`](CountDownLatch::try_set_count).
@@ -137,7 +143,7 @@ impl CountDownLatch {
         self.handle.force_release().await
     }
 
-    /// Waits until the count is 0; await what it gives.
+    /// Waits until the count is 0, or for at most a [`timeout`](LatchWait::timeout). Await the result.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -162,20 +168,21 @@ fn not_below_0(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A wait for a latch, to be awaited; made by [`CountDownLatch::wait`].
+/// A wait for a latch; made by [`CountDownLatch::wait`]. It starts when it is awaited.
 ///
-/// Without a [`timeout`](LatchWait::timeout) it waits without limit, or as the client's
-/// [`default_wait`](crate::Builder::default_wait) says.
+/// Without a [`timeout`](LatchWait::timeout) it uses the client's
+/// [`default_wait`](crate::Builder::default_wait), which is unlimited unless it is set.
 ///
 /// # Errors
-/// * [`Error::Timeout`]: the count was not 0 before the wait was over.
-/// * [`Error::Unavailable`]: nobody answered, for the length of the wait or for
+/// * [`Error::Timeout`]: the count did not reach 0 in time.
+/// * [`Error::Unavailable`]: the server did not answer until the timeout, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
-/// * [`Error::InvalidKey`], [`Error::InvalidWait`]: refused before anything was sent.
-/// * [`Error::Denied`]; [`Error::WrongType`]: the key holds something that is no number.
+/// * [`Error::InvalidKey`], [`Error::InvalidWait`]: the arguments are invalid, and nothing was sent.
+/// * [`Error::WrongType`]: the key holds a value that is not a number.
+/// * [`Error::Denied`]: the server refused a command.
 ///
 /// # Cancel safety
-/// Dropping the future leaves nothing behind.
+/// If the future is dropped, the wait ends and leaves nothing behind.
 ///
 /// # Examples
 /// See [`CountDownLatch::wait`].
@@ -187,7 +194,9 @@ pub struct LatchWait {
 }
 
 impl LatchWait {
-    /// How long to wait at most. Zero means one look, and no waiting.
+    /// Sets how long to wait, at most a year. With zero, the count is checked once and there is no waiting.
+    ///
+    /// Acquisitions call the same limit [`wait`](crate::Acquire::wait).
     /// # Examples
     /// See [`CountDownLatch::wait`].
     pub fn timeout(mut self, timeout: Duration) -> Self {

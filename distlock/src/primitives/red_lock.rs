@@ -1,4 +1,4 @@
-//! Redlock: one key on several independent servers, held by whoever has a majority of them.
+//! Redlock: a lock on one key of several independent servers, granted by a majority of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
-/// * It is granted by a majority, with enough of its lease left: time counts from before the servers were asked, and a
-///   hundredth of the lease is set aside for clocks that drift.
-/// * On each server it is an ordinary [`Lock`](crate::Lock), renewed by that server's client, reentrant inside its own
-///   scope. The hold is lost when less than a majority of the servers still have it.
-/// * A release is sent to all, also to those that did not answer, and confirmed by a majority.
+/// * It is acquired when a majority of the servers has granted it and enough of the lease is left. The lease counts from
+///   before the servers were asked, and a hundredth of it is reserved for clock drift.
+/// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
+///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
+/// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
 ///
-/// After the Redlock algorithm; Redisson's `RedissonRedLock` keeps the same data.
+/// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data.
 ///
 /// # Examples
 /// ```
@@ -42,14 +42,15 @@ impl RedLock {
         Self { handles }
     }
 
-    /// Acquires the lock on a majority of the servers; await what it gives, or run something under it.
+    /// Acquires the lock on a majority of the servers. Await the result for a guard, or [run](Acquire::run) a future under
+    /// the lock.
     /// # Examples
     /// See [`RedLock`].
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::Quorum(Arc::clone(&self.handles)))
     }
 
-    /// Acquires the lock if it is free: one round, no waiting. `None` where others hold it.
+    /// Acquires the lock if it is free, in one round and without waiting. Returns `None` if other owners hold it.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -71,7 +72,7 @@ impl RedLock {
         self.acquire().try_now().await
     }
 
-    /// Does anyone hold the lock on a majority of the servers? The answer is old when it arrives.
+    /// Returns whether the lock is held on a majority of the servers; see [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Errors
     /// The same as [`holders`](RedLock::holders).
@@ -87,11 +88,10 @@ impl RedLock {
         Ok(held.count() >= quorum::of(self.handles.len()))
     }
 
-    /// Who holds the lock, on each server: an owner has a name of its own on each.
+    /// Returns the owners that hold the lock, for all servers together. One hold has a different owner on each server.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] and the others of [`Lock::is_locked`](crate::Lock::is_locked), where less than a majority
-    /// of the servers answered.
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked), if fewer than a majority of the servers answered.
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
@@ -110,7 +110,8 @@ impl RedLock {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// How long a majority of the servers keeps the lock, unless it is renewed or released; `None` where it is free.
+    /// Returns how long a majority of the servers keeps the lock if it is neither renewed nor released; `None` if it is
+    /// free.
     ///
     /// # Errors
     /// The same as [`holders`](RedLock::holders).
@@ -135,14 +136,14 @@ impl RedLock {
         Ok(last_needed.map(|at| leases[at]))
     }
 
-    /// Frees the lock on every server, whoever holds it; whether anyone did. Use it to repair a system by hand,
-    /// not as a part of normal work.
+    /// Frees the lock on every server, no matter who holds it, and returns whether it was held on any; see
+    /// [`Lock::force_release`](crate::Lock::force_release).
     ///
     /// # Errors
     /// The same as [`holders`](RedLock::holders).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open where the lock was freed.
+    /// If the future is dropped, the lock may have been freed on some of the servers.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -158,7 +159,7 @@ impl RedLock {
         Ok(answers.contains(&true))
     }
 
-    /// The answers of all servers, if those are a majority.
+    /// Asks all servers, and returns the answers if a majority gave one.
     async fn request<'a, T, F>(
         &'a self,
         question: impl Fn(&'a Handle) -> F,

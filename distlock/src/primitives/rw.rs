@@ -9,42 +9,50 @@ use crate::guard::Guard;
 use crate::kind::Kind;
 use crate::primitives::Member;
 
-/// A lock on one key that many may read or one may write; made by [`Client::rw_lock`](crate::Client::rw_lock).
+/// A lock on one key that admits any number of readers or one writer; made by
+/// [`Client::rw_lock`](crate::Client::rw_lock).
 ///
-/// Two locks on the same data: [`read`](RwLock::read) and [`write`](RwLock::write). While anyone reads nobody writes, and
-/// while one writes nobody else reads or writes, among all clients of the same server, Redisson's included.
+/// It has two sides, [`read`](RwLock::read) and [`write`](RwLock::write), which share their data in the server. While
+/// there are readers nobody can write, and while there is a writer nobody else can read or write. This holds among all
+/// clients of the same server, including those of Redisson.
 ///
-/// * **Reading inside one's own write** is let in: a read lock that is acquired within the scope of a write lock's guard
-///   is a hold of its own, which may outlive the write. When the write ends, the lock goes on as a read lock (a downgrade),
-///   and other readers come in.
-/// * **Writing inside one's own read** would wait for itself, and is [`Error::Deadlock`] at once.
-/// * **Each reader has a lease of its own.** One that dies keeps writers out until its lease ends, and no longer; others'
-///   renewals do not keep it alive.
-/// * **Neither side starves the other.** A writer that waits keeps further readers out until it had its turn, and after a
-///   writer the readers who waited for its end go before the next one. So a task that reads, and meanwhile waits for
-///   another task that is yet to read, may wait for a writer between the two, for ever: carry the scope over with
-///   [`inherit`](crate::inherit), or give the second a [`wait`](Acquire::wait).
+/// * **A read inside its own write is admitted.** A read lock that is acquired inside the scope of a write lock's guard is
+///   a separate hold, which may outlive the write lock. When the write lock is released, the reader stays and other
+///   readers are admitted (a downgrade).
+/// * **A write inside its own read** would wait for itself, and fails at once with [`Error::Deadlock`].
+/// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of
+///   other readers do not extend it.
+/// * **Neither side starves the other.** A waiting writer blocks new readers until it has written. After a writer, the
+///   readers that waited for it are admitted before the next writer.
 ///
-/// # Turns
-/// A writer of this crate's clients that is refused and waits notes that in a key of its own beside the lock, for 5 s, and
-/// again every third of that. While the note stands, readers of these clients are refused, but for those who are in
-/// already or come from inside a write lock. It goes when a writer is granted the lock and when its writer gives up,
-/// which wakes the readers; where its process died, after the 5 s.
+/// A task can deadlock with a waiting writer: it reads, and waits for another task that also has to acquire the read lock,
+/// which the waiting writer blocks. To prevent this, carry the scope over to the other task with
+/// [`inherit`](crate::inherit), or give its acquisition a [`wait`](Acquire::wait).
 ///
-/// A reader that is refused leaves a mark beside the lock. Where a write lock is released and the mark stands, readers
-/// have 20 ms to come in, in which a writer that waits is refused. So readers and writers alternate: a reader waits for
-/// one writer, or for up to 50 ms in which writers of one client hand the lock over among themselves; a writer waits for
-/// those who read already, and for other writers, who are in no order between clients. A reader whose way to the server
-/// takes longer than the 20 ms has to be lucky.
+/// # How readers and writers alternate
+/// A writer that has to wait sets a mark in a separate key beside the lock. The mark expires after the
+/// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third of
+/// that has passed. While the mark exists, new readers are refused, except inside a write lock. The mark is removed, and
+/// the readers are woken, when the writer gives up. It is also removed when a writer is granted the lock.
 ///
-/// Redisson knows of no turns. Its readers come in beside other readers also while a writer waits, so a steady stream
-/// of *them* keeps writers out, ours as well as its own, and the [`wait`](Acquire::wait) is what ends that. Its writers
-/// heed no readers' turn. Who excludes whom is the same for all. And its downgrade tells nobody: readers who wait for
-/// such a writer, ours as well as its own, come in when the lease that they were told is over, and not at once.
+/// A reader that is refused sets another mark. If that mark exists when a write lock is released, readers have 20 ms in
+/// which they are admitted and waiting writers are refused. A reader therefore waits for one writer, or for up to 50 ms
+/// in which writers of one client hand the lock over to each other. A writer waits for the current readers and for other
+/// writers; writers of different clients have no particular order. A reader that needs more than the 20 ms to reach the
+/// server may miss its chance, and then waits for another writer.
 ///
-/// After Redisson's `RedissonReadLock` and `RedissonWriteLock`, on the same keys, fields and channels, except that: leases
-/// of a writer do not add up, a reader inside a write has an owner of its own, and the end of a write that goes on as a
-/// read is published. The turns after phase-fair locks (Brandenburg and Anderson).
+/// # Redisson
+/// The lock corresponds to Redisson's `RedissonReadLock` and `RedissonWriteLock` and uses the same keys, fields and
+/// channels. Who excludes whom is the same, with these differences:
+///
+/// * Redisson's clients ignore the marks. Its readers are admitted beside other readers while a writer waits, so a steady
+///   stream of them can starve writers of both libraries; set a [`wait`](Acquire::wait). Its writers do not give way to
+///   waiting readers.
+/// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when the
+///   lease expires that they were told of.
+/// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.
+///
+/// The alternation follows phase-fair locks (Brandenburg and Anderson).
 ///
 /// # Examples
 /// ```
@@ -66,7 +74,7 @@ impl RwLock {
         Self { handle }
     }
 
-    /// The lock that many may have at once.
+    /// Returns the read side, which many owners can hold at the same time.
     /// # Examples
     /// See [`ReadLock`].
     pub fn read(&self) -> ReadLock {
@@ -75,7 +83,7 @@ impl RwLock {
         }
     }
 
-    /// The lock that one has alone.
+    /// Returns the write side, which one owner holds alone.
     /// # Examples
     /// See [`WriteLock`].
     pub fn write(&self) -> WriteLock {
@@ -84,7 +92,7 @@ impl RwLock {
         }
     }
 
-    /// Does anyone read or write? The answer is old when it arrives.
+    /// Returns whether there is any reader or writer; see [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Errors
     /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
@@ -102,14 +110,13 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        // A writer may become a reader between the two, but no reader a writer.
+        // In this order: between the two calls a writer can become a reader, but a reader cannot become a writer.
         Ok(self.write().is_locked().await? || self.read().is_locked().await?)
     }
 
-    /// Frees the lock, whoever reads or writes; whether anyone did. Use it to repair a system by hand,
-    /// not as a part of normal work.
+    /// Frees the lock, no matter who reads or writes, and returns whether anyone did.
     ///
-    /// That is [`WriteLock::force_release`] and, where nobody writes, [`ReadLock::force_release`].
+    /// It calls [`WriteLock::force_release`], and [`ReadLock::force_release`] if there was no writer.
     ///
     /// # Errors
     /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
@@ -132,17 +139,18 @@ impl RwLock {
     }
 }
 
-/// The read half of an [`RwLock`]; made by [`RwLock::read`].
+/// The read side of an [`RwLock`]; made by [`RwLock::read`].
 ///
-/// Any number of owners have it at once, while none has the [`WriteLock`]. All that waits, renews and ends is as with
-/// [`Lock`](crate::Lock), with these differences:
+/// Any number of owners can hold it at the same time, while nobody holds the [`WriteLock`]. Waiting, renewal and release
+/// work as with [`Lock`](crate::Lock), with these differences:
 ///
-/// * Readers of one client do not stand behind each other; nothing is handed over between them.
-/// * Branches of one scope of a read lock read at the same time, too.
-/// * What is asked ([`holders`](ReadLock::holders), [`remaining_lease`](ReadLock::remaining_lease) and the others) is
-///   about readers alone, those inside a write lock included; the lease is that of the reader who has most left.
-/// * [`force_release`](ReadLock::force_release) ends all readers where nobody writes, and nothing else, as Redisson has
-///   it: readers inside a write lock end with [`WriteLock::force_release`].
+/// * Readers of one client do not queue behind each other, and nothing is handed over between them.
+/// * Branches of one scope of a read lock can also read at the same time.
+/// * The methods that inspect the lock, such as [`holders`](ReadLock::holders) and
+///   [`remaining_lease`](ReadLock::remaining_lease), are about readers only, including those inside a write lock. The
+///   remaining lease is that of the reader with the most time left.
+/// * [`force_release`](ReadLock::force_release) ends all readers if there is no writer, and otherwise does nothing, as in
+///   Redisson. [`WriteLock::force_release`] ends the readers inside a write lock.
 ///
 /// # Examples
 /// ```
@@ -159,7 +167,7 @@ pub struct ReadLock {
 }
 
 impl ReadLock {
-    /// Acquires the lock to read; await what it gives, or run something under it.
+    /// Acquires the lock for reading. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -172,8 +180,8 @@ impl ReadLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if nobody writes, and no writer waits: one round trip, no waiting. `None` where it cannot be
-    /// had now.
+    /// Acquires the lock for reading if there is no writer and none waits, in one round trip and without waiting. Returns
+    /// `None` otherwise.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -291,16 +299,17 @@ impl From<ReadLock> for Member {
     }
 }
 
-/// The write half of an [`RwLock`]; made by [`RwLock::write`].
+/// The write side of an [`RwLock`]; made by [`RwLock::write`].
 ///
-/// At most one owner has it at a time, while nobody has the [`ReadLock`], but for those whom its own scope lets in. All
-/// that waits, renews and ends is as with [`Lock`](crate::Lock), with these differences:
+/// At most one owner holds it at a time, while nobody holds the [`ReadLock`] except inside the writer's own scope.
+/// Waiting, renewal and release work as with [`Lock`](crate::Lock), with these differences:
 ///
-/// * A read lock that is acquired in its [scope](Guard::scope) may outlive it, and the lock is a read lock then.
-/// * What is asked ([`holders`](WriteLock::holders) and the others) is about the writer alone, who stands in the server
-///   as `<owner>:write`.
-/// * [`force_release`](WriteLock::force_release) ends the writer and the readers that it has let in, and nothing where
-///   nobody writes, as Redisson has it.
+/// * A read lock that is acquired inside its [scope](Guard::scope) may outlive the write lock. The lock is then a read
+///   lock.
+/// * The methods that inspect the lock, such as [`holders`](WriteLock::holders), are about the writer only. The server
+///   stores it as `<owner>:write`.
+/// * [`force_release`](WriteLock::force_release) ends the writer and the readers inside its write lock. It does nothing
+///   if there is no writer, as in Redisson.
 ///
 /// # Examples
 /// ```
@@ -309,7 +318,7 @@ impl From<ReadLock> for Member {
 /// let lock = client.rw_lock("report:42");
 /// let writes = lock.write().acquire().await?;
 /// let reads = writes.scope(lock.read().acquire().into_future()).await??;
-/// writes.release().await?; // a downgrade: others may read from here on
+/// writes.release().await?; // a downgrade: from here on others can read
 /// let other = lock.read().try_acquire().await?;
 /// assert!(reads.is_held() && other.is_some());
 /// # Ok(()) }
@@ -320,7 +329,7 @@ pub struct WriteLock {
 }
 
 impl WriteLock {
-    /// Acquires the lock to write; await what it gives, or run something under it.
+    /// Acquires the lock for writing. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -333,7 +342,8 @@ impl WriteLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if nobody reads or writes: one round trip, no waiting. `None` where another holds it.
+    /// Acquires the lock for writing if there is no reader and no writer, in one round trip and without waiting. Returns
+    /// `None` otherwise.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].

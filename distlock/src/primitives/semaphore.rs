@@ -11,23 +11,24 @@ use crate::owner::Owner;
 
 /// A number of permits that all clients of a server share; made by [`Client::semaphore`](crate::Client::semaphore).
 ///
-/// A handle: it does no I/O by itself, is cheap to clone, and any number of handles name one semaphore. It has no permits
-/// until somebody has [set](Semaphore::try_set_permits) or [added](Semaphore::add_permits) some.
+/// This type is a handle: it is cheap to clone, does no I/O on its own, and all handles with the same key are the same
+/// semaphore. A semaphore has no permits until they are [set](Semaphore::try_set_permits) or
+/// [added](Semaphore::add_permits).
 ///
-/// * **No lease.** As Redisson's, a permit is taken until it is given back: those of a process that died stay taken, and
-///   so do those of a client that went while its server could not be reached. Who must not lose permits that way takes
-///   a semaphore whose permits expire.
-/// * **Each acquisition, release and change counts once**, also where its answer was lost and it was sent again. For that
-///   the server keeps a small key of its own beside the semaphore for each permit that is out, and for some half a
-///   minute (a [`watchdog_timeout`](crate::Builder::watchdog_timeout) and an
-///   [`unavailable_after`](crate::Builder::unavailable_after)) for each one that was given back.
-/// * **First come, first served** among the waiters of one client, also where they want different numbers; between
-///   clients, whoever asks first. An acquisition that comes while nobody of its client waits asks at once.
-/// * A permit has nothing to do with the task that acquired it: it is never entered again, and may be given back
-///   anywhere.
+/// * **Permits have no lease.** As in Redisson, a permit is taken until it is released. The permits of a process that
+///   crashed stay taken, and so do those of a client that ended while its server was unreachable. If that must not
+///   happen, use an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
+/// * **Retries are idempotent.** If a reply is lost, the request is sent again and still takes effect exactly once. For
+///   this the server keeps a small separate key for each acquisition while its permits are taken, and for each release
+///   and change for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
+///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
+/// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
+///   for different numbers of permits. Waiters of different clients have no particular order.
+/// * **Permits do not belong to tasks.** They are not reentrant, and can be released by any task.
 ///
-/// After Redisson's `RedissonSemaphore`, on the same key and channel, and except that: a change keeps the time to live of
-/// the key, and a number below 1 is not published, which Redisson's own listeners cannot bear.
+/// The semaphore corresponds to Redisson's `RedissonSemaphore` and uses the same key and channel, with two differences: a
+/// change keeps the time to live of the key, and a number of permits below 1 is not published, because Redisson's
+/// listeners cannot handle it.
 ///
 /// # Examples
 /// ```
@@ -49,15 +50,18 @@ impl Semaphore {
         Self { handle }
     }
 
-    /// Gives the semaphore its number of permits, if it has none yet; whether it did. 0 to 2147483647.
+    /// Sets the number of permits, from 0 to 2147483647, if it was not set before. Returns whether it was set now.
     ///
-    /// It has one also where all of its permits are taken.
+    /// A semaphore whose permits are all taken was set before, and is not changed.
     ///
     /// # Errors
-    /// * [`Error::Unavailable`]: nobody answered for [`unavailable_after`](crate::Builder::unavailable_after), and it is
-    ///   unknown whether the change was made. Until then it is sent again, and counts once.
-    /// * [`Error::InvalidPermits`]: more than can be counted.
-    /// * [`Error::InvalidKey`], [`Error::Denied`]; [`Error::WrongType`]: the key holds something that is no number.
+    /// * [`Error::InvalidPermits`]: the number is too large.
+    /// * [`Error::Unavailable`]: the server did not answer for
+    ///   [`unavailable_after`](crate::Builder::unavailable_after). The change was retried for that time, and it is unknown
+    ///   whether it was made.
+    /// * [`Error::WrongType`]: the key holds a value that is not a number.
+    /// * [`Error::Denied`]: the server refused the command.
+    /// * [`Error::InvalidKey`]: the key is empty or too long.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -80,10 +84,10 @@ impl Semaphore {
         self.handle.try_set(permits).await
     }
 
-    /// Adds permits, or takes some away where the number is negative: how many are available then.
+    /// Adds permits, or removes some if the number is negative. Returns how many are available afterwards.
     ///
-    /// They may become less than none: then so many have to be given back before one can be acquired. A semaphore
-    /// without a number has 0 to add to.
+    /// The result can be negative: permits then have to be released until the number is positive before one can be
+    /// acquired. If the number of permits was never set, it starts at 0.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -104,11 +108,10 @@ impl Semaphore {
         self.handle.add(permits).await
     }
 
-    /// Gives back permits that no [`Permit`] stands for any more, as Redisson's `release(n)`: how many are available
-    /// then.
+    /// Releases permits without a [`Permit`], as Redisson's `release(n)`. Returns how many are available afterwards.
     ///
-    /// For those that were [forgotten](Permit::forget), or acquired by another program. Nothing keeps a caller from
-    /// giving back more than were taken.
+    /// Use it for permits that were [forgotten](Permit::forget), or that another program acquired. The caller must not
+    /// release more permits than were acquired; this is not checked.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits), and [`Error::InvalidPermits`] for 0.
@@ -133,8 +136,8 @@ impl Semaphore {
             .await
     }
 
-    /// How many permits are available: below 0 where more were taken away than there were. The answer is old when it
-    /// arrives.
+    /// Returns how many permits are available. The number is negative if more were removed than were available, and may
+    /// have changed by the time it is returned.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -153,9 +156,9 @@ impl Semaphore {
         self.handle.number().await
     }
 
-    /// Takes all permits that are available, for good: how many they were.
+    /// Takes all available permits without a [`Permit`], and returns how many they were.
     ///
-    /// Where they are less than none they become 0, and the answer is negative: as Redisson's, and Java's.
+    /// A negative number of permits becomes 0, and the negative number is returned, as in Redisson and Java.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -177,11 +180,11 @@ impl Semaphore {
         self.handle.drain().await
     }
 
-    /// Removes the semaphore with all its permits; whether there was one. Use it to repair a system by hand,
-    /// not as a part of normal work.
+    /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
-    /// Waiters go on waiting, for permits that somebody may set. Permits that are out are worth nothing more, and yet
-    /// count where they are given back: as with Redisson, a permit returned to a semaphore without a number begins one.
+    /// Use it to repair a system by hand, not as a part of normal work. Waiters continue to wait until permits are set
+    /// again. Permits that are still taken are added when they are released, as in Redisson: the first of them creates
+    /// the semaphore again.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -203,7 +206,7 @@ impl Semaphore {
         self.handle.force_release().await
     }
 
-    /// Acquires one permit; await what it gives, or run something with it.
+    /// Acquires one permit. Await the result for a [`Permit`], or [run](Acquire::run) a future that needs it.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -222,8 +225,9 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires several permits at once: all of them or none. 1 to 2147483647; what is not is
-    /// [`Error::InvalidPermits`] when it is awaited.
+    /// Acquires several permits, all of them or none.
+    ///
+    /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -238,7 +242,7 @@ impl Semaphore {
         Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }
 
-    /// Acquires one permit if one is available: one round trip, no waiting.
+    /// Acquires one permit if one is available, in one round trip and without waiting. Returns `None` otherwise.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -258,7 +262,8 @@ impl Semaphore {
         self.acquire().try_now().await
     }
 
-    /// Acquires several permits at once if so many are available: one round trip, no waiting.
+    /// Acquires several permits if that many are available, in one round trip and without waiting. Returns `None`
+    /// otherwise.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -281,10 +286,10 @@ impl Semaphore {
     }
 }
 
-/// Permits of a [`Semaphore`], for as long as it lives.
+/// One or several permits of a [`Semaphore`], which are taken for as long as this value exists.
 ///
-/// They were acquired together and are given back together: by [`release`](Permit::release), which confirms it, or by
-/// dropping it, in the background. Nothing ends them before.
+/// Permits that were acquired together are released together: by [`release`](Permit::release), which waits for the
+/// confirmation, or in the background when the value is dropped. They have no lease and do not expire.
 ///
 /// # Examples
 /// ```
@@ -297,18 +302,18 @@ impl Semaphore {
 /// assert_eq!(printers.available_permits().await?, 1);
 /// # Ok(()) }
 /// ```
-#[must_use = "permits are given back as soon as this is dropped; bind it: `let _permit = ..`"]
+#[must_use = "the permits are released as soon as this is dropped; bind it: `let _permit = ..`"]
 pub struct Permit(Guard);
 
 impl Permit {
-    /// The semaphore's key, without the client's prefix.
+    /// Returns the key of the semaphore, without the client's prefix.
     /// # Examples
     /// See [`Permit::permits`].
     pub fn key(&self) -> &str {
         self.0.key()
     }
 
-    /// How many permits these are.
+    /// Returns the number of permits.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -323,23 +328,23 @@ impl Permit {
         self.0.permits()
     }
 
-    /// The identity of this acquisition: `<client uuid>:<number>`.
+    /// Returns the owner of the permits: `<client uuid>:<number>`.
     /// # Examples
     /// See [`Owner`].
     pub fn owner(&self) -> Owner {
         self.0.owner()
     }
 
-    /// Gives the permits back, and confirms it.
+    /// Releases the permits, and waits until the server has confirmed it.
     ///
     /// # Errors
-    /// * [`Error::Unavailable`]: nobody answered; the release goes on in the background until it is confirmed, and
-    ///   counts once.
-    /// * [`Error::Lost`]: the server knows nothing of these permits, and nothing was given back: it has lost its data.
-    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
+    /// * [`Error::Unavailable`]: the server did not answer. The release is retried in the background until it is
+    ///   confirmed, and takes effect exactly once.
+    /// * [`Error::Lost`]: the server has lost its data and does not know these permits. Nothing was released.
+    /// * [`Error::Denied`], [`Error::WrongType`]: the server refused the release.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the release to the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Examples
     /// See [`Permit`].
@@ -347,8 +352,7 @@ impl Permit {
         self.0.release().await
     }
 
-    /// Keeps the permits taken, with nothing that would give them back but
-    /// [`Semaphore::release_permits`], here or in another program.
+    /// Keeps the permits taken. Only [`Semaphore::release_permits`] releases them, in this program or in another one.
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
