@@ -288,6 +288,7 @@ impl fmt::Display for Loss {
 
 impl Error {
     /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
+    ///
     /// # Examples
     /// See [`Error`].
     pub fn is_busy(&self) -> bool {
@@ -295,6 +296,7 @@ impl Error {
     }
 
     /// Returns `true` if the waiter limit was reached. Retrying later may help, when fewer acquisitions wait.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -308,16 +310,11 @@ impl Error {
         matches!(self, Self::Overloaded { .. })
     }
 
-    /// [`Error::Overloaded`] for waiters that are counted elsewhere: for `distlock-tower`.
-    #[doc(hidden)]
-    pub fn overloaded(key: String, waiters: u32) -> Self {
-        Self::Overloaded { key, waiters }
-    }
-
     /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], or
     /// [`Error::ReleasesPending`] after a close.
     ///
     /// After a failed acquisition it is not known whether another owner holds the lock.
+    ///
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.is_unavailable());
@@ -330,6 +327,7 @@ impl Error {
     }
 
     /// Returns `true` if a hold ended before it was released.
+    ///
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.is_lost());
@@ -344,6 +342,7 @@ impl Error {
     /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
     /// [`Deadlock`](Error::Deadlock), a closed client, and a server that [denies](Error::Denied) a command, holds
     /// [another type of value](Error::WrongType) or gives an answer that [cannot be understood](Error::Protocol).
+    ///
     /// # Examples
     /// ```
     /// assert!(distlock::Error::NoClient.is_permanent());
@@ -355,6 +354,7 @@ impl Error {
     /// Returns `true` if the hold was lost, and the guarded body had nevertheless run to its end.
     ///
     /// The effects of the body remain, but another owner may have been inside the critical section at the same time.
+    ///
     /// # Examples
     /// ```
     /// assert!(!distlock::Error::NoClient.body_completed());

@@ -92,8 +92,8 @@ impl Held {
     ///
     /// # Examples
     /// See [`Held`].
-    pub fn keys(&self) -> &[String] {
-        &self.shared.keys
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.shared.keys.iter().map(String::as_str)
     }
 
     /// Returns the fencing token of the grant, if the layer's mode is [`Fenced`](distlock::Mode::Fenced).

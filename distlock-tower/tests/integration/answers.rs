@@ -158,7 +158,10 @@ async fn several_keys_are_held_together_and_freed_together() {
     let layer = keyed(&client, |_: &Parts| ["stock:7", "order:42", "item:9"]);
     let service = layer.layer(service_fn(async |request: Request<()>| {
         let held = request.extensions().get::<Held>().unwrap();
-        assert_eq!(held.keys(), ["item:9", "order:42", "stock:7"]);
+        assert_eq!(
+            held.keys().collect::<Vec<_>>(),
+            ["item:9", "order:42", "stock:7"]
+        );
         assert_eq!(held.key(), "item:9");
         for key in held.keys() {
             assert_eq!(client.lock(key).hold_count().await.unwrap(), 1);

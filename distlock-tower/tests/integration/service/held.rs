@@ -34,8 +34,8 @@ async fn kept_guard_outlives_the_response() {
     let (guard, held) = kept.recv().await.unwrap();
     assert!(guard.is_held() && held.is_held() && locked(&client, "k").await);
     assert_eq!(
-        (guard.key(), held.key(), held.keys()),
-        ("k", "k", &["k".to_owned()][..])
+        (guard.key(), held.key(), held.keys().collect()),
+        ("k", "k", vec!["k"])
     );
     guard.release().await.unwrap();
     held.lost().await;
