@@ -44,6 +44,7 @@ impl Owner {
     }
 
     /// Returns the id of the client that acquired the hold.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -57,6 +58,7 @@ impl Owner {
     }
 
     /// Returns the number of the owner within its client. Numbers start at 1 and grow.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -51,6 +51,7 @@ impl PermitId {
     }
 
     /// Returns the bytes under which the server stores the permit.
+    ///
     /// # Examples
     /// See [`PermitId`].
     pub fn as_bytes(&self) -> &[u8; 16] {

@@ -13,7 +13,7 @@ use crate::owner::Owner;
 const TARGET: &str = "distlock";
 
 pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
-    tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost");
+    tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
 }
 
 pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display) {
@@ -45,7 +45,7 @@ pub(crate) fn runs_without_lock(error: &Error) {
 }
 
 pub(crate) fn late_grant(key: &Key, owner: Owner) {
-    tracing::warn!(target: TARGET, key = key.text(), %owner, "grant arrived after its acquisition had ended; it is released");
+    tracing::warn!(target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
 }
 
 pub(crate) fn waits_for_itself(key: &Key) {

@@ -42,6 +42,7 @@ impl Builder {
     /// It applies to all acquisitions that do not set a [lease](crate::Acquire::lease). The watchdog renews a hold each
     /// time a third of the lease has passed. After a crash, the key stays locked until the lease expires. Redisson calls
     /// this setting `lockWatchdogTimeout`.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -58,6 +59,7 @@ impl Builder {
     /// Sets a prefix for the names of all keys in the server; empty by default.
     ///
     /// Errors, logs and guards show keys without the prefix.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -74,6 +76,7 @@ impl Builder {
     /// Sets the wait used by acquisitions that do not set one; unlimited by default, and at most a year.
     ///
     /// See [`Acquire::wait`](crate::Acquire::wait).
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -91,6 +94,7 @@ impl Builder {
     /// default, else 1 ms to 10 years.
     ///
     /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -109,6 +113,7 @@ impl Builder {
     ///
     /// An acquisition that would have to wait beyond the limit fails with
     /// [`Error::Overloaded`](crate::Error::Overloaded). See [`Acquire::max_waiters`](crate::Acquire::max_waiters).
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -126,6 +131,7 @@ impl Builder {
     ///
     /// An acquisition that would have to wait beyond the limit fails with
     /// [`Error::Overloaded`](crate::Error::Overloaded).
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -144,6 +150,7 @@ impl Builder {
     /// A command without an answer has an unknown outcome, and the client sends it again. The timeout is never longer
     /// than a sixth of the [watchdog's lease](Builder::watchdog_timeout), so that a renewal can be retried several
     /// times.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -160,6 +167,7 @@ impl Builder {
     /// Sets for how long an acquisition or a release is retried without any answer; 5 s by default.
     ///
     /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable).
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -188,6 +196,7 @@ impl Builder {
     /// Redisson's `fairLockWaitTimeout` does the same for its own waiters. They do not report, so its default is five
     /// minutes. If a key has waiters of Redisson as well, the clocks of their machines and of the server must agree to
     /// within a third of this timeout.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;

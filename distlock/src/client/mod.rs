@@ -62,6 +62,7 @@ impl Client {
     /// The server behaves like Redis and needs no installation. It is meant for examples, tests and programs of a single
     /// process. It uses tokio's clock, so tests can pause time. To connect several clients to one such server, use
     /// [`Builder::in_memory`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -78,23 +79,25 @@ impl Client {
     /// Connects to the Redis or Valkey server at `url`, with default settings. See [`Builder::connect`].
     ///
     /// # Errors
-    /// Those of [`Builder::connect`].
+    /// The same as [`Builder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future stops the connection attempt.
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    ///
     /// # Examples
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// let client = distlock::Client::connect("redis://127.0.0.1:6379").await?;
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
 
     /// Returns a builder, to create a client with other settings.
+    ///
     /// # Examples
     /// See [`Builder`].
     pub fn builder() -> Builder {
@@ -111,6 +114,7 @@ impl Client {
     ///
     /// A key has 1 to 4096 bytes, including the client's prefix. Every operation on a lock with another key fails with
     /// [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -126,6 +130,7 @@ impl Client {
     /// Returns the [lock](NonReentrantLock) on `key` that cannot be entered again inside its own scope.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -141,6 +146,7 @@ impl Client {
     /// Returns the [lock](SpinLock) on `key` whose waiters poll and do not subscribe.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -156,6 +162,7 @@ impl Client {
     /// Returns the [lock](FencedLock) on `key` whose grants have fencing tokens.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -172,6 +179,7 @@ impl Client {
     ///
     /// The keys may be in any order, and may repeat. Acquiring fails with [`Error::NoKeys`] if there are none, and with
     /// [`Error::InvalidKey`] if one of them is empty or too long.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -187,6 +195,7 @@ impl Client {
     /// Returns the [semaphore](ExpirableSemaphore) on `key` whose permits each have an id and a lease.
     ///
     /// With a key that is empty or too long, every operation on the semaphore fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -203,6 +212,7 @@ impl Client {
     /// Returns the [lock](FairLock) on `key` that is granted in the order of arrival, among all clients.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -219,6 +229,7 @@ impl Client {
     /// again inside its own scope.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -234,6 +245,7 @@ impl Client {
     /// Returns the [lock](RwLock) on `key` that admits any number of readers or one writer.
     ///
     /// With a key that is empty or too long, every operation on the lock fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -251,6 +263,7 @@ impl Client {
     /// [set](Semaphore::try_set_permits).
     ///
     /// With a key that is empty or too long, every operation on the semaphore fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -267,6 +280,7 @@ impl Client {
     /// Returns the [count-down latch](CountDownLatch) on `key`.
     ///
     /// With a key that is empty or too long, every operation on the latch fails with [`Error::InvalidKey`].
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -285,6 +299,7 @@ impl Client {
     }
 
     /// Returns the id of this client: a random UUID, with which the names of all its owners begin.
+    ///
     /// # Examples
     /// ```
     /// let (one, two) = (distlock::Client::in_memory(), distlock::Client::in_memory());
@@ -357,6 +372,7 @@ impl Builder {
     /// # Errors
     /// [`Error::InvalidLease`], [`Error::InvalidWait`] or [`Error::InvalidConfig`]: a setting has a value that cannot
     /// work.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

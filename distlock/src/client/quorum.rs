@@ -39,6 +39,7 @@ impl Quorum {
     ///
     /// Each client must be connected to a different server; this is not checked. With two clients of the same server
     /// the majority is either never reached or is not a majority of servers. Clones of a client count once.
+    ///
     /// # Examples
     /// See [`Quorum`].
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Self {
@@ -53,6 +54,7 @@ impl Quorum {
     ///
     /// Operations on the lock fail with [`Error::InvalidKey`](crate::Error::InvalidKey) if the key is empty or too long.
     /// Acquiring it fails with [`Error::NoKeys`](crate::Error::NoKeys) if the quorum has no servers.
+    ///
     /// # Examples
     /// See [`Quorum`].
     pub fn lock(&self, key: impl Into<String>) -> RedLock {

@@ -38,6 +38,7 @@ pub struct ExpirablePermit(Guard);
 
 impl ExpirablePermit {
     /// Returns the key of the semaphore, without the client's prefix.
+    ///
     /// # Examples
     /// See [`Guard::key`].
     pub fn key(&self) -> &str {
@@ -45,6 +46,7 @@ impl ExpirablePermit {
     }
 
     /// Returns the owner of the permits.
+    ///
     /// # Examples
     /// See [`Guard::owner`].
     pub fn owner(&self) -> Owner {
@@ -52,6 +54,7 @@ impl ExpirablePermit {
     }
 
     /// Returns the id of the permit. If there are several, it is that of the first.
+    ///
     /// # Examples
     /// See [`ExpirableSemaphore::remaining_lease`](crate::ExpirableSemaphore::remaining_lease).
     pub fn id(&self) -> PermitId {
@@ -59,6 +62,7 @@ impl ExpirablePermit {
     }
 
     /// Returns the ids of all permits of this guard.
+    ///
     /// # Examples
     /// See [`ExpirableSemaphore::acquire_many`](crate::ExpirableSemaphore::acquire_many).
     pub fn ids(&self) -> impl ExactSizeIterator<Item = PermitId> + use<> {
@@ -66,6 +70,7 @@ impl ExpirablePermit {
     }
 
     /// Returns whether the permits are held, as far as this process can tell; see [`Guard::is_held`].
+    ///
     /// # Examples
     /// See [`ExpirablePermit`].
     pub fn is_held(&self) -> bool {
@@ -118,6 +123,7 @@ impl ExpirablePermit {
     }
 
     /// Returns the critical section as a separate value; see [`Guard::section`].
+    ///
     /// # Examples
     /// See [`Section`].
     pub fn section(&self) -> Section {
@@ -131,6 +137,7 @@ impl ExpirablePermit {
     ///
     /// # Cancel safety
     /// The same as [`Guard::hold_stream`].
+    ///
     /// # Examples
     /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {

@@ -59,6 +59,7 @@ impl ExpirableSemaphore {
     }
 
     /// Acquires one permit. Await the result for an [`ExpirablePermit`], or [run](Acquire::run) a future that needs it.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -79,6 +80,7 @@ impl ExpirableSemaphore {
     ///
     /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the semaphore has
     /// fewer permits in total, the acquisition waits until more are added.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -119,7 +121,7 @@ impl ExpirableSemaphore {
     /// otherwise.
     ///
     /// # Errors
-    /// Those of [`Acquire`], but not [`Error::Timeout`].
+    /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
     /// If the future is dropped, a hold that was granted in the meantime is released in the background.

@@ -29,10 +29,11 @@ use crate::primitives::Member;
 /// tokens. A re-entry is part of the same grant and has the same token.
 ///
 /// A token can be lower than an earlier one only if the server has lost the last token, its clock is behind that token,
-/// and the client has not seen it. It lasts until a client that has seen the token acquires the lock, or until the clock
-/// has caught up. A clock is behind if it was set back, if a replica's clock differs from its master's by more than the
-/// fail-over took, or if a key had more than a million grants a second. So keep the clocks of the servers synchronized. A
-/// store that compares tokens refuses such a token: the write fails, but no late write gets through.
+/// and the client has not seen it. Tokens stay too low until a client that has seen the lost token acquires the lock, or
+/// until the clock has caught up. A clock is behind if it was set back, if a replica's clock is behind its master's by more
+/// than the fail-over took, or if a key had more than a million grants a second. So keep the clocks of the servers
+/// synchronized. A store that compares tokens refuses a token that is too low: the write fails, but no late write gets
+/// through.
 ///
 /// The server keeps the last token of each key forever, in a separate key, unless
 /// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set.
@@ -63,6 +64,7 @@ impl FencedLock {
     }
 
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -210,6 +212,7 @@ pub struct FencedGuard(Guard);
 
 impl FencedGuard {
     /// Returns the fencing token: it is higher than that of every earlier grant of this key.
+    ///
     /// # Examples
     /// See [`FencedGuard`].
     pub fn token(&self) -> u64 {
@@ -235,6 +238,7 @@ impl FencedGuard {
     ///
     /// # Cancel safety
     /// The same as [`Guard::hold_stream`].
+    ///
     /// # Examples
     /// See [`Guard::hold_stream`].
     pub fn hold_stream<S: Stream>(self, items: S) -> HoldStream<S> {

@@ -144,6 +144,7 @@ impl CountDownLatch {
     }
 
     /// Waits until the count is 0, or for at most a [`timeout`](LatchWait::timeout). Await the result.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -197,6 +198,7 @@ impl LatchWait {
     /// Sets how long to wait, at most a year. With zero, the count is checked once and there is no waiting.
     ///
     /// Acquisitions call the same limit [`wait`](crate::Acquire::wait).
+    ///
     /// # Examples
     /// See [`CountDownLatch::wait`].
     pub fn timeout(mut self, timeout: Duration) -> Self {

@@ -65,6 +65,7 @@ impl MultiLock {
     }
 
     /// Returns a multi-lock of these locks, which may be of different kinds and clients.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -123,6 +124,7 @@ impl MultiLock {
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -142,6 +144,7 @@ impl MultiLock {
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -163,6 +166,7 @@ impl MultiLock {
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -180,11 +184,11 @@ impl MultiLock {
     /// [`Lock::force_release`](crate::Lock::force_release).
     ///
     /// # Errors
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked); some of the locks may
-    /// have been freed by then.
+    /// The same as [`Lock::is_locked`](crate::Lock::is_locked). Some of the locks may have been freed by then.
     ///
     /// # Cancel safety
     /// If the future is dropped, some of the locks may have been freed.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

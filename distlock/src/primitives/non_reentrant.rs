@@ -39,6 +39,7 @@ impl NonReentrantLock {
     }
 
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -36,6 +36,7 @@ impl NonReentrantFairLock {
     }
 
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

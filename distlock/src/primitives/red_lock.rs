@@ -44,6 +44,7 @@ impl RedLock {
 
     /// Acquires the lock on a majority of the servers. Await the result for a guard, or [run](Acquire::run) a future under
     /// the lock.
+    ///
     /// # Examples
     /// See [`RedLock`].
     pub fn acquire(&self) -> Acquire {
@@ -95,6 +96,7 @@ impl RedLock {
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -118,6 +120,7 @@ impl RedLock {
     ///
     /// # Cancel safety
     /// The method only reads: dropping the future changes nothing.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -144,6 +147,7 @@ impl RedLock {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock may have been freed on some of the servers.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

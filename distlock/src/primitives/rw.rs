@@ -49,7 +49,7 @@ use crate::primitives::Member;
 ///   stream of them can starve writers of both libraries; set a [`wait`](Acquire::wait). Its writers do not give way to
 ///   waiting readers.
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when the
-///   lease expires that they were told of.
+///   lease that they were told of expires.
 /// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.
 ///
 /// The alternation follows phase-fair locks (Brandenburg and Anderson).
@@ -75,6 +75,7 @@ impl RwLock {
     }
 
     /// Returns the read side, which many owners can hold at the same time.
+    ///
     /// # Examples
     /// See [`ReadLock`].
     pub fn read(&self) -> ReadLock {
@@ -84,6 +85,7 @@ impl RwLock {
     }
 
     /// Returns the write side, which one owner holds alone.
+    ///
     /// # Examples
     /// See [`WriteLock`].
     pub fn write(&self) -> WriteLock {
@@ -168,6 +170,7 @@ pub struct ReadLock {
 
 impl ReadLock {
     /// Acquires the lock for reading. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -330,6 +333,7 @@ pub struct WriteLock {
 
 impl WriteLock {
     /// Acquires the lock for writing. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -207,6 +207,7 @@ impl Semaphore {
     }
 
     /// Acquires one permit. Await the result for a [`Permit`], or [run](Acquire::run) a future that needs it.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -228,6 +229,7 @@ impl Semaphore {
     /// Acquires several permits, all of them or none.
     ///
     /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -307,6 +309,7 @@ pub struct Permit(Guard);
 
 impl Permit {
     /// Returns the key of the semaphore, without the client's prefix.
+    ///
     /// # Examples
     /// See [`Permit::permits`].
     pub fn key(&self) -> &str {
@@ -314,6 +317,7 @@ impl Permit {
     }
 
     /// Returns the number of permits.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -329,6 +333,7 @@ impl Permit {
     }
 
     /// Returns the owner of the permits: `<client uuid>:<number>`.
+    ///
     /// # Examples
     /// See [`Owner`].
     pub fn owner(&self) -> Owner {
@@ -353,6 +358,7 @@ impl Permit {
     }
 
     /// Keeps the permits taken. Only [`Semaphore::release_permits`] releases them, in this program or in another one.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

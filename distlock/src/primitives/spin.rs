@@ -44,6 +44,7 @@ impl SpinLock {
     ///
     /// A `first` below 1 ms is raised to 1 ms, and a `longest` below `first` to `first`. The pauses also apply when the
     /// lock is part of a [multi-lock](crate::MultiLock::of).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -63,6 +64,7 @@ impl SpinLock {
     }
 
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
