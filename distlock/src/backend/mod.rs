@@ -11,23 +11,24 @@
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
 
+mod change;
+mod fault;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod subscription;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
+pub use self::change::Change;
+pub(crate) use self::fault::unsupported;
+pub use self::fault::{Fault, cause};
+pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
-use crate::error::{Cause, Error};
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
+use crate::key::Resource;
 use crate::owner::Owner;
-use crate::permit_id::PermitId;
 
 /// The answer of a backend, on its way.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
@@ -137,33 +138,6 @@ pub enum Released {
     NotOurs,
 }
 
-/// A change of a semaphore or a latch, or a look at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Sets the number where there is none: 1 if it was set, else 0.
-    TrySet(u32),
-    /// Adds to the number: what it is now.
-    Add(i32),
-    /// Takes all permits: how many they were.
-    Drain,
-    /// Counts a latch down by one: what is left.
-    CountDown,
-    /// The number, 0 where there is none.
-    Count,
-    /// Sets how many permits there are, out or not: how many are free now.
-    SetPermits(u32),
-    /// How many permits are out.
-    AcquiredPermits,
-    /// How many permits there are, out or not.
-    TotalPermits,
-    /// Gives back one permit, whoever has it: 1 if it was out, else 0.
-    ReleasePermit(PermitId),
-    /// Gives one permit a new lease: 1 if it was out, else 0.
-    UpdateLease(PermitId, Duration),
-    /// The milliseconds that one permit has left; -1 where it has no end, -2 where it is not out.
-    RemainingLease(PermitId),
-}
-
 /// Who holds a key, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
@@ -171,123 +145,6 @@ pub struct Inspected {
     pub holders: Vec<(Vec<u8>, u64)>,
     /// What is left of the lease; `None` where the key is free or has no end set.
     pub ttl: Option<Duration>,
-}
-
-/// Why a verb failed.
-#[derive(Clone, Debug)]
-#[cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "what only a server can answer")
-)]
-pub enum Fault {
-    /// It may have been carried out, or not, or may still be.
-    Unknown(Cause),
-    /// It was not carried out, and may be tried again.
-    NotNow(Cause),
-    /// The server refuses it to this user.
-    Denied(Cause),
-    /// The key holds something else.
-    WrongType,
-    /// The answer cannot be understood, or the script is at fault.
-    Protocol(Cause),
-}
-
-impl Fault {
-    /// Will trying again not help?
-    pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, Self::Unknown(_) | Self::NotNow(_))
-    }
-
-    /// Is it certain that nothing was carried out?
-    pub(crate) fn was_refused(&self) -> bool {
-        matches!(self, Self::NotNow(_) | Self::Denied(_) | Self::WrongType)
-    }
-
-    /// As users see it, after trying for `after`.
-    pub(crate) fn into_error(self, key: &Key, after: Duration) -> Error {
-        let key = key.text().to_owned();
-        match self {
-            Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
-            Self::Denied(cause) => Error::Denied { key, cause },
-            Self::WrongType => Error::WrongType { key },
-            Self::Protocol(cause) => Error::Protocol { key, cause },
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
-            Self::NotNow(cause) => write!(f, "not carried out: {cause}"),
-            Self::Denied(cause) => write!(f, "denied: {cause}"),
-            Self::WrongType => f.write_str("the key holds another type of value"),
-            Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),
-        }
-    }
-}
-
-/// What a waiter learns from a key's channel. Messages are hints, and many may show as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Signal {
-    /// The subscription stands: messages will come.
-    pub active: bool,
-    /// Moves with each message, and whenever the subscription begins to stand or falls.
-    pub version: u64,
-}
-
-/// A share in the subscription to a key's channel; it ends with its last share.
-pub struct Subscription {
-    signal: watch::Receiver<Signal>,
-    _share: Box<dyn Send + Sync>,
-}
-
-impl Subscription {
-    /// A share that hears `signal`; `share` is dropped with it.
-    pub fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
-        Self {
-            signal,
-            _share: Box::new(share),
-        }
-    }
-
-    /// What the subscription says, for who passes it on.
-    #[cfg(feature = "test-util")]
-    pub fn signal(&self) -> watch::Receiver<Signal> {
-        self.signal.clone()
-    }
-
-    /// Completes when it makes sense to ask again: at news, or where the subscription did not stand, when it does.
-    pub(crate) async fn changed(&mut self, was_active: bool) {
-        if was_active {
-            self.next_version().await;
-        } else {
-            self.activated().await;
-        }
-    }
-
-    /// Completes when the subscription stands.
-    async fn activated(&mut self) {
-        if self.signal.wait_for(|signal| signal.active).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    pub(crate) fn is_active(&self) -> bool {
-        self.signal.borrow().active
-    }
-
-    /// From here on, only what is new counts as news.
-    pub(crate) fn mark_seen(&mut self) {
-        self.signal.mark_unchanged();
-    }
-
-    /// Completes at news since the last mark: a message, or a change of the subscription itself.
-    async fn next_version(&mut self) {
-        if self.signal.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }
 
 /// A lock server.
@@ -340,15 +197,4 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn channels(&self) -> usize {
         0
     }
-}
-
-/// The answer to a verb that a kind does not have.
-pub(crate) fn unsupported(kind: Kind, verb: &str) -> Fault {
-    Fault::Protocol(cause(format!("a {kind:?} cannot {verb}")))
-}
-
-/// A cause that is only a text.
-pub fn cause(text: impl Into<String>) -> Cause {
-    let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
-    Arc::from(boxed)
 }

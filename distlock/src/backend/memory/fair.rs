@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Name, State, lock};
+use super::lock;
+use super::store::{Name, State};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;

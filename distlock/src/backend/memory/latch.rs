@@ -1,6 +1,7 @@
 //! The count-down latch, in memory: Redisson's `RCountDownLatch`.
 
-use super::{State, number};
+use super::number;
+use super::store::State;
 use crate::backend::{Change, Fault, Target, unsupported};
 use crate::clock::Tick;
 use crate::key::Key;

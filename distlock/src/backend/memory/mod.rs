@@ -3,6 +3,7 @@
 //! Pure data under one mutex, with tokio's clock, so that tests may pause time. What has expired goes at the next verb
 //! of any client; messages are sent after the mutex was let go.
 
+mod channels;
 mod fair;
 mod latch;
 mod lock;
@@ -10,10 +11,11 @@ mod number;
 mod permit;
 mod rw;
 mod semaphore;
+mod store;
 
 #[cfg(feature = "test-util")]
 use std::collections::BTreeMap;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -23,15 +25,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::channels::{Channel, Share};
+#[cfg(feature = "test-util")]
+use self::store::{Entry, Name, Value};
+use self::store::{State, Store};
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
     Subscription, Target, unsupported,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
-use crate::key::{Key, Resource};
+use crate::key::Resource;
 use crate::kind::{Family, Line};
-use crate::owner::Owner;
 
 /// A lock server in this process, for several clients to share.
 ///
@@ -146,130 +151,6 @@ impl fmt::Debug for MemoryServer {
         f.debug_struct("MemoryServer")
             .field("keys", &keys)
             .finish_non_exhaustive()
-    }
-}
-
-type Name = Arc<str>;
-
-#[derive(Debug)]
-struct Store {
-    clock: Clock,
-    state: Mutex<State>,
-    clients: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    values: HashMap<Name, Entry>,
-    expiries: BTreeSet<(Tick, Name)>,
-    channels: HashMap<Topic, Channel>,
-    /// The last fencing token of each key that ever had one.
-    tokens: HashMap<Name, u64>,
-    notes: permit::Notes,
-    /// Who waits for each key that has waiters in a queue of the server's.
-    queues: HashMap<Name, fair::Places>,
-    /// Listeners to be woken once the mutex is let go.
-    news: Vec<watch::Sender<Signal>>,
-}
-
-/// What one key holds, and until when.
-#[derive(Debug)]
-struct Entry {
-    value: Value,
-    expires: Tick,
-}
-
-#[derive(Debug)]
-enum Value {
-    Lock(lock::Holders),
-    Permits(permit::Permits),
-    ReadWrite(rw::ReadWrite),
-    /// Whose turn it is at a read/write lock.
-    Turn(rw::Turn),
-    /// That readers wait for a read/write lock.
-    ReadersWait,
-    /// Of a semaphore or a latch.
-    Number(i64),
-    /// Of a request that counts once.
-    Mark(number::Mark),
-}
-
-/// What is listened to: what happens to a key, or to one waiter of it.
-type Topic = (Family, Name, Option<Owner>);
-
-/// The subscribers of one topic, and how many shares each client has.
-#[derive(Debug)]
-struct Channel {
-    signal: watch::Sender<Signal>,
-    shares: HashMap<u64, usize>,
-}
-
-impl State {
-    fn sweep(&mut self, now: Tick) {
-        while self
-            .expiries
-            .first()
-            .is_some_and(|(expires, _)| *expires <= now)
-        {
-            if let Some((_, name)) = self.expiries.pop_first() {
-                self.values.remove(&name);
-            }
-        }
-    }
-
-    fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
-        self.remove(name);
-        self.values
-            .insert(Arc::clone(name), Entry { value, expires });
-        self.expiries.insert((expires, Arc::clone(name)));
-    }
-
-    fn remove(&mut self, name: &Name) -> bool {
-        let Some(entry) = self.values.remove(name) else {
-            return false;
-        };
-        self.expiries.remove(&(entry.expires, Arc::clone(name)));
-        true
-    }
-
-    /// What is left until a key expires; `None` where it has no end or does not exist.
-    fn ttl(&self, name: &Name, now: Tick) -> Option<Duration> {
-        let expires = self.values.get(name)?.expires;
-        (expires != Tick::NEVER).then(|| expires.left(now))
-    }
-
-    fn expire_at(&mut self, name: &Name, expires: Tick) {
-        let Some(entry) = self.values.get_mut(name) else {
-            return;
-        };
-        self.expiries.remove(&(entry.expires, Arc::clone(name)));
-        entry.expires = expires;
-        self.expiries.insert((expires, Arc::clone(name)));
-    }
-
-    /// Moves an expiry away from the present; never towards it.
-    fn expire_at_least(&mut self, name: &Name, expires: Tick) {
-        if self
-            .values
-            .get(name)
-            .is_some_and(|entry| entry.expires < expires)
-        {
-            self.expire_at(name, expires);
-        }
-    }
-
-    /// Tells those who listen to a key, and answers whether there are any but this client.
-    fn publish(&mut self, client: u64, family: Family, key: &Key) -> bool {
-        self.publish_on(client, &(family, Arc::clone(key.name()), None))
-    }
-
-    /// The same of any topic.
-    fn publish_on(&mut self, client: u64, topic: &Topic) -> bool {
-        let Some(channel) = self.channels.get(topic) else {
-            return false;
-        };
-        self.news.push(channel.signal.clone());
-        channel.shares.keys().any(|other| *other != client)
     }
 }
 
@@ -424,30 +305,5 @@ impl Backend for MemoryBackend {
 
     fn epoch(&self) -> u64 {
         0
-    }
-}
-
-/// One share in a channel; the last one to go takes the channel along.
-struct Share {
-    store: Arc<Store>,
-    client: u64,
-    topic: Topic,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut state = self.store.state.lock();
-        let Some(channel) = state.channels.get_mut(&self.topic) else {
-            return;
-        };
-        if let Some(shares) = channel.shares.get_mut(&self.client) {
-            *shares -= 1;
-            if *shares == 0 {
-                channel.shares.remove(&self.client);
-            }
-        }
-        if channel.shares.is_empty() {
-            state.channels.remove(&self.topic);
-        }
     }
 }

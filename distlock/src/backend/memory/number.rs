@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Name, State, Value};
+use super::store::{Name, State, Value};
 use crate::backend::{Change, Fault, Inspected, Target, cause};
 use crate::clock::Tick;
 use crate::key::Key;

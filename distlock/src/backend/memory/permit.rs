@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Name, State, Value};
+use super::store::{Name, State, Value};
 use crate::backend::{
     Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, unsupported,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Name, State, Value};
+use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
 use crate::config::{READERS_PATIENCE, READERS_TURN};

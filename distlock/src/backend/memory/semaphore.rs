@@ -1,7 +1,7 @@
 //! The semaphore, in memory: Redisson's `RSemaphore`, and a mark for each owner that has permits.
 
-use super::State;
 use super::number::{self, Mark};
+use super::store::State;
 use crate::backend::{Attempt, Attempted, Change, Fault, Released, Target, unsupported};
 use crate::clock::Tick;
 use crate::kind::Family;
