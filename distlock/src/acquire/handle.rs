@@ -113,33 +113,9 @@ impl Handle {
         freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
-    /// Sets the number under the key where there is none; whether it did.
-    pub(crate) async fn try_set(&self, number: u32) -> Result<bool, Error> {
-        Ok(self.adjust(Change::TrySet(number)).await? == 1)
-    }
-
-    /// Adds to the number under the key: what it is then.
-    pub(crate) async fn add(&self, change: i32) -> Result<i64, Error> {
-        self.adjust(Change::Add(change)).await
-    }
-
-    /// Takes all permits: how many they were.
-    pub(crate) async fn drain(&self) -> Result<i64, Error> {
-        self.adjust(Change::Drain).await
-    }
-
-    /// Counts down by one: what is left.
-    pub(crate) async fn count_down(&self) -> Result<i64, Error> {
-        self.adjust(Change::CountDown).await
-    }
-
-    /// The number under the key, 0 where there is none.
-    pub(crate) async fn number(&self) -> Result<i64, Error> {
-        self.adjust(Change::Count).await
-    }
-
-    pub(crate) async fn adjust(&self, change: Change) -> Result<i64, Error> {
-        wait::adjust(self.session(), &self.resource()?, change).await
+    /// Changes the number under the key, or answers a question about it.
+    pub(crate) async fn adjust(&self, change: impl Into<Change>) -> Result<i64, Error> {
+        wait::adjust(self.session(), &self.resource()?, change.into()).await
     }
 
     /// Completes when the number under the key is 0, for at most this long, or as long as the client waits by default.

@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use crate::error::{Cause, Error};
 use crate::key::Key;
-use crate::kind::Kind;
 
-/// Why a verb failed.
+/// Why a verb failed, and so whether it may have taken effect and whether it is worth repeating.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "redis"),
-    allow(dead_code, reason = "what only a server can answer")
+    allow(dead_code, reason = "some of these only a server can answer")
 )]
 pub enum Fault {
-    /// It may have been carried out, or not, or may still be.
+    /// The command may have been executed, or not, or may still be executed later.
     Unknown(Cause),
-    /// It was not carried out, and may be tried again.
+    /// The command was not executed. Repeating it may help.
     NotNow(Cause),
-    /// The server refuses it to this user.
+    /// The server does not allow this user to run the command.
     Denied(Cause),
-    /// The key holds something else.
+    /// The key holds a value of another type.
     WrongType,
-    /// The answer cannot be understood, or the script is at fault.
+    /// The answer cannot be interpreted, or the script failed.
     Protocol(Cause),
 }
 
 impl Fault {
-    /// Will trying again not help?
+    /// Whether repeating the verb is of no use.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Unknown(_) | Self::NotNow(_))
     }
 
-    /// Is it certain that nothing was carried out?
+    /// Whether the verb certainly had no effect.
     pub(crate) fn was_refused(&self) -> bool {
+        // Not `Protocol`: a script may have failed after its first write.
         matches!(self, Self::NotNow(_) | Self::Denied(_) | Self::WrongType)
     }
 
-    /// As users see it, after trying for `after`.
+    /// The error that users get, after the verb was tried for `after`.
     pub(crate) fn into_error(self, key: &Key, after: Duration) -> Error {
         let key = key.text().to_owned();
         match self {
@@ -54,20 +54,15 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
-            Self::NotNow(cause) => write!(f, "not carried out: {cause}"),
+            Self::NotNow(cause) => write!(f, "not executed: {cause}"),
             Self::Denied(cause) => write!(f, "denied: {cause}"),
-            Self::WrongType => f.write_str("the key holds another type of value"),
+            Self::WrongType => f.write_str("the key holds a value of another type"),
             Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),
         }
     }
 }
 
-/// The answer to a verb that a kind does not have.
-pub(crate) fn unsupported(kind: Kind, verb: &str) -> Fault {
-    Fault::Protocol(cause(format!("a {kind:?} cannot {verb}")))
-}
-
-/// A cause that is only a text.
+/// A [`Cause`] that is only a text.
 pub fn cause(text: impl Into<String>) -> Cause {
     let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
     Arc::from(boxed)

@@ -1,17 +1,22 @@
-//! What a lock server can do, in few verbs over [`Kind`] as data.
+//! What a lock server can do, in few verbs over [`Kind`](crate::kind::Kind) as data.
 //!
-//! Two implementations, memory and Redis, pass one conformance suite; a differential test drives both with the same
-//! operations. Every verb states what is wanted and not a change, so whatever is sent twice does no harm.
+//! There are two implementations, [`memory`] and [`redis`]. One conformance suite runs over both, and a differential test
+//! drives both with the same operations and compares every answer. Each has one file per family of primitives, with the
+//! same functions in it: `lock::attempt`, `lock::release`, `permit::withdraw`.
 //!
-//! A backend never sees a guard, a task-local or a waiter.
+//! Every verb states the wanted result and not a difference to what is there. A verb that is sent twice, because its
+//! answer was lost, therefore takes effect once.
+//!
+//! A backend knows nothing of guards, of tasks or of a client's own queue of waiters.
 
-// `pub` for the decorators of the workspace's tests, which the feature `test-util` opens this module to.
+// `pub` for the decorators of the workspace's tests, which reach this module through the feature `test-util`.
 #![cfg_attr(
     not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only the tests' crate names it")
+    allow(unreachable_pub, reason = "only the tests' crates name it")
 )]
 
 mod change;
+mod family;
 mod fault;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -22,32 +27,31 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub use self::change::Change;
-pub(crate) use self::fault::unsupported;
+pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 pub use self::fault::{Fault, cause};
 pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
-use crate::key::Resource;
+use crate::key::{Key, Resource};
 use crate::owner::Owner;
 
-/// The answer of a backend, on its way.
+/// The pending answer of a backend.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
-/// Which owner's hold on which key.
+/// One owner's hold on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What is held, or is to be.
+    /// What is held, or is to be acquired.
     pub resource: Resource,
-    /// The owner whose hold it is, or is to be.
+    /// Who holds it, or is to hold it.
     pub owner: Owner,
-    /// How many permits of a semaphore; 1 for all else.
+    /// The number of permits of a semaphore; 1 for every other kind.
     pub permits: u32,
-    /// How long a release leaves the key taken, though nobody has it any more; of locks alone.
+    /// How long a release leaves the key taken without a holder; zero frees it at once. Locks only.
     pub taken_for: Duration,
 }
 
 impl Target {
-    /// One permit, or a lock, that a release frees at once.
+    /// One permit, or a lock that a release frees at once.
     pub fn of(resource: &Resource, owner: Owner) -> Self {
         Self {
             resource: resource.clone(),
@@ -57,7 +61,7 @@ impl Target {
         }
     }
 
-    /// The same, to be released at `now`, and left taken until then.
+    /// This target for a release at `now` that leaves the key taken until `until`.
     pub(crate) fn taken_until(mut self, until: Tick, now: Tick) -> Self {
         self.taken_for = until.left(now);
         self
@@ -69,18 +73,19 @@ impl Target {
 pub struct Attempt {
     /// What is to be acquired, and for which owner.
     pub target: Target,
-    /// For how long.
+    /// The lease, counted from now.
     pub lease: Duration,
-    /// Where the server knows of waiters: refused, the owner is one of them for this long, or until it asks again.
+    /// How long the server keeps the owner's place among its waiters if the attempt is refused. Each further attempt
+    /// renews the place. `None` if the owner does not wait. Kinds without waiters in the server ignore it.
     pub place: Option<Duration>,
-    /// The owner of the write lock around this read, which lets it in.
+    /// The owner of the write lock that this read is nested in, which lets the read in.
     pub inside: Option<Owner>,
-    /// The new fencing token has to be above this one.
+    /// The highest fencing token that the client has seen. The new token has to be above it.
     pub above: u64,
 }
 
 impl Attempt {
-    /// An attempt that leaves nothing behind where it is refused.
+    /// An attempt that does not wait: a refusal leaves nothing in the server.
     pub fn new(target: Target, lease: Duration) -> Self {
         Self {
             target,
@@ -92,7 +97,7 @@ impl Attempt {
     }
 }
 
-/// A hold that goes on: its owner keeps this count, for this lease or the longer one that it has.
+/// A hold that is to last longer. Its lease becomes this one, unless the rest of the current one is longer.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     /// The hold.
@@ -103,35 +108,35 @@ pub struct Renewal {
     pub lease: Duration,
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempted {
-    /// The owner holds the key, once.
+    /// The owner holds the key, with the count 1.
     Granted {
-        /// The fencing token of this grant, where the kind has one.
+        /// The fencing token of this grant, for kinds that have one.
         token: Option<u64>,
     },
-    /// Others are in the way, for this long unless they renew or release; `None` where no end is known.
+    /// Others are in the way.
     Held {
-        /// What is left of the other's lease.
+        /// How long they will be, unless they renew or release; `None` if no end is known.
         ttl: Option<Duration>,
     },
 }
 
 impl Attempted {
-    /// Was it granted?
+    /// Whether the attempt was granted.
     #[cfg(feature = "test-util")]
     pub fn is_granted(self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 }
 
-/// What a release came to.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The key is free.
+    /// The hold has ended.
     Freed {
-        /// Did others than this client hear of it?
+        /// Whether waiters of other clients were notified.
         others_wait: bool,
     },
     /// The owner held nothing.
@@ -141,58 +146,61 @@ pub enum Released {
 /// Who holds a key, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
-    /// Each holder's name and count.
+    /// The name and the count of each holder.
     pub holders: Vec<(Vec<u8>, u64)>,
-    /// What is left of the lease; `None` where the key is free or has no end set.
+    /// What is left of the lease; `None` if the key is free or never expires.
     pub ttl: Option<Duration>,
 }
 
 /// A lock server.
 ///
-/// Nobody above waits for a reply with a timer of its own: each verb answers within some response timeouts, with
-/// [`Fault::Unknown`] where the server did not. Renewals and releases never stand behind attempts.
+/// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers need
+/// no timer of their own. Renewals and releases never queue behind attempts.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Takes the key for the owner, once, where it is free or already this owner's. Dropped unanswered, it may still
-    /// be carried out.
+    /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
+    ///
+    /// A future that is dropped before it completes may still take effect.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
 
-    /// Takes several keys of locks together, or none: the place of the first that is another's, or of any where all were
-    /// granted. In one round trip where the server can.
+    /// Acquires several keys of plain locks, or none of them, in one round trip if the server can.
+    ///
+    /// Answers the position of the first key that another owner holds. The position means nothing if all were granted.
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)>;
 
-    /// Renews holds of one family: for each, whether it is still its owner's.
+    /// Renews holds of one family. Answers for each whether it still is its owner's.
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
 
-    /// Ends an owner's hold, whatever its count, and tells who waits. A lock with a [`taken_for`](Target::taken_for) is left taken
-    /// for that time.
+    /// Ends an owner's hold, whatever its count, and notifies the waiters. A lock with a
+    /// [`taken_for`](Target::taken_for) stays taken for that time.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
 
-    /// Ends several owners' holds on locks, each as [`release`](Backend::release) does.
+    /// Ends several owners' holds on plain locks, each like [`release`](Backend::release).
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>>;
 
-    /// Ends an owner of whom nobody knows what it has: a place among the waiters, a hold, or nothing. An attempt of this
-    /// owner that comes later gets nothing that lasts.
+    /// Ends an owner whose attempts had no known outcome, and which may have a hold, a place among the waiters or nothing.
+    /// If one of its attempts is executed later, what it acquires does not last.
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         self.release(target)
     }
 
-    /// Frees a key, whoever holds it; whether anyone did.
+    /// Frees a key, whoever holds it. Answers whether anyone did.
     fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool>;
 
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
-    /// Changes the number of a semaphore or a latch; under the same owner it counts once, however often it is sent.
-    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64>;
+    /// Changes the number under a key, or answers a question about it. A change that is sent several times under the same
+    /// `request` takes effect once.
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
 
-    /// Listens for what a waiter of this target wants to hear of. Answers at once; the subscription stands when its
+    /// Subscribes to what a waiter of this target needs to know. Returns at once; the subscription is active when its
     /// signal says so.
     fn subscribe(&self, target: &Target) -> Subscription;
 
-    /// Which connection commands travel over: those sent over the same one are carried out in order.
+    /// The number of the connection that commands are sent over. Commands over one connection are executed in order.
     fn epoch(&self) -> u64;
 
-    /// Channels that this client keeps, or still has to leave.
+    /// The number of channels that this client is subscribed to, or has yet to unsubscribe from.
     #[cfg(feature = "test-util")]
     fn channels(&self) -> usize {
         0

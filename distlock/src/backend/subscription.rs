@@ -2,23 +2,26 @@
 
 use tokio::sync::watch;
 
-/// What a waiter learns from a key's channel. Messages are hints, and many may show as one.
+/// The state of a subscription.
+///
+/// Messages are hints: a waiter repeats its attempt to learn what happened. Several messages in a row may show as one
+/// change of the version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
-    /// The subscription stands: messages will come.
+    /// Whether the server has confirmed the subscription, so that messages arrive.
     pub active: bool,
-    /// Moves with each message, and whenever the subscription begins to stand or falls.
+    /// Changes with each message, and whenever the subscription becomes active or is dropped.
     pub version: u64,
 }
 
-/// A share in the subscription to a key's channel; it ends with its last share.
+/// A share in the subscription to a key's channel. The client unsubscribes some time after the last share is dropped.
 pub struct Subscription {
     signal: watch::Receiver<Signal>,
     _share: Box<dyn Send + Sync>,
 }
 
 impl Subscription {
-    /// A share that hears `signal`; `share` is dropped with it.
+    /// A share that follows `signal`, and drops `share` when it is dropped.
     pub fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
         Self {
             signal,
@@ -26,24 +29,23 @@ impl Subscription {
         }
     }
 
-    /// What the subscription says, for who passes it on.
+    /// The signal, for a decorator that passes it on.
     #[cfg(feature = "test-util")]
     pub fn signal(&self) -> watch::Receiver<Signal> {
         self.signal.clone()
     }
 
-    /// Completes when it makes sense to ask again: at news, or where the subscription did not stand, when it does.
+    /// Completes when the waiter should repeat its attempt: at the next change if the subscription was active at the last
+    /// attempt, otherwise as soon as it is active, since messages may have been missed until then.
     pub(crate) async fn changed(&mut self, was_active: bool) {
-        if was_active {
-            self.next_version().await;
+        let closed = if was_active {
+            self.signal.changed().await.is_err()
         } else {
-            self.activated().await;
-        }
-    }
-
-    /// Completes when the subscription stands.
-    async fn activated(&mut self) {
-        if self.signal.wait_for(|signal| signal.active).await.is_err() {
+            let activated = self.signal.wait_for(|signal| signal.active).await;
+            activated.is_err()
+        };
+        // The sender is gone, so nothing will ever change. The waiter's own timer wakes it.
+        if closed {
             std::future::pending::<()>().await;
         }
     }
@@ -52,15 +54,8 @@ impl Subscription {
         self.signal.borrow().active
     }
 
-    /// From here on, only what is new counts as news.
+    /// Makes [`changed`](Subscription::changed) ignore everything up to now.
     pub(crate) fn mark_seen(&mut self) {
         self.signal.mark_unchanged();
-    }
-
-    /// Completes at news since the last mark: a message, or a change of the subscription itself.
-    async fn next_version(&mut self) {
-        if self.signal.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }

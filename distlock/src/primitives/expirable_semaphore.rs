@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
-use crate::backend::Change;
+use crate::backend::PermitChange;
 use crate::config::check_lease;
 use crate::error::{Error, Loss};
 use crate::permit_id::PermitId;
@@ -167,7 +167,7 @@ impl ExpirableSemaphore {
     /// ```
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let permits = countable(permits)?;
-        Ok(self.handle.adjust(Change::TrySet(permits)).await? == 1)
+        Ok(self.handle.adjust(PermitChange::TrySet(permits)).await? == 1)
     }
 
     /// Sets the total number of permits, including those that are taken.
@@ -194,7 +194,9 @@ impl ExpirableSemaphore {
     /// ```
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
         let permits = countable(permits)?;
-        self.handle.adjust(Change::SetPermits(permits)).await?;
+        self.handle
+            .adjust(PermitChange::SetPermits(permits))
+            .await?;
         Ok(())
     }
 
@@ -220,7 +222,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
-        self.handle.adjust(Change::Add(permits)).await?;
+        self.handle.adjust(PermitChange::Add(permits)).await?;
         Ok(())
     }
 
@@ -241,7 +243,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn available_permits(&self) -> Result<i64, Error> {
-        self.handle.adjust(Change::Count).await
+        self.handle.adjust(PermitChange::Count).await
     }
 
     /// Returns how many permits are taken.
@@ -263,7 +265,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn acquired_permits(&self) -> Result<i64, Error> {
-        self.handle.adjust(Change::AcquiredPermits).await
+        self.handle.adjust(PermitChange::AcquiredPermits).await
     }
 
     /// Returns the total number of permits, available and taken.
@@ -285,7 +287,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn permits(&self) -> Result<i64, Error> {
-        self.handle.adjust(Change::TotalPermits).await
+        self.handle.adjust(PermitChange::TotalPermits).await
     }
 
     /// Releases the permit with this id, no matter who holds it, and wakes waiters.
@@ -312,7 +314,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, id: PermitId) -> Result<(), Error> {
-        let released = self.handle.adjust(Change::ReleasePermit(id)).await?;
+        let released = self.handle.adjust(PermitChange::ReleasePermit(id)).await?;
         self.was_out(released == 1)
     }
 
@@ -343,7 +345,10 @@ impl ExpirableSemaphore {
     /// ```
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<(), Error> {
         check_lease(lease)?;
-        let updated = self.handle.adjust(Change::UpdateLease(id, lease)).await?;
+        let updated = self
+            .handle
+            .adjust(PermitChange::UpdateLease(id, lease))
+            .await?;
         self.was_out(updated == 1)
     }
 
@@ -371,7 +376,7 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn remaining_lease(&self, id: PermitId) -> Result<Option<Duration>, Error> {
-        let left = self.handle.adjust(Change::RemainingLease(id)).await?;
+        let left = self.handle.adjust(PermitChange::RemainingLease(id)).await?;
         self.was_out(left >= -1)?;
         Ok(u64::try_from(left).ok().map(Duration::from_millis))
     }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
+use crate::backend::LatchChange;
 use crate::config::check_count;
 use crate::error::Error;
 
@@ -76,7 +77,7 @@ impl CountDownLatch {
     /// ```
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         check_count(count)?;
-        self.handle.try_set(count).await
+        Ok(self.handle.adjust(LatchChange::TrySet(count)).await? == 1)
     }
 
     /// Decreases the count by one and returns what is left. Does nothing and returns 0 if there is no latch.
@@ -97,7 +98,10 @@ impl CountDownLatch {
     /// # Ok(()) }
     /// ```
     pub async fn count_down(&self) -> Result<u64, Error> {
-        self.handle.count_down().await.map(not_below_0)
+        self.handle
+            .adjust(LatchChange::CountDown)
+            .await
+            .map(not_below_0)
     }
 
     /// Returns the current count; 0 if there is no latch. It may have changed by the time it is returned.
@@ -116,7 +120,10 @@ impl CountDownLatch {
     /// # Ok(()) }
     /// ```
     pub async fn count(&self) -> Result<u64, Error> {
-        self.handle.number().await.map(not_below_0)
+        self.handle
+            .adjust(LatchChange::Count)
+            .await
+            .map(not_below_0)
     }
 
     /// Removes the latch, which completes all waits for it, and returns whether there was one.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
+use crate::backend::SemaphoreChange;
 use crate::config::{MAX_NUMBER, check_permits};
 use crate::error::Error;
 use crate::guard::Guard;
@@ -81,7 +82,7 @@ impl Semaphore {
             let permits = u64::from(permits);
             return Err(Error::InvalidPermits { permits });
         }
-        self.handle.try_set(permits).await
+        Ok(self.handle.adjust(SemaphoreChange::TrySet(permits)).await? == 1)
     }
 
     /// Adds permits, or removes some if the number is negative. Returns how many are available afterwards.
@@ -105,7 +106,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
-        self.handle.add(permits).await
+        self.handle.adjust(SemaphoreChange::Add(permits)).await
     }
 
     /// Releases permits without a [`Permit`], as Redisson's `release(n)`. Returns how many are available afterwards.
@@ -132,7 +133,9 @@ impl Semaphore {
     pub async fn release_permits(&self, permits: u32) -> Result<i64, Error> {
         check_permits(permits)?;
         self.handle
-            .add(i32::try_from(permits).unwrap_or(i32::MAX))
+            .adjust(SemaphoreChange::Add(
+                i32::try_from(permits).unwrap_or(i32::MAX),
+            ))
             .await
     }
 
@@ -153,7 +156,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn available_permits(&self) -> Result<i64, Error> {
-        self.handle.number().await
+        self.handle.adjust(SemaphoreChange::Count).await
     }
 
     /// Takes all available permits without a [`Permit`], and returns how many they were.
@@ -177,7 +180,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn drain_permits(&self) -> Result<i64, Error> {
-        self.handle.drain().await
+        self.handle.adjust(SemaphoreChange::Drain).await
     }
 
     /// Removes the semaphore with all its permits, and returns whether there was one.

@@ -1,6 +1,6 @@
-//! For this workspace's own tests: faults, a look inside a client, and the bare verbs of its backend.
+//! For this workspace's own tests: a look inside a client and a server, and the bare verbs of a backend.
 //!
-//! No part of the public API: it may change in any release.
+//! This module is not part of the public API and may change in any release.
 
 mod verbs;
 
@@ -17,37 +17,37 @@ use crate::primitives::{ExpirablePermit, Permit};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
-    Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, LatchChange, PermitChange, Released,
+    Renewal, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::key::{Key, Resource};
 pub use crate::kind::Kind;
 pub use crate::permit_id::PermitId;
 
-/// What a client keeps in its maps; all zero when nothing is held, waited for or owed.
+/// The sizes of a client's maps. All are zero when the client holds nothing, waits for nothing and has nothing to release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Keys with a local queue or holder.
+    /// Keys with a local queue or a local holder.
     pub keys: usize,
     /// Waiters in all queues.
     pub waiters: usize,
-    /// Acquisitions that count as waiters, in a queue or not.
+    /// Acquisitions that count towards the waiter limits, in a queue or not.
     pub waiter_slots: usize,
-    /// Holds under the watchdog's eye.
+    /// Holds that the watchdog takes care of.
     pub holds: usize,
-    /// Releases that nobody has confirmed.
+    /// Releases that are not confirmed yet.
     pub pending_releases: usize,
-    /// Channels that are listened to, or still to be left.
+    /// Channels that are subscribed, or have yet to be unsubscribed.
     pub channels: usize,
 }
 
-/// An owner of the caller's making.
+/// Makes an owner.
 pub fn owner(client: Uuid, number: u64) -> Owner {
     Owner::new(client, number)
 }
 
-/// Looks into a client's maps.
+/// Reads the sizes of a client's maps.
 pub fn sizes(client: &Client) -> Sizes {
     let registry = client.registry();
     let (keys, waiters) = registry.size();
@@ -61,25 +61,25 @@ pub fn sizes(client: &Client) -> Sizes {
     }
 }
 
-/// What the client's own clock shows, and when it shows that the guard's hold is over, or the guard's own lease where
-/// that ends before: both since that clock's start. The second may lie in the past.
+/// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is earlier.
+/// Both are counted from the start of the client's clock. The second may be in the past.
 pub fn held_until(guard: &Guard) -> (Duration, Duration) {
     let (now, until) = guard.held_until();
     let start = Tick::default();
     (now.since(start), until.since(start))
 }
 
-/// What a server in this process keeps, without what has expired: keys, and channels that are listened to.
+/// The number of keys that a server in this process stores, without expired ones, and of its subscribed channels.
 pub fn stored(server: &MemoryServer) -> (usize, usize) {
     server.stored()
 }
 
-/// The fencing token of a guard that has one.
+/// The fencing token of a guard, if it has one.
 pub fn token(guard: &Guard) -> Option<u64> {
     guard.token()
 }
 
-/// The guard behind permits, for tests that treat all kinds alike.
+/// The guard of permits, for tests that treat all kinds alike.
 pub fn guard_of(permit: impl Into<Permits>) -> Guard {
     match permit.into() {
         Permits::Expirable(permit) => permit.into_guard(),
@@ -87,12 +87,12 @@ pub fn guard_of(permit: impl Into<Permits>) -> Guard {
     }
 }
 
-/// Permits of either semaphore.
+/// Permits of either kind of semaphore.
 #[derive(Debug)]
 pub enum Permits {
-    /// Those with leases.
+    /// With leases.
     Expirable(ExpirablePermit),
-    /// Those without.
+    /// Without leases.
     Plain(Permit),
 }
 
@@ -108,17 +108,17 @@ impl From<Permit> for Permits {
     }
 }
 
-/// Takes all data of a server in this process away.
+/// Removes all data of a server in this process.
 pub fn wipe(server: &MemoryServer) {
     server.wipe();
 }
 
-/// Takes the last fencing token of a key away, of a server in this process.
+/// Removes the last fencing token of a key from a server in this process.
 pub fn lose_token(server: &MemoryServer, key: &str) {
     server.lose_token(key);
 }
 
-/// The locks of a server in this process, with the owners and counts of each.
+/// The locks of a server in this process, with the holders and counts of each.
 pub fn locks(server: &MemoryServer) -> BTreeMap<String, BTreeMap<String, u64>> {
     server.locks()
 }
@@ -128,7 +128,7 @@ pub fn tokens(server: &MemoryServer) -> BTreeMap<String, u64> {
     server.tokens()
 }
 
-/// How many wait for a key in the queue of a server in this process: those of fair locks.
+/// The number of waiters for a fair lock in the queue of a server in this process.
 pub fn places(server: &MemoryServer, key: &str) -> usize {
     server.places(key)
 }

@@ -1,4 +1,4 @@
-//! The bare verbs.
+//! The bare verbs of a client's backend, without guards, queues and renewals.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::owner::Owner;
 use crate::permit_id::PermitId;
 
-/// The bare verbs of a client's backend, with owners of the caller's making: for differential tests.
+/// The bare verbs of a client's backend, with owners that the caller numbers. For tests that compare two backends.
 #[derive(Clone, Debug)]
 pub struct Verbs {
     client: Client,
@@ -24,14 +24,14 @@ pub struct Verbs {
     round: u64,
 }
 
-/// What a verb answered, in a form that two backends can be compared by.
+/// The answer of a verb, in a form that can be compared between backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The attempt was granted.
     Granted,
-    /// Another holds the key, for about this long.
+    /// Another owner holds the key, for about this long.
     Held(Option<Duration>),
-    /// Which renewals found their hold.
+    /// For each renewal, whether the hold still is its owner's.
     Renewed(Vec<bool>),
     /// The owner's hold was freed.
     Freed,
@@ -39,22 +39,22 @@ pub enum Answer {
     NotOurs,
     /// Whether a force-release freed anything.
     Forced(bool),
-    /// Each holder's name and count, and what is left of the lease.
+    /// The name and count of each holder, and what is left of the lease.
     Holders(Vec<(String, u64)>, Option<Duration>),
     /// A number of permits, or of a latch.
     Number(i64),
-    /// The key at this place is another's, for about this long.
+    /// Another owner holds the key at this position, for about this long.
     HeldAt(usize, Option<Duration>),
-    /// Which of several owners' holds were freed.
+    /// For each of several owners, whether its hold was freed.
     FreedEach(Vec<bool>),
     /// Granted, with this fencing token.
     Token(Option<u64>),
-    /// The key holds something that is no lock.
+    /// The key holds a value of another type.
     WrongType,
 }
 
 impl Verbs {
-    /// The verbs of `client`'s backend; `owners` is the uuid of all owners made here.
+    /// The verbs of `client`'s backend. All owners have the UUID `owners`.
     pub fn new(client: &Client, owners: Uuid) -> Self {
         Self {
             client: client.clone(),
@@ -67,7 +67,7 @@ impl Verbs {
         }
     }
 
-    /// The verbs of another kind.
+    /// The same verbs on another kind.
     #[must_use]
     pub fn of_kind(&self, kind: Kind) -> Self {
         let mut verbs = self.clone();
@@ -75,7 +75,7 @@ impl Verbs {
         verbs
     }
 
-    /// With so many permits at once.
+    /// The same verbs with this number of permits at once.
     #[must_use]
     pub fn with_permits(&self, permits: u32) -> Self {
         let mut verbs = self.clone();
@@ -83,7 +83,7 @@ impl Verbs {
         verbs
     }
 
-    /// Attempts of one that waits, and whose place in the server is kept for so long.
+    /// The same verbs with attempts of a waiter, whose place in the server is kept for this time.
     #[must_use]
     pub fn waiting(&self, place: Duration) -> Self {
         let mut verbs = self.clone();
@@ -91,7 +91,7 @@ impl Verbs {
         verbs
     }
 
-    /// Attempts inside the hold of this owner.
+    /// The same verbs with attempts nested in the hold of this owner.
     #[must_use]
     pub fn inside(&self, number: u64) -> Self {
         let mut verbs = self.clone();
@@ -99,7 +99,7 @@ impl Verbs {
         verbs
     }
 
-    /// On keys that no other round has.
+    /// The same verbs on keys that no other round uses.
     #[must_use]
     pub fn in_round(&self, round: u64) -> Self {
         let mut verbs = self.clone();
@@ -107,7 +107,7 @@ impl Verbs {
         verbs
     }
 
-    /// What the server calls a key of this round, without the client's prefix.
+    /// The name of a key of this round in the server, without the client's prefix.
     pub fn name(&self, key: &str) -> String {
         match self.round {
             0 => key.to_owned(),
@@ -182,10 +182,10 @@ impl Verbs {
         })
     }
 
-    /// Takes several keys together, or none: each under the owner of its number, for a lease of its own.
+    /// One attempt on several keys together, each for its own owner and lease.
     ///
     /// # Errors
-    /// Whatever the server said.
+    /// The fault of the backend, as users see it.
     pub async fn attempt_all(&self, keys: &[(&str, u64, Duration)]) -> Result<Answer, Error> {
         let attempt = |(key, number, lease): &(&str, u64, Duration)| {
             let target = self.target(key, *number)?;
@@ -203,10 +203,10 @@ impl Verbs {
         })
     }
 
-    /// Ends several owners' holds.
+    /// The releases of several owners.
     ///
     /// # Errors
-    /// Whatever the server said.
+    /// The fault of the backend, as users see it.
     pub async fn release_all(&self, keys: &[(&str, u64)]) -> Result<Answer, Error> {
         let targets = keys.iter().map(|(key, number)| self.target(key, *number));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
@@ -219,10 +219,10 @@ impl Verbs {
         Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
     }
 
-    /// One attempt by a client that has seen the fencing token `above`, and which token it has.
+    /// One attempt by a client that has seen the fencing token `above`. The answer has the new token.
     ///
     /// # Errors
-    /// Whatever the server said.
+    /// The fault of the backend, as users see it.
     pub async fn attempt_above(
         &self,
         key: &str,
@@ -240,10 +240,10 @@ impl Verbs {
         })
     }
 
-    /// Ends an owner of whom nobody knows what it has.
+    /// The withdrawal of owner `number`.
     ///
     /// # Errors
-    /// Whatever the server said.
+    /// The fault of the backend, as users see it.
     pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
         let backend = &self.client.registry().session.backend;
@@ -254,23 +254,28 @@ impl Verbs {
         })
     }
 
-    /// The permits of owner `number`, whether they are out or not.
+    /// The ids of the permits of owner `number`, acquired or not.
     pub fn permit_ids(&self, number: u64) -> Vec<PermitId> {
         PermitId::all_of(Owner::new(self.owners, number), self.permits).collect()
     }
 
-    /// Changes a number, once for each owner's number.
+    /// One change of a number, under request `number`.
     ///
     /// # Errors
-    /// Whatever the server said.
-    pub async fn adjust(&self, key: &str, number: u64, change: Change) -> Result<Answer, Error> {
+    /// The fault of the backend, as users see it.
+    pub async fn adjust(
+        &self,
+        key: &str,
+        number: u64,
+        change: impl Into<Change>,
+    ) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
         let backend = &self.client.registry().session.backend;
-        let adjusted = self.reply(&target, backend.adjust(&target, change)).await?;
-        Ok(Answer::Number(adjusted))
+        let adjusted = backend.adjust(&target.resource.key, target.owner, change.into());
+        Ok(Answer::Number(self.reply(&target, adjusted).await?))
     }
 
-    /// A force-release.
+    /// One force-release.
     pub async fn force_release(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
         let backend = &self.client.registry().session.backend;
@@ -280,7 +285,7 @@ impl Verbs {
         Ok(Answer::Forced(forced))
     }
 
-    /// Who holds a key.
+    /// One inspection.
     pub async fn inspect(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
         let backend = &self.client.registry().session.backend;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Change, Fault, Subscription, Target, cause};
+use crate::backend::{Change, Fault, LatchChange, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error};
@@ -29,7 +29,7 @@ pub(crate) async fn until_zero(
     let since = session.now();
     let deadline = wait.map_or(Tick::NEVER, |wait| since.after(wait));
     let mut watch = Watch {
-        request: NumberRequest::new(session, latch, Change::Count),
+        request: NumberRequest::new(session, latch, LatchChange::Count.into()),
         since,
         deadline,
         // A wait of zero makes one full look.
@@ -78,7 +78,7 @@ impl<'a> NumberRequest<'a> {
             let latest = self.failed.as_ref().map_or(Tick::NEVER, |_| give_up);
             let answer = tokio::select! {
                 biased;
-                answer = session.backend.adjust(&self.target, self.change) => answer,
+                answer = session.backend.adjust(&self.target.resource.key, self.target.owner, self.change) => answer,
                 () = session.clock.sleep_until(latest) => Err(self.no_answer()),
             };
             let fault = match answer {

@@ -1,11 +1,11 @@
-//! Backends that fail, or are wrong, on purpose: decorators that a test puts between a client and its backend.
+//! Backends that fail or are wrong on purpose: decorators that a test puts between a client and its backend.
 //!
-//! | module | what it gives |
+//! | module | what it provides |
 //! | --- | --- |
-//! | [`faults`] | commands that are delayed, lost, doubled or late, and subscriptions that hear nothing |
-//! | [`flaws`] | mistakes that a lock can have, one at a time: whatever looks for them must find each |
+//! | [`faults`] | commands that are delayed, lost, executed twice or late, and subscriptions that receive nothing |
+//! | [`flaws`] | mistakes that a lock library could contain, one at a time; the tests have to find each of them |
 //!
-//! [`Disturbed`] builds them into a client. No crate that is published depends on this one.
+//! [`Disturbed`] builds them into a client. No published crate depends on this one.
 
 pub mod faults;
 pub mod flaws;
@@ -17,14 +17,14 @@ use distlock::Builder;
 use crate::faults::Faults;
 use crate::flaws::{Flaw, Flawed};
 
-/// What a test puts between a client and its backend.
+/// Adds decorators to the backend of a client that is being built.
 pub trait Disturbed {
-    /// The commands of the client meet these faults.
+    /// Injects these faults into the commands of the client.
     #[must_use]
     fn faults(self, faults: &Faults) -> Self;
 
-    /// The client's backend makes this mistake: behind the faults where the mistake is one of the server's scripts, in
-    /// front of them otherwise, so set it after them.
+    /// Makes the client's backend contain this mistake. A mistake of the server's scripts is placed behind the faults, any
+    /// other in front of them, so call this after [`faults`](Disturbed::faults).
     #[must_use]
     fn flaw(self, flaw: Flaw) -> Self;
 }

@@ -1,4 +1,4 @@
-//! Channels.
+//! The channels of a server in this process: who subscribes to which topic, and how a message gets there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,42 +6,73 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::store::{Name, State, Store};
-use crate::backend::Signal;
+use crate::backend::{Signal, Subscription, Target};
 use crate::key::Key;
-use crate::kind::Family;
+use crate::kind::{Family, Line};
 use crate::owner::Owner;
 
-/// What is listened to: what happens to a key, or to one waiter of it.
+/// What a subscription is about: a key, or one waiter in the server's queue for that key.
 pub(super) type Topic = (Family, Name, Option<Owner>);
 
-/// The subscribers of one topic, and how many shares each client has.
+/// The subscribers of one topic.
 #[derive(Debug)]
 pub(super) struct Channel {
-    pub(super) signal: watch::Sender<Signal>,
-    pub(super) shares: HashMap<u64, usize>,
+    signal: watch::Sender<Signal>,
+    /// The number of shares that each client has. A client without shares has no entry.
+    shares: HashMap<u64, usize>,
+}
+
+/// Subscribes a client to what a waiter of `target` needs to know. The subscription is active at once.
+pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Subscription {
+    let kind = target.resource.kind;
+    let waiter = (kind.line() == Line::Server).then_some(target.owner);
+    let topic = (
+        kind.family(),
+        Arc::clone(target.resource.key.name()),
+        waiter,
+    );
+    let mut state = store.state.lock();
+    let channel = state
+        .channels
+        .entry(topic.clone())
+        .or_insert_with(|| Channel {
+            signal: watch::Sender::new(Signal {
+                active: true,
+                version: 0,
+            }),
+            shares: HashMap::new(),
+        });
+    *channel.shares.entry(client).or_default() += 1;
+    let signal = channel.signal.subscribe();
+    let share = Share {
+        store: Arc::clone(store),
+        client,
+        topic,
+    };
+    Subscription::new(signal, share)
 }
 
 impl State {
-    /// Tells those who listen to a key, and answers whether there are any but this client.
+    /// Notifies the subscribers of a key, and answers whether clients other than `client` are among them.
     pub(super) fn publish(&mut self, client: u64, family: Family, key: &Key) -> bool {
         self.publish_on(client, &(family, Arc::clone(key.name()), None))
     }
 
-    /// The same of any topic.
+    /// Like [`publish`](State::publish), for any topic.
     pub(super) fn publish_on(&mut self, client: u64, topic: &Topic) -> bool {
         let Some(channel) = self.channels.get(topic) else {
             return false;
         };
-        self.news.push(channel.signal.clone());
+        self.published.push(channel.signal.clone());
         channel.shares.keys().any(|other| *other != client)
     }
 }
 
-/// One share in a channel; the last one to go takes the channel along.
-pub(super) struct Share {
-    pub(super) store: Arc<Store>,
-    pub(super) client: u64,
-    pub(super) topic: Topic,
+/// One share in a channel. The channel is removed with its last share.
+struct Share {
+    store: Arc<Store>,
+    client: u64,
+    topic: Topic,
 }
 
 impl Drop for Share {

@@ -1,14 +1,14 @@
-//! The fair lock in memory: the lock's hash of owners, and the queue of those who wait for it.
+//! The fair lock in memory: the lock's hash of owners, and a queue of its waiters.
 //!
-//! A waiter is dead when it was not heard of for as long as its place is kept. The dead go at the next verb on their
-//! key, wherever they stand.
+//! A waiter keeps its place in the queue by repeating its attempt. One that has not done so for as long as its place is
+//! kept counts as dead. Dead waiters are removed by the next verb on their key, wherever they are in the queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lock;
 use super::store::{Name, State};
+use super::{Call, lock};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;
@@ -16,101 +16,94 @@ use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
 
-/// Who waits, in order of arrival, and when each is dead.
+/// The waiters in order of arrival, each with the time from which it counts as dead.
 pub(super) type Places = VecDeque<(Owner, Tick)>;
 
 pub(super) fn attempt(
     state: &mut State,
     attempt: &Attempt,
-    client: u64,
-    now: Tick,
+    call: Call,
 ) -> Result<Attempted, Fault> {
     let Target {
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
-    let died = drop_dead(state, key.name(), now);
+    let any_died = remove_dead(state, key.name(), call.now);
     let head = head(state, key.name());
-    let held = state.values.contains_key(key.name());
-    if held || head.is_none_or(|head| head == *owner) {
-        let attempted = lock::attempt(state, attempt, now)?;
+    let is_held = state.values.contains_key(key.name());
+    if is_held || head.is_none_or(|head| head == *owner) {
+        let attempted = lock::attempt(state, attempt, call.now)?;
         if matches!(attempted, Attempted::Granted { .. }) {
-            leave(state, key.name(), *owner);
-            // Nobody tells of an expiry. Whoever is next must learn of a lease that may end before it asks by itself.
+            remove(state, key.name(), *owner);
+            // No message is sent when a lease expires. The next waiter has to know of a lease that may end before its
+            // own next attempt.
             if attempt.lease < attempt.place.unwrap_or(WAITER_TIMEOUT) {
-                tell_head(state, key, client);
+                notify_head(state, key, call);
             }
             return Ok(attempted);
         }
-    } else if died {
-        tell_head(state, key, client);
+    } else if any_died {
+        notify_head(state, key, call);
     }
     if let Some(place) = attempt.place {
-        stand(state, key.name(), *owner, now.after(place));
+        enqueue(state, key.name(), *owner, call.now.after(place));
     }
-    let ttl = in_the_way(state, attempt, held, now);
+    let ttl = blocked_for(state, attempt, is_held, call.now);
     Ok(Attempted::Held { ttl })
 }
 
-/// How long others are in the way: the holder, or where there is none the first waiter, until it counts as dead. Who
-/// stands further behind will have to wait longer than that.
-fn in_the_way(state: &State, attempt: &Attempt, held: bool, now: Tick) -> Option<Duration> {
+/// How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it counts
+/// as dead. A waiter further behind has to wait for longer than that, so its answer is longer by the time for which its
+/// place is kept.
+fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Option<Duration> {
     let Target {
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
     let places = state.queues.get(key.name());
     let waiter = |at: usize| places.and_then(|places| places.get(at)).copied();
-    let left = match (held, waiter(0)) {
+    let left = match (is_held, waiter(0)) {
         (false, Some((_, dead_at))) => Some(dead_at.left(now)),
         _ => state.ttl(key.name(), now),
     };
-    let next = waiter(usize::from(!held)).is_some_and(|(next, _)| next == *owner);
-    let more = attempt.place.filter(|_| !next).unwrap_or_default();
+    let is_next = waiter(usize::from(!is_held)).is_some_and(|(next, _)| next == *owner);
+    let more = attempt.place.filter(|_| !is_next).unwrap_or_default();
     left.map(|left| left + more)
 }
 
-pub(super) fn release(
-    state: &mut State,
-    target: &Target,
-    client: u64,
-    now: Tick,
-) -> Result<Released, Fault> {
-    leave(state, target.resource.key.name(), target.owner);
-    let ours = lock::is_held_by(state, target)?;
-    if ours {
-        state.remove(target.resource.key.name());
+/// Ends a hold, or gives up a place in the queue.
+pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+    let key = &target.resource.key;
+    remove(state, key.name(), target.owner);
+    let is_ours = lock::is_held_by(state, target)?;
+    if is_ours {
+        state.remove(key.name());
     }
-    wake_head(state, &target.resource.key, client, now);
-    Ok(match ours {
+    notify_head_if_free(state, key, call);
+    Ok(match is_ours {
+        // The one subscriber that matters, the first waiter, has been notified already.
         true => Released::Freed { others_wait: false },
         false => Released::NotOurs,
     })
 }
 
-pub(super) fn force_release(
-    state: &mut State,
-    key: &Key,
-    client: u64,
-    now: Tick,
-) -> Result<bool, Fault> {
+pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
     let freed = lock::remove(state, key)?;
-    wake_head(state, key, client, now);
+    notify_head_if_free(state, key, call);
     Ok(freed)
 }
 
-/// Tells the first waiter, where nobody holds the lock.
-fn wake_head(state: &mut State, key: &Key, client: u64, now: Tick) {
-    drop_dead(state, key.name(), now);
+fn notify_head_if_free(state: &mut State, key: &Key, call: Call) {
+    remove_dead(state, key.name(), call.now);
     if !state.values.contains_key(key.name()) {
-        tell_head(state, key, client);
+        notify_head(state, key, call);
     }
 }
 
-fn tell_head(state: &mut State, key: &Key, client: u64) {
+fn notify_head(state: &mut State, key: &Key, call: Call) {
     if let Some(head) = head(state, key.name()) {
         let topic = (Family::Lock, Arc::clone(key.name()), Some(head));
-        state.publish_on(client, &topic);
+        state.publish_on(call.client, &topic);
     }
 }
 
@@ -118,8 +111,8 @@ fn head(state: &State, name: &Name) -> Option<Owner> {
     state.queues.get(name)?.front().map(|(owner, _)| *owner)
 }
 
-/// Takes the last place, or keeps its own.
-fn stand(state: &mut State, name: &Name, owner: Owner, dead_at: Tick) {
+/// Puts a waiter at the end of the queue. One that is queued already keeps its place, for longer.
+fn enqueue(state: &mut State, name: &Name, owner: Owner, dead_at: Tick) {
     let places = state.queues.entry(Arc::clone(name)).or_default();
     match places.iter_mut().find(|(other, _)| *other == owner) {
         Some(place) => place.1 = dead_at,
@@ -127,16 +120,16 @@ fn stand(state: &mut State, name: &Name, owner: Owner, dead_at: Tick) {
     }
 }
 
-fn leave(state: &mut State, name: &Name, owner: Owner) {
+fn remove(state: &mut State, name: &Name, owner: Owner) {
     retain(state, name, |(other, _)| *other != owner);
 }
 
-/// Whether anyone was.
-fn drop_dead(state: &mut State, name: &Name, now: Tick) -> bool {
+/// Removes the dead waiters, and answers whether there were any.
+fn remove_dead(state: &mut State, name: &Name, now: Tick) -> bool {
     retain(state, name, |(_, dead_at)| *dead_at > now)
 }
 
-/// Keeps some of the places; whether any went.
+/// Removes the waiters that `keep` rejects, and answers whether there were any.
 fn retain(state: &mut State, name: &Name, keep: impl FnMut(&(Owner, Tick)) -> bool) -> bool {
     let Some(places) = state.queues.get_mut(name) else {
         return false;

@@ -1,52 +1,58 @@
-//! The count-down latch, in memory: Redisson's `RCountDownLatch`.
+//! The count-down latch in memory: Redisson's `RCountDownLatch`.
 
-use super::number;
 use super::store::State;
-use crate::backend::{Change, Fault, Target, unsupported};
-use crate::clock::Tick;
+use super::{Call, number};
+use crate::backend::{Fault, LatchChange};
 use crate::key::Key;
 use crate::kind::Family;
+use crate::owner::Owner;
 
 pub(super) fn adjust(
     state: &mut State,
-    target: &Target,
-    change: Change,
-    client: u64,
-    until: Tick,
+    key: &Key,
+    request: Owner,
+    change: LatchChange,
+    call: Call,
 ) -> Result<i64, Fault> {
-    let key = &target.resource.key;
-    number::adjust(state, target, change, until, |state| {
-        match (change, number::get(state, key)?) {
-            (Change::TrySet(count), None) => {
-                number::set(state, key, i64::from(count));
-                state.publish(client, Family::Latch, key);
-                Ok(1)
-            }
-            (Change::TrySet(_), Some(_)) | (Change::CountDown, None) => Ok(0),
-            (Change::CountDown, Some(count)) => {
-                count_down(state, key, count, client);
-                Ok((count - 1).max(0))
-            }
-            _ => Err(unsupported(target.resource.kind, "change so")),
-        }
-    })
+    match change {
+        LatchChange::Count => number::count(state, key),
+        LatchChange::TrySet(count) => number::once(state, key, request, call, |state| {
+            try_set(state, key, count.into(), call)
+        }),
+        LatchChange::CountDown => number::once(state, key, request, call, |state| {
+            count_down(state, key, call)
+        }),
+    }
 }
 
-/// At 0 the latch goes, and who waits is told; one that was set to 0 goes unheard.
-fn count_down(state: &mut State, key: &Key, count: i64, client: u64) {
+fn try_set(state: &mut State, key: &Key, count: i64, call: Call) -> Result<i64, Fault> {
+    if number::get(state, key)?.is_some() {
+        return Ok(0);
+    }
+    number::set(state, key, count);
+    state.publish(call.client, Family::Latch, key);
+    Ok(1)
+}
+
+/// Counts down by one. At 0 the latch is removed and its waiters are notified.
+fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
+    let count = number::count(state, key)?;
     if count > 1 {
-        return number::set(state, key, count - 1);
+        number::set(state, key, count - 1);
+        return Ok(count - 1);
     }
     state.remove(key.name());
+    // A latch that was set to 0 is removed as well, but nobody waits for it.
     if count == 1 {
-        state.publish(client, Family::Latch, key);
+        state.publish(call.client, Family::Latch, key);
     }
+    Ok(0)
 }
 
-pub(super) fn delete(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
-    let deleted = number::delete(state, key)?;
-    if deleted {
-        state.publish(client, Family::Latch, key);
+pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
+    let removed = number::remove(state, key)?;
+    if removed {
+        state.publish(call.client, Family::Latch, key);
     }
-    Ok(deleted)
+    Ok(removed)
 }

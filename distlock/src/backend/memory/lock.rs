@@ -1,9 +1,11 @@
-//! The locks whose data is a hash of owners, in memory: Redisson's `RLock` and its kin, whose count is stated and not
-//! added to.
+//! The locks whose data is a hash of owners, in memory: Redisson's `RLock` and its relatives.
+//!
+//! A verb states a count and never adds to it, so a verb that is sent twice leaves what it left the first time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Call;
 use super::store::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::{self, Tick};
@@ -11,34 +13,34 @@ use crate::key::Key;
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
-/// Who holds a lock, and how often each has entered.
+/// Who holds a lock, and how often each holder has entered it.
 pub(super) type Holders = BTreeMap<Holder, u32>;
 
-/// Who a lock is taken by.
+/// What keeps a lock taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     Owner(Owner),
-    /// Nobody any more: this one has left it for the rest of a time.
-    Rest(Owner),
+    /// Nobody. This owner has released the lock, but it stays taken for the rest of its minimum hold time.
+    Released(Owner),
 }
 
 impl Holder {
     fn text(&self) -> String {
         match self {
             Self::Owner(owner) => owner.text(),
-            Self::Rest(owner) => format!("{}:rest", owner.text()),
+            Self::Released(owner) => format!("{}:rest", owner.text()),
         }
     }
 }
 
-/// The holders as a server shows them.
+/// The holders by the names that Redis shows for them.
 #[cfg(feature = "test-util")]
 pub(super) fn shown(holders: &Holders) -> BTreeMap<String, u64> {
     let shown = |(holder, count): (&Holder, &u32)| (holder.text(), u64::from(*count));
     holders.iter().map(shown).collect()
 }
 
-/// The holders, where the key is a lock of this kind. One of another kind has none of ours.
+/// The holders of a lock. A read/write lock under the key has none: no owner here can hold it.
 fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders>, Fault> {
     match state
         .values
@@ -51,8 +53,9 @@ fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders
     }
 }
 
-/// What a key of another kind means for an attempt: a lock is held by another, what is no lock is in the wrong place.
-fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
+/// The answer to an attempt on a key that holds another kind of value: another kind of lock counts as held by another
+/// owner, and anything else has the wrong type.
+fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
     match &state.values.get(key.name())?.value {
         Value::Lock(_) => None,
         Value::ReadWrite(_) => Some(Ok(Attempted::Held {
@@ -68,10 +71,10 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     } = &attempt.target;
     let key = &resource.key;
     let expires = now.after(attempt.lease);
-    if let Some(strange) = stranger(state, key, now) {
-        return strange;
+    if let Some(answer) = foreign(state, key, now) {
+        return answer;
     }
-    let anew = match holders(state, key)? {
+    let is_new = match holders(state, key)? {
         Some(holders) => match holders.get_mut(&Holder::Owner(*owner)) {
             Some(count) => {
                 *count = 1;
@@ -89,20 +92,20 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
         }
     };
     state.expire_at_least(key.name(), expires);
-    let fenced = attempt.target.resource.kind == Kind::Fenced;
-    let token = fenced.then(|| token(state, attempt, anew));
+    let is_fenced = resource.kind == Kind::Fenced;
+    let token = is_fenced.then(|| token(state, attempt, is_new));
     Ok(Attempted::Granted { token })
 }
 
-/// Takes all or none, and tells of the first that is another's.
+/// Grants all attempts or none. A refusal names the first key that another owner holds.
 pub(super) fn attempt_all(
     state: &mut State,
     attempts: &[Attempt],
     now: Tick,
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
-        if let Some(strange) = stranger(state, &target.resource.key, now) {
-            return strange.map(|held| (at, held));
+        if let Some(answer) = foreign(state, &target.resource.key, now) {
+            return answer.map(|held| (at, held));
         }
         if !is_free_for(state, target)? {
             let ttl = state.ttl(target.resource.key.name(), now);
@@ -115,12 +118,12 @@ pub(super) fn attempt_all(
     Ok((0, Attempted::Granted { token: None }))
 }
 
-/// The fencing token of a grant: a new one, or the last where it was asked for again; but not one that was lost, nor one
-/// below what the client has seen of a server that has forgotten it.
-fn token(state: &mut State, attempt: &Attempt, anew: bool) -> u64 {
+/// The fencing token of a grant. A repeated attempt gets the last token again, unless that was lost or the client has
+/// seen a higher one, which means that this server has forgotten later grants.
+fn token(state: &mut State, attempt: &Attempt, is_new: bool) -> u64 {
     let key = Arc::clone(attempt.target.resource.key.name());
     let last = state.tokens.entry(key).or_default();
-    if anew || *last == 0 || *last < attempt.above {
+    if is_new || *last == 0 || *last < attempt.above {
         let above = attempt.above.max(*last) + 1;
         *last = clock::micros_since_1970().max(above);
     }
@@ -132,7 +135,7 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
         resource, owner, ..
     } = &renewal.target;
     let key = &resource.key;
-    // A value of another type is nobody's lock.
+    // A value of another type means that the owner's lock is gone: one lost hold must not fail the whole batch.
     let Ok(Some(holders)) = holders(state, key) else {
         return false;
     };
@@ -153,45 +156,38 @@ fn is_free_for(state: &mut State, target: &Target) -> Result<bool, Fault> {
     Ok(holders(state, &target.resource.key)?.is_none() || is_held_by(state, target)?)
 }
 
-pub(super) fn release(
-    state: &mut State,
-    target: &Target,
-    (client, now): (u64, Tick),
-) -> Result<Released, Fault> {
+pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     if !is_held_by(state, target)? {
         return Ok(Released::NotOurs);
     }
+    let key = &target.resource.key;
     if target.taken_for.is_zero() {
-        state.remove(target.resource.key.name());
+        state.remove(key.name());
     } else {
-        let rest = Value::Lock(BTreeMap::from([(Holder::Rest(target.owner), 1)]));
-        state.insert(
-            target.resource.key.name(),
-            rest,
-            now.after(target.taken_for),
-        );
+        let released = Value::Lock(BTreeMap::from([(Holder::Released(target.owner), 1)]));
+        state.insert(key.name(), released, call.now.after(target.taken_for));
     }
-    let others_wait = state.publish(client, Family::Lock, &target.resource.key);
+    let others_wait = state.publish(call.client, Family::Lock, key);
     Ok(Released::Freed { others_wait })
 }
 
-/// Ends several. A value of another type is nobody's lock, and no reason to keep the others.
+/// Ends several holds. A value of another type is not the owner's lock, and does not keep the others from being released.
 pub(super) fn release_all(
     state: &mut State,
     targets: &[Target],
-    at: (u64, Tick),
+    call: Call,
 ) -> Result<Vec<Released>, Fault> {
-    let one = |target: &Target| match release(state, target, at) {
+    let one = |target: &Target| match release(state, target, call) {
         Err(Fault::WrongType) => Ok(Released::NotOurs),
         released => released,
     };
     targets.iter().map(one).collect()
 }
 
-/// Removes a lock, whoever holds it; whether there was one.
+/// Removes a lock with all its holders, and answers whether there was one.
 pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     let value = state.values.get(key.name()).map(|entry| &entry.value);
-    // Whatever kind of lock it is: as with Redisson, whose locks of all kinds are hashes.
+    // A read/write lock goes as well: in Redis both are hashes, and Redisson's force-unlock does not tell them apart.
     let is_lock = match value {
         Some(Value::Lock(_) | Value::ReadWrite(_)) => true,
         Some(_) => return Err(Fault::WrongType),
@@ -200,10 +196,10 @@ pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     Ok(is_lock && state.remove(key.name()))
 }
 
-pub(super) fn force_release(state: &mut State, key: &Key, client: u64) -> Result<bool, Fault> {
+pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
     let freed = remove(state, key)?;
     if freed {
-        state.publish(client, Family::Lock, key);
+        state.publish(call.client, Family::Lock, key);
     }
     Ok(freed)
 }

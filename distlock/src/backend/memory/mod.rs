@@ -1,7 +1,7 @@
-//! The lock server in this process: the reference for what Redis does, and the embedded default.
+//! The lock server inside this process: the reference for the Redis scripts, and the embedded default.
 //!
-//! Pure data under one mutex, with tokio's clock, so that tests may pause time. What has expired goes at the next verb
-//! of any client; messages are sent after the mutex was let go.
+//! All data is behind one mutex. Time is tokio's clock, so tests may pause it. Each verb first removes what has expired
+//! and then runs on what is left; subscribers are notified after the mutex is released.
 
 mod channels;
 mod fair;
@@ -12,10 +12,9 @@ mod permit;
 mod rw;
 mod semaphore;
 mod store;
-
 #[cfg(feature = "test-util")]
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+mod testing;
+
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -23,26 +22,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use self::channels::{Channel, Share};
-#[cfg(feature = "test-util")]
-use self::store::{Entry, Name, Value};
 use self::store::{State, Store};
+use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Signal,
-    Subscription, Target, unsupported,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
+    Target,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
-use crate::key::Resource;
-use crate::kind::{Family, Line};
+use crate::key::{Key, Resource};
+use crate::kind::Family;
+use crate::owner::Owner;
 
-/// A lock server in this process, for several clients to share.
+/// A lock server inside this process, to be shared by several clients.
 ///
-/// [`Client::in_memory`](crate::Client::in_memory) has one of its own. Take this where a test plays several replicas
-/// of a program: clients of one server exclude each other as processes on one Redis do. It lives as long as a handle
-/// to it or a client of it.
+/// [`Client::in_memory`](crate::Client::in_memory) creates a server for that client alone. Use a `MemoryServer` when a
+/// test simulates several replicas of a program: clients of one server exclude each other like processes that share one
+/// Redis server. The server lives as long as any handle to it or any client of it.
 ///
 /// # Examples
 /// ```
@@ -61,7 +58,7 @@ pub struct MemoryServer {
 }
 
 impl MemoryServer {
-    /// A server with nothing locked.
+    /// Creates a server on which nothing is locked.
     pub fn new() -> Self {
         Self {
             store: Arc::new(Store {
@@ -76,64 +73,12 @@ impl MemoryServer {
         self.store.clock.clone()
     }
 
-    /// Keys that are locked, and channels that are listened to.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn stored(&self) -> (usize, usize) {
-        let now = self.store.clock.now();
-        let mut state = self.store.state.lock();
-        state.sweep(now);
-        (
-            state.values.len() + state.queues.len(),
-            state.channels.len(),
-        )
-    }
-
-    /// How many wait for a key in the server's own queue.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn places(&self, key: &str) -> usize {
-        let state = self.store.state.lock();
-        state.queues.get(key).map_or(0, fair::Places::len)
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn lose_token(&self, key: &str) {
-        self.store.state.lock().tokens.remove(key);
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn tokens(&self) -> BTreeMap<String, u64> {
-        let state = self.store.state.lock();
-        let text = |(key, token): (&Name, &u64)| (key.to_string(), *token);
-        state.tokens.iter().map(text).collect()
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn locks(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
-        let now = self.store.clock.now();
-        let mut state = self.store.state.lock();
-        state.sweep(now);
-        let lock = |(key, entry): (&Name, &Entry)| match &entry.value {
-            Value::Lock(holders) => Some((key.to_string(), lock::shown(holders))),
-            _ => None,
-        };
-        state.values.iter().filter_map(lock).collect()
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn wipe(&self) {
-        let mut state = self.store.state.lock();
-        let channels = std::mem::take(&mut state.channels);
-        *state = State {
-            channels,
-            ..State::default()
-        };
-    }
-
     /// A connection for one client.
     pub(crate) fn connect(&self, config: &Config) -> MemoryBackend {
         MemoryBackend {
             store: Arc::clone(&self.store),
             remembered: config.remembered(),
+            // Relaxed: the number only has to differ from every other client's.
             client: self.store.clients.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -154,30 +99,45 @@ impl fmt::Debug for MemoryServer {
     }
 }
 
-/// One client's way to a [`MemoryServer`].
+/// One client's connection to a [`MemoryServer`].
 #[derive(Debug)]
 pub(crate) struct MemoryBackend {
     store: Arc<Store>,
-    /// How long a request that counts once is remembered.
+    /// How long the server remembers a request that takes effect once.
     remembered: Duration,
     client: u64,
 }
 
+/// When a verb runs, and for which client.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    client: u64,
+    now: Tick,
+    /// Until when the server remembers that this request took effect.
+    remember_until: Tick,
+}
+
 impl MemoryBackend {
-    /// Runs a verb on the swept state, and then wakes whom it told.
-    fn at_now<'a, T: Send + 'a>(
+    /// Runs a verb on the state, without what has expired, and then notifies the subscribers that it published to.
+    fn run<'a, T: Send + 'a>(
         &self,
-        verb: impl FnOnce(&mut State, Tick) -> Result<T, Fault>,
+        verb: impl FnOnce(&mut State, Call) -> Result<T, Fault>,
     ) -> Reply<'a, T> {
         let now = self.store.clock.now();
-        let (answer, news) = {
+        let call = Call {
+            client: self.client,
+            now,
+            remember_until: now.after(self.remembered),
+        };
+        let (answer, published) = {
             let mut state = self.store.state.lock();
             state.sweep(now);
-            let answer = verb(&mut state, now);
-            (answer, std::mem::take(&mut state.news))
+            let answer = verb(&mut state, call);
+            (answer, std::mem::take(&mut state.published))
         };
-        for listeners in news {
-            listeners.send_modify(|signal| signal.version += 1);
+        // After the mutex is released: a woken subscriber may call the next verb at once.
+        for subscribers in published {
+            subscribers.send_modify(|signal| signal.version += 1);
         }
         Box::pin(ready(answer))
     }
@@ -185,125 +145,87 @@ impl MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
-        self.at_now(|state, now| match attempt.target.resource.kind.family() {
-            _ if attempt.target.resource.kind.is_fair() => {
-                fair::attempt(state, attempt, self.client, now)
-            }
-            Family::Lock => lock::attempt(state, attempt, now),
-            Family::Permit => permit::attempt(state, attempt, (now, self.client)),
-            Family::ReadWrite => rw::attempt(state, attempt, (self.client, now)),
-            Family::Semaphore => semaphore::attempt(state, attempt, now),
-            Family::Latch => Err(unsupported(attempt.target.resource.kind, "be held")),
+        self.run(|state, call| match attempt.target.hold_family()? {
+            HoldFamily::Lock => lock::attempt(state, attempt, call.now),
+            HoldFamily::Fair => fair::attempt(state, attempt, call),
+            HoldFamily::ReadWrite => rw::attempt(state, attempt, call),
+            HoldFamily::Semaphore => semaphore::attempt(state, attempt, call),
+            HoldFamily::Permit => permit::attempt(state, attempt, call),
         })
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
-        self.at_now(|state, now| lock::attempt_all(state, attempts, now))
+        self.run(|state, call| lock::attempt_all(state, attempts, call.now))
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        self.at_now(|state, now| {
-            let one = |renewal: &Renewal| match renewal.target.resource.kind.family() {
-                Family::Lock => Ok(lock::renew(state, renewal, now)),
-                Family::Permit => Ok(permit::renew(state, renewal, now)),
-                Family::ReadWrite => Ok(rw::renew(state, renewal, now)),
-                Family::Semaphore | Family::Latch => {
-                    Err(unsupported(renewal.target.resource.kind, "renew"))
-                }
+        self.run(|state, call| {
+            let one = |renewal: &Renewal| {
+                Ok(match renewal.lease_family()? {
+                    LeaseFamily::Lock => lock::renew(state, renewal, call.now),
+                    LeaseFamily::ReadWrite => rw::renew(state, renewal, call.now),
+                    LeaseFamily::Permit => permit::renew(state, renewal, call.now),
+                })
             };
             batch.iter().map(one).collect()
         })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
-        self.at_now(|state, now| match target.resource.kind.family() {
-            _ if target.resource.kind.is_fair() => fair::release(state, target, self.client, now),
-            Family::Lock => lock::release(state, target, (self.client, now)),
-            Family::Permit => permit::release(state, target, (now, self.client)),
-            Family::ReadWrite => rw::release(state, target, (self.client, now)),
-            Family::Semaphore => {
-                semaphore::release(state, target, self.client, now.after(self.remembered))
-            }
-            Family::Latch => Err(unsupported(target.resource.kind, "be released")),
+        self.run(|state, call| match target.hold_family()? {
+            HoldFamily::Lock => lock::release(state, target, call),
+            HoldFamily::Fair => fair::release(state, target, call),
+            HoldFamily::ReadWrite => rw::release(state, target, call),
+            HoldFamily::Semaphore => semaphore::release(state, target, call),
+            HoldFamily::Permit => permit::release(state, target, call),
         })
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        self.at_now(|state, now| lock::release_all(state, targets, (self.client, now)))
+        self.run(|state, call| lock::release_all(state, targets, call))
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         match target.resource.kind.family() {
-            Family::Permit => {
-                self.at_now(|state, now| permit::withdraw(state, target, (now, self.client)))
-            }
+            Family::Permit => self.run(|state, call| permit::withdraw(state, target, call)),
             _ => self.release(target),
         }
     }
 
     fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
-        let Resource { kind, key } = resource;
-        self.at_now(|state, now| match kind.family() {
-            _ if kind.is_fair() => fair::force_release(state, key, self.client, now),
-            Family::Lock => lock::force_release(state, key, self.client),
-            Family::Permit => permit::delete(state, key),
-            Family::ReadWrite => rw::force_release(state, resource, (self.client, now)),
-            Family::Semaphore => number::delete(state, key),
-            Family::Latch => latch::delete(state, key, self.client),
+        self.run(|state, call| match resource.kind.family() {
+            _ if resource.kind.is_fair() => fair::force_release(state, &resource.key, call),
+            Family::Lock => lock::force_release(state, &resource.key, call),
+            Family::ReadWrite => rw::force_release(state, resource, call),
+            Family::Semaphore => semaphore::force_release(state, &resource.key),
+            Family::Permit => permit::force_release(state, &resource.key),
+            Family::Latch => latch::force_release(state, &resource.key, call),
         })
     }
 
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
-        let Resource { kind, key } = resource;
-        self.at_now(|state, now| match kind.family() {
-            Family::Lock => lock::inspect(state, key, now),
-            Family::Permit => permit::inspect(state, key, now),
-            Family::ReadWrite => rw::inspect(state, resource, now),
-            Family::Semaphore | Family::Latch => number::inspect(state, key, now),
+        self.run(|state, call| match resource.kind.family() {
+            Family::Lock => lock::inspect(state, &resource.key, call.now),
+            Family::ReadWrite => rw::inspect(state, resource, call.now),
+            Family::Semaphore | Family::Latch => number::inspect(state, &resource.key, call.now),
+            Family::Permit => permit::inspect(state, &resource.key, call.now),
         })
     }
 
-    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
-        self.at_now(|state, now| {
-            let until = now.after(self.remembered);
-            match target.resource.kind.family() {
-                Family::Permit => permit::adjust(state, target, change, (now, self.client)),
-                Family::Semaphore => semaphore::adjust(state, target, change, self.client, until),
-                Family::Latch => latch::adjust(state, target, change, self.client, until),
-                Family::Lock | Family::ReadWrite => Err(unsupported(target.resource.kind, "count")),
-            }
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
+        self.run(|state, call| match change {
+            Change::Semaphore(change) => semaphore::adjust(state, key, request, change, call),
+            Change::Permit(change) => permit::adjust(state, key, request, change, call),
+            Change::Latch(change) => latch::adjust(state, key, request, change, call),
         })
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
-        let own = (target.resource.kind.line() == Line::Server).then_some(target.owner);
-        let topic = (
-            target.resource.kind.family(),
-            Arc::clone(target.resource.key.name()),
-            own,
-        );
-        let mut state = self.store.state.lock();
-        let channel = state
-            .channels
-            .entry(topic.clone())
-            .or_insert_with(|| Channel {
-                signal: watch::Sender::new(Signal {
-                    active: true,
-                    version: 0,
-                }),
-                shares: HashMap::new(),
-            });
-        *channel.shares.entry(self.client).or_default() += 1;
-        let signal = channel.signal.subscribe();
-        let share = Share {
-            store: Arc::clone(&self.store),
-            client: self.client,
-            topic,
-        };
-        Subscription::new(signal, share)
+        channels::subscribe(&self.store, self.client, target)
     }
 
     fn epoch(&self) -> u64 {
+        // There is no connection that could be replaced.
         0
     }
 }

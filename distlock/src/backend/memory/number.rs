@@ -1,24 +1,26 @@
-//! What semaphores and latches have in common, in memory: a number under one key, and the marks of those who changed it.
+//! What semaphores and latches have in common in memory: a number under one key, and a mark for each request to change it.
 //!
 //! # Invariants
-//! 1. What a request changes, and the mark that says so, change in one step: sent twice it counts once.
-//! 2. A number keeps the time to live that its key has.
+//! 1. A change and the mark of its request are stored in one step, so a request that is sent twice takes effect once.
+//! 2. A change of a number leaves the time at which its key expires as it was.
 
 use std::sync::Arc;
 
+use super::Call;
 use super::store::{Name, State, Value};
-use crate::backend::{Change, Fault, Inspected, Target, cause};
+use crate::backend::{Fault, Inspected, cause};
 use crate::clock::Tick;
 use crate::key::Key;
+use crate::owner::Owner;
 
 /// What is remembered of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// The owner has taken its permits.
     Taken,
-    /// The owner has ended: it takes nothing any more.
+    /// The owner has ended: a late attempt of it takes nothing.
     Ended,
-    /// The request was answered so.
+    /// The request was answered with this number.
     Answered(i64),
 }
 
@@ -31,7 +33,12 @@ pub(super) fn get(state: &State, key: &Key) -> Result<Option<i64>, Fault> {
     }
 }
 
-/// Sets the number under a key, which keeps its end where it has one.
+/// The number under a key, 0 when there is none.
+pub(super) fn count(state: &State, key: &Key) -> Result<i64, Fault> {
+    Ok(get(state, key)?.unwrap_or(0))
+}
+
+/// Sets the number under a key. A new key never expires; an existing one expires when it would have.
 pub(super) fn set(state: &mut State, key: &Key, number: i64) {
     match state.values.get_mut(key.name()) {
         Some(entry) => entry.value = Value::Number(number),
@@ -39,58 +46,54 @@ pub(super) fn set(state: &mut State, key: &Key, number: i64) {
     }
 }
 
-/// Adds to the number under a key: what it is then.
+/// Adds to the number under a key, and answers the sum.
 pub(super) fn add(state: &mut State, key: &Key, change: i64) -> Result<i64, Fault> {
-    let sum = get(state, key)?.unwrap_or(0).checked_add(change);
+    let sum = count(state, key)?.checked_add(change);
     let sum = sum.ok_or_else(|| Fault::Protocol(cause("the number would overflow")))?;
     set(state, key, sum);
     Ok(sum)
 }
 
-fn mark_of(target: &Target) -> Name {
-    // As over Redis: a key of its own beside the number's.
-    format!(
-        "{{{}}}:{}:request",
-        target.resource.key.name(),
-        target.owner
-    )
-    .into()
+/// The name under which the mark of a request is stored: a key beside the number's, as over Redis.
+fn mark_name(key: &Key, request: Owner) -> Name {
+    format!("{{{}}}:{request}:request", key.name()).into()
 }
 
-pub(super) fn marked(state: &State, target: &Target) -> Option<Mark> {
-    match state.values.get(&mark_of(target))?.value {
+/// What is remembered of a request, if anything.
+pub(super) fn mark(state: &State, key: &Key, request: Owner) -> Option<Mark> {
+    match state.values.get(&mark_name(key, request))?.value {
         Value::Mark(mark) => Some(mark),
         _ => None,
     }
 }
 
-pub(super) fn remember(state: &mut State, target: &Target, mark: Mark, until: Tick) {
-    state.insert(&mark_of(target), Value::Mark(mark), until);
+pub(super) fn remember(state: &mut State, key: &Key, request: Owner, mark: Mark, until: Tick) {
+    state.insert(&mark_name(key, request), Value::Mark(mark), until);
 }
 
-/// Says what the number is, or has a change carried out by `make`, unless this request was answered before.
-pub(super) fn adjust(
+/// Carries out a change, unless this request was answered before: then the answer is the same, and nothing changes.
+pub(super) fn once(
     state: &mut State,
-    target: &Target,
-    change: Change,
-    until: Tick,
-    make: impl FnOnce(&mut State) -> Result<i64, Fault>,
+    key: &Key,
+    request: Owner,
+    call: Call,
+    change: impl FnOnce(&mut State) -> Result<i64, Fault>,
 ) -> Result<i64, Fault> {
-    if change == Change::Count {
-        return Ok(get(state, &target.resource.key)?.unwrap_or(0));
-    }
-    if let Some(Mark::Answered(answer)) = marked(state, target) {
+    if let Some(Mark::Answered(answer)) = mark(state, key, request) {
         return Ok(answer);
     }
-    let answer = make(state)?;
-    remember(state, target, Mark::Answered(answer), until);
+    let answer = change(state)?;
+    let mark = Mark::Answered(answer);
+    remember(state, key, request, mark, call.remember_until);
     Ok(answer)
 }
 
-pub(super) fn delete(state: &mut State, key: &Key) -> Result<bool, Fault> {
+/// Removes the number under a key, and answers whether there was one.
+pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     Ok(get(state, key)?.is_some() && state.remove(key.name()))
 }
 
+/// How long the number stays. Its holders are unknown.
 pub(super) fn inspect(state: &State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
     get(state, key)?;
     Ok(Inspected {

@@ -1,11 +1,15 @@
-//! The permit-expirable semaphore, in memory: how many permits are free, and which are out until when.
+//! The permit-expirable semaphore in memory: the number of free permits, and the acquired ones with their ends.
+//!
+//! Redisson says of a permit that somebody has that it is "acquired". A permit whose lease has ended counts as free from
+//! that moment, but moves back to the free ones only when the next verb that changes the semaphore takes it back.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{
-    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, unsupported,
+    Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
 use crate::clock::Tick;
 use crate::config::{OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
@@ -14,87 +18,105 @@ use crate::kind::Family;
 use crate::owner::Owner;
 use crate::permit_id::PermitId;
 
-/// A semaphore: `free` and the number of permits that are out add up to what was set.
+/// A semaphore. `free` and the number of acquired permits add up to the number that was set.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
+    /// Below 0 after the number was set to less than the acquired permits.
     free: i64,
-    out: HashMap<PermitId, Tick>,
+    acquired: HashMap<PermitId, Tick>,
+    /// Every acquired permit, by the end of its lease.
     ends: BTreeSet<(Tick, PermitId)>,
 }
 
 impl Permits {
     fn insert(&mut self, id: PermitId, end: Tick) {
         self.remove(id);
-        self.out.insert(id, end);
+        self.acquired.insert(id, end);
         self.ends.insert((end, id));
     }
 
     fn remove(&mut self, id: PermitId) -> bool {
-        let Some(end) = self.out.remove(&id) else {
+        let Some(end) = self.acquired.remove(&id) else {
             return false;
         };
         self.ends.remove(&(end, id))
     }
 
-    /// Takes back what has expired; whether there was any.
+    /// Takes back the permits whose leases have ended, and answers whether there were any.
     fn sweep(&mut self, now: Tick) -> bool {
         let before = self.free;
         while let Some(&(end, id)) = self.ends.first()
             && end <= now
         {
-            self.give_back(id);
+            self.take_back(id);
         }
         self.free > before
     }
 
-    fn give_back(&mut self, id: PermitId) -> bool {
-        let was_out = self.remove(id);
-        self.free += i64::from(was_out);
-        was_out
+    fn take_back(&mut self, id: PermitId) -> bool {
+        let was_acquired = self.remove(id);
+        self.free += i64::from(was_acquired);
+        was_acquired
     }
 
-    /// Gives an owner all of its permits until `end`, or none.
+    /// Gives an owner all of its permits until `end`, or none of them. Permits that it has already are not counted twice.
     fn take(&mut self, target: &Target, end: Tick) -> bool {
-        if i64::from(target.permits) > self.free + self.number_out() {
+        // Checked before the ids are made: the number that is asked for has no limit.
+        if i64::from(target.permits) > self.free + self.number_acquired() {
             return false;
         }
         let ids: Vec<_> = PermitId::all_of(target.owner, target.permits).collect();
-        let missing = ids.iter().filter(|id| !self.out.contains_key(*id)).count() as i64;
+        let is_missing = |id: &&PermitId| !self.acquired.contains_key(*id);
+        let missing = ids.iter().filter(is_missing).count() as i64;
         if missing > self.free {
             return false;
         }
         self.free -= missing;
-        self.keep(ids, end);
+        self.extend(ids, end);
         true
     }
 
-    /// Never shortens a lease.
-    fn keep(&mut self, ids: Vec<PermitId>, end: Tick) {
+    /// Gives permits a lease until `end`, unless they have a longer one.
+    fn extend(&mut self, ids: Vec<PermitId>, end: Tick) {
         for id in ids {
-            let longest = self.out.get(&id).copied().unwrap_or(end).max(end);
+            let longest = self.acquired.get(&id).copied().unwrap_or(end).max(end);
             self.insert(id, longest);
         }
     }
 
-    fn number_out(&self) -> i64 {
-        self.out.len() as i64
+    fn number_acquired(&self) -> i64 {
+        self.acquired.len() as i64
     }
 
     fn next_end(&self) -> Option<Tick> {
         self.ends.first().map(|(end, _)| *end)
     }
+
+    /// Makes a change after taking back what has expired. Answers what `make` answers, and whether there are more free
+    /// permits than before, which waiters have to know.
+    fn change(&mut self, now: Tick, make: impl FnOnce(&mut Self) -> i64) -> (i64, bool) {
+        let any_swept = self.sweep(now);
+        let before = self.free;
+        let answer = make(self);
+        let has_grown = any_swept || self.free > before;
+        (answer, has_grown && self.free > 0)
+    }
 }
 
-/// What is remembered of owners for a while: those that ended, and what their requests were answered.
+/// What is remembered of owners for a while.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
+    /// The owners that were withdrawn.
     ended: Remembered<()>,
+    /// The answers to requests that take effect once.
     answers: Remembered<i64>,
 }
 
+/// One note for each owner of a key, until a time.
 #[derive(Debug)]
 struct Remembered<T> {
     notes: HashMap<(Name, Owner), (Tick, T)>,
+    /// The notes in the order in which they were written. All of them are kept equally long, so the first ends first.
     order: VecDeque<(Tick, (Name, Owner))>,
 }
 
@@ -108,16 +130,16 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T: Copy> Remembered<T> {
-    fn get(&self, target: &Target, now: Tick) -> Option<T> {
-        let (until, note) = self.notes.get(&entry(target))?;
+    fn get(&self, key: &Key, owner: Owner, now: Tick) -> Option<T> {
+        let (until, note) = self.notes.get(&entry(key, owner))?;
         (*until > now).then_some(*note)
     }
 
-    fn put(&mut self, target: &Target, note: T, until: Tick, now: Tick) {
+    fn put(&mut self, key: &Key, owner: Owner, note: T, (until, now): (Tick, Tick)) {
         while let Some((end, _)) = self.order.front()
             && *end <= now
         {
-            // Written again since: a later place in the order has it.
+            // A note that was written again since has another end, and a second entry later in the order.
             if let Some((end, entry)) = self.order.pop_front()
                 && self
                     .notes
@@ -127,13 +149,13 @@ impl<T: Copy> Remembered<T> {
                 self.notes.remove(&entry);
             }
         }
-        self.notes.insert(entry(target), (until, note));
-        self.order.push_back((until, entry(target)));
+        self.notes.insert(entry(key, owner), (until, note));
+        self.order.push_back((until, entry(key, owner)));
     }
 }
 
-fn entry(target: &Target) -> (Name, Owner) {
-    (Arc::clone(target.resource.key.name()), target.owner)
+fn entry(key: &Key, owner: Owner) -> (Name, Owner) {
+    (Arc::clone(key.name()), owner)
 }
 
 fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits>, Fault> {
@@ -151,69 +173,69 @@ fn permits<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Permits
 pub(super) fn attempt(
     state: &mut State,
     attempt: &Attempt,
-    (now, client): (Tick, u64),
+    call: Call,
 ) -> Result<Attempted, Fault> {
-    let target = &attempt.target;
-    let has_ended = state.notes.ended.get(target, now).is_some();
-    let Some(permits) = permits(state, &target.resource.key)? else {
+    let (target, now) = (&attempt.target, call.now);
+    let key = &target.resource.key;
+    let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
+    let Some(permits) = permits(state, key)? else {
         return Ok(Attempted::Held { ttl: None });
     };
-    let swept = permits.sweep(now);
-    let granted = !has_ended && permits.take(target, now.after(attempt.lease));
-    let (left, next) = (permits.free, permits.next_end());
-    if swept {
-        tell(state, &target.resource.key, left, client);
+    let any_swept = permits.sweep(now);
+    let is_granted = !has_ended && permits.take(target, now.after(attempt.lease));
+    let (free, next_end) = (permits.free, permits.next_end());
+    if any_swept {
+        publish_free(state, key, free, call);
     }
-    Ok(if granted {
+    Ok(if is_granted {
         Attempted::Granted { token: None }
     } else {
-        let ttl = next.map(|end| end.left(now));
+        let ttl = next_end.map(|end| end.left(now));
         Attempted::Held { ttl }
     })
 }
 
-/// Whether others listen. A number that is no good news is told to nobody, as Redisson's listeners want it.
-fn tell(state: &mut State, key: &Key, free: i64, client: u64) -> bool {
-    free > 0 && state.publish(client, Family::Permit, key)
+/// Notifies the subscribers if permits are free, and answers whether other clients are among them. Nothing is published
+/// otherwise, as over Redis, where Redisson's subscribers cannot parse a negative number.
+fn publish_free(state: &mut State, key: &Key, free: i64, call: Call) -> bool {
+    free > 0 && state.publish(call.client, Family::Permit, key)
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     let target = &renewal.target;
-    // A value of another type is nobody's permits.
+    // A value of another type means that the owner's permits are gone: one lost hold must not fail the whole batch.
     let Ok(Some(permits)) = permits(state, &target.resource.key) else {
         return false;
     };
-    if i64::from(target.permits) > permits.number_out() {
+    // Checked before the ids are made: the number that is asked for has no limit.
+    if i64::from(target.permits) > permits.number_acquired() {
         return false;
     }
     let ids: Vec<_> = PermitId::all_of(target.owner, target.permits).collect();
-    let is_out = |id: &PermitId| permits.out.get(id).is_some_and(|end| *end > now);
-    let ours = ids.iter().all(is_out);
-    if ours {
-        permits.keep(ids, now.after(renewal.lease));
+    let is_acquired = |id: &PermitId| permits.acquired.get(id).is_some_and(|end| *end > now);
+    let has_all = ids.iter().all(is_acquired);
+    if has_all {
+        permits.extend(ids, now.after(renewal.lease));
     }
-    ours
+    has_all
 }
 
-pub(super) fn release(
-    state: &mut State,
-    target: &Target,
-    (now, client): (Tick, u64),
-) -> Result<Released, Fault> {
-    let Some(permits) = permits(state, &target.resource.key)? else {
+pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+    let key = &target.resource.key;
+    let Some(permits) = permits(state, key)? else {
         return Ok(Released::NotOurs);
     };
-    let swept = permits.sweep(now);
-    // As many as were asked for may never have been granted.
-    let at_most = permits.number_out().max(1000);
+    let any_swept = permits.sweep(call.now);
+    // An attempt for a very large number was never granted, so its ids are not worth a search.
+    let worth_a_search = permits.number_acquired().max(1000);
     let mut returned = 0;
-    if i64::from(target.permits) <= at_most {
+    if i64::from(target.permits) <= worth_a_search {
         for id in PermitId::all_of(target.owner, target.permits) {
-            returned += u32::from(permits.give_back(id));
+            returned += u32::from(permits.take_back(id));
         }
     }
-    let left = permits.free;
-    let others_wait = (swept || returned > 0) && tell(state, &target.resource.key, left, client);
+    let free = permits.free;
+    let others_wait = (any_swept || returned > 0) && publish_free(state, key, free, call);
     Ok(if returned == target.permits {
         Released::Freed { others_wait }
     } else {
@@ -221,18 +243,16 @@ pub(super) fn release(
     })
 }
 
-pub(super) fn withdraw(
-    state: &mut State,
-    target: &Target,
-    at: (Tick, u64),
-) -> Result<Released, Fault> {
-    let (released, now) = (release(state, target, at)?, at.0);
-    let until = now.after(OWNERS_REMEMBERED);
-    state.notes.ended.put(target, (), until, now);
+/// Releases, and remembers the owner: a late attempt of it takes nothing.
+pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+    let released = release(state, target, call)?;
+    let (key, until) = (&target.resource.key, call.now.after(OWNERS_REMEMBERED));
+    let ended = &mut state.notes.ended;
+    ended.put(key, target.owner, (), (until, call.now));
     Ok(released)
 }
 
-pub(super) fn delete(state: &mut State, key: &Key) -> Result<bool, Fault> {
+pub(super) fn force_release(state: &mut State, key: &Key) -> Result<bool, Fault> {
     Ok(permits(state, key)?.is_some() && state.remove(key.name()))
 }
 
@@ -240,10 +260,10 @@ pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspect
     let Some(permits) = permits(state, key)? else {
         return Ok(Inspected::default());
     };
-    let mut out = permits.ends.iter().filter(|(end, _)| *end > now).peekable();
+    let mut acquired = permits.ends.iter().filter(|(end, _)| *end > now).peekable();
     Ok(Inspected {
-        ttl: out.peek().map(|(end, _)| end.left(now)),
-        holders: out
+        ttl: acquired.peek().map(|(end, _)| end.left(now)),
+        holders: acquired
             .map(|(_, id)| (id.to_string().into_bytes(), 1))
             .collect(),
     })
@@ -251,109 +271,147 @@ pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspect
 
 pub(super) fn adjust(
     state: &mut State,
-    target: &Target,
-    change: Change,
-    (now, client): (Tick, u64),
+    key: &Key,
+    request: Owner,
+    change: PermitChange,
+    call: Call,
 ) -> Result<i64, Fault> {
-    if let Some(answer) = look(state, target, change, now)? {
+    let now = call.now;
+    match change {
+        PermitChange::Count => Ok(numbers(state, key, now)?.0),
+        PermitChange::AcquiredPermits => Ok(numbers(state, key, now)?.1),
+        PermitChange::TotalPermits => numbers(state, key, now).map(|(free, out)| free + out),
+        PermitChange::RemainingLease(id) => remaining_lease(state, key, id, now),
+        PermitChange::TrySet(number) => once(state, key, request, call, |state| {
+            try_set(state, key, number.into())
+        }),
+        PermitChange::SetPermits(number) => once(state, key, request, call, |state| {
+            set(state, key, number.into(), now)
+        }),
+        PermitChange::Add(number) => once(state, key, request, call, |state| {
+            add(state, key, number.into(), now)
+        }),
+        PermitChange::ReleasePermit(id) => once(state, key, request, call, |state| {
+            release_permit(state, key, id, now)
+        }),
+        PermitChange::UpdateLease(id, lease) => once(state, key, request, call, |state| {
+            update_lease(state, key, id, (now.after(lease), now))
+        }),
+    }
+}
+
+/// The numbers of free and of acquired permits, as if what has expired had been taken back.
+fn numbers(state: &mut State, key: &Key, now: Tick) -> Result<(i64, i64), Fault> {
+    let Some(permits) = permits(state, key)? else {
+        return Ok((0, 0));
+    };
+    let expired = permits.ends.iter().take_while(|(end, _)| *end <= now);
+    let expired = expired.count() as i64;
+    Ok((permits.free + expired, permits.number_acquired() - expired))
+}
+
+/// What is answered for a permit that nobody has, as over Redis.
+const NOT_ACQUIRED: i64 = -2;
+
+fn remaining_lease(state: &mut State, key: &Key, id: PermitId, now: Tick) -> Result<i64, Fault> {
+    let end = permits(state, key)?.and_then(|permits| permits.acquired.get(&id).copied());
+    let left = end.map(|end| end.left(now)).filter(|left| !left.is_zero());
+    Ok(left.map_or(NOT_ACQUIRED, |left| left.as_millis() as i64))
+}
+
+/// Carries out a change, unless this request was answered before: then the answer is the same, and nothing changes.
+/// `change` answers also whether waiters have to know of it.
+fn once(
+    state: &mut State,
+    key: &Key,
+    request: Owner,
+    call: Call,
+    change: impl FnOnce(&mut State) -> Result<(i64, bool), Fault>,
+) -> Result<i64, Fault> {
+    permits(state, key)?;
+    if let Some(answer) = state.notes.answers.get(key, request, call.now) {
         return Ok(answer);
     }
-    if let Some(answer) = state.notes.answers.get(target, now) {
-        return Ok(answer);
+    let (answer, concerns_waiters) = change(state)?;
+    if concerns_waiters {
+        state.publish(call.client, Family::Permit, key);
     }
-    let (answer, news) = make(state, target, change, now)?;
-    if news {
-        state.publish(client, Family::Permit, &target.resource.key);
-    }
-    let until = now.after(REQUESTS_REMEMBERED);
-    state.notes.answers.put(target, answer, until, now);
+    let (answers, until) = (
+        &mut state.notes.answers,
+        call.now.after(REQUESTS_REMEMBERED),
+    );
+    answers.put(key, request, answer, (until, call.now));
     Ok(answer)
 }
 
-/// What only reads.
-fn look(
-    state: &mut State,
-    target: &Target,
-    change: Change,
-    now: Tick,
-) -> Result<Option<i64>, Fault> {
-    let none = Permits::default();
-    let permits = permits(state, &target.resource.key)?.map_or(&none, |permits| &*permits);
-    let expired = permits.ends.iter().take_while(|(end, _)| *end <= now);
-    let expired = expired.count() as i64;
-    Ok(match change {
-        Change::Count => Some(permits.free + expired),
-        Change::AcquiredPermits => Some(permits.number_out() - expired),
-        Change::TotalPermits => Some(permits.free + permits.number_out()),
-        Change::RemainingLease(id) => {
-            let left = permits.out.get(&id).map(|end| end.left(now));
-            let left = left.filter(|left| !left.is_zero());
-            Some(left.map_or(GONE, |left| left.as_millis() as i64))
-        }
-        _ => None,
-    })
+fn create(state: &mut State, key: &Key, free: i64) {
+    let permits = Permits {
+        free,
+        ..Permits::default()
+    };
+    state.insert(key.name(), Value::Permits(permits), Tick::NEVER);
 }
 
-/// What a permit that has gone has left, as the script says it.
-const GONE: i64 = -2;
-
-/// What changes something: the answer, and whether who waits should know.
-fn make(
-    state: &mut State,
-    target: &Target,
-    change: Change,
-    now: Tick,
-) -> Result<(i64, bool), Fault> {
-    let key = &target.resource.key;
-    if permits(state, key)?.is_none() {
-        let free = match change {
-            Change::TrySet(number) | Change::SetPermits(number) => i64::from(number),
-            Change::Add(number) => i64::from(number),
-            Change::ReleasePermit(_) | Change::UpdateLease(..) => return Ok((0, false)),
-            _ => return Err(unsupported(target.resource.kind, "change so")),
-        };
-        let new = Permits {
-            free,
-            ..Permits::default()
-        };
-        state.insert(key.name(), Value::Permits(new), Tick::NEVER);
-        let answer = if matches!(change, Change::TrySet(_)) {
-            1
-        } else {
-            free
-        };
-        return Ok((answer, free > 0));
-    }
-    let Some(permits) = permits(state, key)? else {
-        return Err(unsupported(target.resource.kind, "change so"));
-    };
-    if matches!(change, Change::TrySet(_)) {
+fn try_set(state: &mut State, key: &Key, number: i64) -> Result<(i64, bool), Fault> {
+    if permits(state, key)?.is_some() {
         return Ok((0, false));
     }
-    let swept = permits.sweep(now);
-    let (before, mut hastened) = (permits.free, false);
-    let answer = match change {
-        Change::SetPermits(number) => {
-            permits.free = i64::from(number) - permits.number_out();
-            permits.free
-        }
-        Change::Add(number) => {
-            permits.free += i64::from(number);
-            permits.free
-        }
-        Change::ReleasePermit(id) => i64::from(permits.give_back(id)),
-        Change::UpdateLease(id, lease) => match permits.out.get(&id).copied() {
-            Some(end) => {
-                let sooner = now.after(lease);
-                hastened = sooner < end;
-                permits.insert(id, sooner);
-                1
-            }
-            None => 0,
-        },
-        _ => return Err(unsupported(target.resource.kind, "change so")),
+    create(state, key, number);
+    Ok((1, number > 0))
+}
+
+fn set(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
+    let Some(permits) = permits(state, key)? else {
+        create(state, key, number);
+        return Ok((number, number > 0));
     };
-    let grown = swept || permits.free > before;
-    // Who sleeps until the next permit ends may sleep too long now.
-    Ok((answer, hastened || grown && permits.free > 0))
+    Ok(permits.change(now, |permits| {
+        permits.free = number - permits.number_acquired();
+        permits.free
+    }))
+}
+
+fn add(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, bool), Fault> {
+    let Some(permits) = permits(state, key)? else {
+        create(state, key, number);
+        return Ok((number, number > 0));
+    };
+    Ok(permits.change(now, |permits| {
+        permits.free += number;
+        permits.free
+    }))
+}
+
+fn release_permit(
+    state: &mut State,
+    key: &Key,
+    id: PermitId,
+    now: Tick,
+) -> Result<(i64, bool), Fault> {
+    let Some(permits) = permits(state, key)? else {
+        return Ok((0, false));
+    };
+    Ok(permits.change(now, |permits| i64::from(permits.take_back(id))))
+}
+
+fn update_lease(
+    state: &mut State,
+    key: &Key,
+    id: PermitId,
+    (new_end, now): (Tick, Tick),
+) -> Result<(i64, bool), Fault> {
+    let Some(permits) = permits(state, key)? else {
+        return Ok((0, false));
+    };
+    let mut ends_earlier = false;
+    let (answer, has_grown) = permits.change(now, |permits| {
+        let Some(end) = permits.acquired.get(&id).copied() else {
+            return 0;
+        };
+        ends_earlier = new_end < end;
+        permits.insert(id, new_end);
+        1
+    });
+    // A waiter that sleeps until the next permit ends might sleep too long now.
+    Ok((answer, ends_earlier || has_grown))
 }

@@ -1,8 +1,13 @@
-//! The read and the write lock in memory: Redisson's `RReadWriteLock`, with a turn for writers among our own clients.
+//! The read and the write lock in memory: Redisson's `RReadWriteLock`, with turns that keep our own clients from starving.
+//!
+//! A writer that waits takes the writers' turn: until it ends, readers that do not hold the lock yet are refused. A
+//! refused reader leaves a mark. When a writer releases and the mark is there, the readers get a short turn, in which no
+//! waiting writer is granted. Redisson's clients know nothing of turns and marks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
@@ -11,32 +16,32 @@ use crate::key::{Key, Resource};
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
-/// Who reads and who writes. With a writer the mode is `write`, and the readers are those that it has let in.
+/// The holders of a lock. With a writer the mode is `write`, and the readers are those inside the writer's hold.
 #[derive(Debug, Default)]
 pub(super) struct ReadWrite {
     writer: Option<(Owner, u32)>,
     readers: BTreeMap<Owner, Reader>,
 }
 
-/// A reader: how often it has entered, and when the timeouts of all its entries end.
+/// A reader: how often it has entered the lock, and when the timeouts of all these entries end.
 #[derive(Clone, Copy, Debug)]
 struct Reader {
     count: u32,
     ends: Tick,
 }
 
-/// Who goes first among our own clients.
+/// Whose turn it is among our own clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// This writer, before any further reader.
+    /// This waiting writer's: no further reader is granted.
     Writer(Owner),
-    /// Readers, before any further writer that waits.
+    /// The readers': no waiting writer is granted.
     Readers,
 }
 
 impl ReadWrite {
     pub(super) fn holders(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
-        let writer = self.writer.iter().map(written);
+        let writer = self.writer.iter().map(writer_name);
         let reader = |(owner, reader): (&Owner, &Reader)| (owner.text(), reader.count);
         let holders = self.readers.iter().map(reader).chain(writer);
         holders.map(|(name, count)| (name.into_bytes(), u64::from(count)))
@@ -46,15 +51,15 @@ impl ReadWrite {
         self.writer.is_some_and(|(writer, _)| writer == owner)
     }
 
-    /// Drops readers whose timeouts have ended, and answers until when the others live.
-    fn settle(&mut self, now: Tick) -> Option<Tick> {
+    /// Removes the readers whose timeouts have ended, and answers when the last of the others ends.
+    fn drop_expired_readers(&mut self, now: Tick) -> Option<Tick> {
         self.readers.retain(|_, reader| reader.ends > now);
         self.readers.values().map(|reader| reader.ends).max()
     }
 }
 
-/// A writer's name has its mode behind the number.
-fn written((owner, count): &(Owner, u32)) -> (String, u32) {
+/// The name that the server shows for a writer: its owner with the mode at the end.
+fn writer_name((owner, count): &(Owner, u32)) -> (String, u32) {
     (format!("{owner}:write"), *count)
 }
 
@@ -65,8 +70,9 @@ fn holders<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut ReadWrite> {
     }
 }
 
-/// What a key of another kind means for an attempt: a lock is held by another, what is no lock is in the wrong place.
-fn stranger(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
+/// The answer to an attempt on a key that holds another kind of value: another kind of lock counts as held by another
+/// owner, and anything else has the wrong type.
+fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
     match &state.values.get(key.name())?.value {
         Value::ReadWrite(_) => None,
         Value::Lock(_) => Some(Ok(Attempted::Held {
@@ -91,7 +97,7 @@ fn turn(state: &State, key: &Key) -> Option<Turn> {
     }
 }
 
-/// Keeps a turn or a mark for a while from `now`.
+/// Stores a turn or a mark for `time`, counted from `now`.
 fn keep(state: &mut State, name: &Name, value: Value, (now, time): (Tick, Duration)) {
     state.insert(name, value, now.after(time));
 }
@@ -99,14 +105,14 @@ fn keep(state: &mut State, name: &Name, value: Value, (now, time): (Tick, Durati
 pub(super) fn attempt(
     state: &mut State,
     attempt: &Attempt,
-    (client, now): (u64, Tick),
+    call: Call,
 ) -> Result<Attempted, Fault> {
-    if let Some(strange) = stranger(state, &attempt.target.resource.key, now) {
-        return strange;
+    if let Some(answer) = foreign(state, &attempt.target.resource.key, call.now) {
+        return answer;
     }
     match attempt.target.resource.kind {
-        Kind::Write => Ok(write(state, attempt, (client, now))),
-        _ => Ok(read(state, attempt, now)),
+        Kind::Write => Ok(attempt_write(state, attempt, call)),
+        _ => Ok(attempt_read(state, attempt, call.now)),
     }
 }
 
@@ -114,14 +120,14 @@ fn granted() -> Attempted {
     Attempted::Granted { token: None }
 }
 
-fn read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
+fn attempt_read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
     let Target {
         resource, owner, ..
     } = &attempt.target;
     let key = &resource.key;
     let turn = turn(state, key);
     let found = holders(state, key);
-    let (is_in, is_written) = found.map_or((false, false), |found| {
+    let (may_enter, is_written) = found.map_or((false, false), |found| {
         let reads = found.readers.get(owner);
         let again = reads.is_some_and(|reader| reader.ends > now);
         let inside = attempt
@@ -129,10 +135,10 @@ fn read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
             .is_some_and(|around| found.is_written_by(around));
         (again || inside, found.writer.is_some())
     });
-    if !is_in && is_written {
+    if !may_enter && is_written {
         return refuse(state, key, key.name(), now);
     }
-    if !is_in && matches!(turn, Some(Turn::Writer(_))) {
+    if !may_enter && matches!(turn, Some(Turn::Writer(_))) {
         return refuse(state, key, &turn_name(key), now);
     }
     let mut ends = now.after(attempt.lease);
@@ -149,7 +155,7 @@ fn read(state: &mut State, attempt: &Attempt, now: Tick) -> Attempted {
     granted()
 }
 
-/// Refuses a reader for what `blocker` has left, and remembers that one waits.
+/// Refuses a reader until `blocker` expires, and leaves the mark that readers wait.
 fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted {
     let ttl = state.ttl(blocker, now);
     let time = ttl.unwrap_or_default() + READERS_PATIENCE;
@@ -157,7 +163,8 @@ fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted 
     Attempted::Held { ttl }
 }
 
-fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> Attempted {
+fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted {
+    let now = call.now;
     let Target {
         resource, owner, ..
     } = &attempt.target;
@@ -173,9 +180,10 @@ fn write(state: &mut State, attempt: &Attempt, (client, now): (u64, Tick)) -> At
             ..ReadWrite::default()
         };
         state.insert(key.name(), Value::ReadWrite(holders), ends);
-        // Readers that its turn kept out wait for the end of that, and nobody tells of an expiry.
+        // The readers that its turn kept out sleep until that turn ends, though this lease ends earlier, and no message
+        // is sent when a lease expires.
         if state.ttl(&turn_name(key), now) > Some(attempt.lease) {
-            state.publish(client, Family::ReadWrite, key);
+            state.publish(call.client, Family::ReadWrite, key);
         }
         state.remove(&turn_name(key));
         return granted();
@@ -224,18 +232,15 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     true
 }
 
-pub(super) fn release(
-    state: &mut State,
-    target: &Target,
-    (client, now): (u64, Tick),
-) -> Result<Released, Fault> {
+pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     match target.resource.kind {
-        Kind::Write => Ok(release_writer(state, target, (client, now))),
-        _ => Ok(release_reader(state, target, (client, now))),
+        Kind::Write => Ok(release_write(state, target, call)),
+        _ => Ok(release_read(state, target, call)),
     }
 }
 
-fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)) -> Released {
+fn release_read(state: &mut State, target: &Target, call: Call) -> Released {
+    let now = call.now;
     let Target {
         resource, owner, ..
     } = target;
@@ -250,10 +255,11 @@ fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)
     let mut others_wait = false;
     if !is_written {
         let before = state.ttl(key.name(), now);
-        left_to_readers(state, key, now);
-        // Free, or sooner than whoever waits was told: nobody tells of an expiry.
+        leave_to_readers(state, key, now);
+        // The lock is free now, or will be earlier than its waiters were answered, and no message is sent when a lease
+        // expires.
         if state.ttl(key.name(), now) < before {
-            others_wait = state.publish(client, Family::ReadWrite, key);
+            others_wait = state.publish(call.client, Family::ReadWrite, key);
         }
     }
     if was_alive {
@@ -263,16 +269,17 @@ fn release_reader(state: &mut State, target: &Target, (client, now): (u64, Tick)
     }
 }
 
-/// Leaves the lock to those who read, for as long as the longest of them; where nobody does, it is free.
-fn left_to_readers(state: &mut State, key: &Key, now: Tick) {
-    let longest = holders(state, key).and_then(|found| found.settle(now));
+/// Leaves the lock to its readers, until the last of them ends. Without readers the lock is free.
+fn leave_to_readers(state: &mut State, key: &Key, now: Tick) {
+    let longest = holders(state, key).and_then(|found| found.drop_expired_readers(now));
     match longest {
         Some(ends) => state.expire_at(key.name(), ends),
         None => drop(state.remove(key.name())),
     }
 }
 
-fn release_writer(state: &mut State, target: &Target, (client, now): (u64, Tick)) -> Released {
+/// Ends a writer's hold, or its turn if it was waiting.
+fn release_write(state: &mut State, target: &Target, call: Call) -> Released {
     let Target {
         resource, owner, ..
     } = target;
@@ -282,18 +289,18 @@ fn release_writer(state: &mut State, target: &Target, (client, now): (u64, Tick)
         if turn(state, key) == Some(Turn::Writer(*owner)) {
             state.remove(&turn_name(key));
             state.remove(&mark_name(key));
-            state.publish(client, Family::ReadWrite, key);
+            state.publish(call.client, Family::ReadWrite, key);
         }
         return Released::NotOurs;
     };
     found.writer = None;
-    left_to_readers(state, key, now);
-    pass_turn(state, key, now);
-    let others_wait = state.publish(client, Family::ReadWrite, key);
+    leave_to_readers(state, key, call.now);
+    pass_turn(state, key, call.now);
+    let others_wait = state.publish(call.client, Family::ReadWrite, key);
     Released::Freed { others_wait }
 }
 
-/// A writer has ended: readers who waited go first for a moment, and no writer's turn outlasts it.
+/// After a writer's hold: gives waiting readers their turn, and ends any writer's turn.
 fn pass_turn(state: &mut State, key: &Key, now: Tick) {
     let name = turn_name(key);
     if state.remove(&mark_name(key)) {
@@ -307,18 +314,18 @@ fn pass_turn(state: &mut State, key: &Key, now: Tick) {
 pub(super) fn force_release(
     state: &mut State,
     Resource { kind, key }: &Resource,
-    (client, now): (u64, Tick),
+    call: Call,
 ) -> Result<bool, Fault> {
-    let writes = *kind == Kind::Write;
-    let held = holders(state, key).is_some_and(|found| found.writer.is_some() == writes);
-    if !held {
+    let is_write = *kind == Kind::Write;
+    let is_held = holders(state, key).is_some_and(|found| found.writer.is_some() == is_write);
+    if !is_held {
         return Ok(false);
     }
     state.remove(key.name());
-    if writes {
-        pass_turn(state, key, now);
+    if is_write {
+        pass_turn(state, key, call.now);
     }
-    state.publish(client, Family::ReadWrite, key);
+    state.publish(call.client, Family::ReadWrite, key);
     Ok(true)
 }
 
@@ -335,7 +342,7 @@ pub(super) fn inspect(
     if *kind == Kind::Write {
         return Ok(Inspected {
             ttl: ttl.filter(|_| found.writer.is_some()),
-            holders: found.writer.iter().map(written).map(bytes).collect(),
+            holders: found.writer.iter().map(writer_name).map(bytes).collect(),
         });
     }
     let alive = || found.readers.iter().filter(|(_, reader)| reader.ends > now);

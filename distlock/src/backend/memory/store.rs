@@ -1,4 +1,4 @@
-//! Keys with values that expire.
+//! The data of a server in this process: values under keys, each with the time at which it expires.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,55 +11,60 @@ use tokio::sync::watch;
 use super::channels::{Channel, Topic};
 use super::{fair, lock, number, permit, rw};
 use crate::backend::Signal;
-
 use crate::clock::{Clock, Tick};
 
+/// The name of a key, with its client's prefix.
 pub(super) type Name = Arc<str>;
 
+/// What all clients of one server share.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) clock: Clock,
     pub(super) state: Mutex<State>,
+    /// The number that the next client gets.
     pub(super) clients: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) values: HashMap<Name, Entry>,
+    /// Every key of `values`, by the time at which it expires.
     pub(super) expiries: BTreeSet<(Tick, Name)>,
     pub(super) channels: HashMap<Topic, Channel>,
     /// The last fencing token of each key that ever had one.
     pub(super) tokens: HashMap<Name, u64>,
+    /// What is remembered of owners and requests of expirable semaphores.
     pub(super) notes: permit::Notes,
-    /// Who waits for each key that has waiters in a queue of the server's.
+    /// The waiters of fair locks, by key. A key without waiters has no entry.
     pub(super) queues: HashMap<Name, fair::Places>,
-    /// Listeners to be woken once the mutex is let go.
-    pub(super) news: Vec<watch::Sender<Signal>>,
+    /// The subscribers to notify once the mutex is released.
+    pub(super) published: Vec<watch::Sender<Signal>>,
 }
 
-/// What one key holds, and until when.
+/// The value under one key.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    pub(super) expires: Tick,
+    expires: Tick,
 }
 
 #[derive(Debug)]
 pub(super) enum Value {
     Lock(lock::Holders),
-    Permits(permit::Permits),
     ReadWrite(rw::ReadWrite),
-    /// Whose turn it is at a read/write lock.
+    /// Whether a writer or readers go first at a read/write lock.
     Turn(rw::Turn),
-    /// That readers wait for a read/write lock.
+    /// A mark: readers wait for a read/write lock.
     ReadersWait,
-    /// Of a semaphore or a latch.
+    /// The number of a semaphore or a latch.
     Number(i64),
-    /// Of a request that counts once.
+    /// What is remembered of one request to change a number.
     Mark(number::Mark),
+    Permits(permit::Permits),
 }
 
 impl State {
+    /// Removes every value that has expired.
     pub(super) fn sweep(&mut self, now: Tick) {
         while self
             .expiries
@@ -72,6 +77,7 @@ impl State {
         }
     }
 
+    /// Stores a value, in place of the one that was there.
     pub(super) fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
         self.remove(name);
         self.values
@@ -79,6 +85,7 @@ impl State {
         self.expiries.insert((expires, Arc::clone(name)));
     }
 
+    /// Removes a value, and answers whether there was one.
     pub(super) fn remove(&mut self, name: &Name) -> bool {
         let Some(entry) = self.values.remove(name) else {
             return false;
@@ -87,12 +94,13 @@ impl State {
         true
     }
 
-    /// What is left until a key expires; `None` where it has no end or does not exist.
+    /// The time until a key expires; `None` when it never expires or does not exist.
     pub(super) fn ttl(&self, name: &Name, now: Tick) -> Option<Duration> {
         let expires = self.values.get(name)?.expires;
         (expires != Tick::NEVER).then(|| expires.left(now))
     }
 
+    /// Changes the time at which a key expires, to an earlier or a later one.
     pub(super) fn expire_at(&mut self, name: &Name, expires: Tick) {
         let Some(entry) = self.values.get_mut(name) else {
             return;
@@ -102,7 +110,7 @@ impl State {
         self.expiries.insert((expires, Arc::clone(name)));
     }
 
-    /// Moves an expiry away from the present; never towards it.
+    /// Moves the time at which a key expires to a later one, never to an earlier one.
     pub(super) fn expire_at_least(&mut self, name: &Name, expires: Tick) {
         if self
             .values

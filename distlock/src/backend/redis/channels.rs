@@ -1,13 +1,16 @@
-//! State machine 3: which channels one client listens to, by how many shares: Wanted → Subscribing → Live → Lingering →
+//! State machine 3: the subscriptions of one client. Each channel goes through Wanted → Subscribing → Live → Lingering →
 //! Leaving.
 //!
-//! Plain data: no connection, no clock, no `.await`. The subscriber task sends what it is told to send, one command at a
-//! time for each channel, and reports what came of it.
+//! Any number of waiters share one subscription. A channel that has lost its last share lingers for a moment before it is
+//! unsubscribed, since the next waiter for the same key often comes soon.
+//!
+//! This is plain data: no connection, no clock, no `.await`. The subscriber task takes from here what to subscribe and to
+//! unsubscribe, sends it, and reports the outcome.
 //!
 //! # Invariants
-//! 1. A channel is here while somebody has a share in it, or the server may still think that we listen.
-//! 2. `live` is said only between the server's confirmation and the end of that very connection.
-//! 3. For each channel at most one command is under way, so a confirmation is never taken for another's.
+//! 1. A channel has an entry as long as it has shares, or the server may still count this client among its subscribers.
+//! 2. A signal is active only from the server's confirmation to the end of the connection that it was confirmed on.
+//! 3. At most one command per channel is unanswered, so a confirmation cannot be mistaken for that of another command.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,10 +28,13 @@ pub(super) type Channel = Arc<str>;
 enum State {
     /// To be subscribed with the next command.
     Wanted,
+    /// The command to subscribe was sent.
     Subscribing,
+    /// Subscribed.
     Live,
-    /// Subscribed, with nobody listening any more; until this time.
+    /// Subscribed without any share, until this time.
     Lingering(Tick),
+    /// The command to unsubscribe was sent.
     Leaving,
 }
 
@@ -39,17 +45,18 @@ struct Entry {
     signal: watch::Sender<Signal>,
 }
 
-/// What a channel's listeners are to be told, once no mutex is held.
+/// Signals to change once the mutex around the channels is released: each change wakes waiters. The flag is the new state
+/// of the subscription; a message leaves it as it is.
 #[must_use]
 #[derive(Debug, Default)]
-pub(super) struct News(Vec<(watch::Sender<Signal>, Option<bool>)>);
+pub(super) struct Notifications(Vec<(watch::Sender<Signal>, Option<bool>)>);
 
-impl News {
-    /// Wakes the listeners.
-    pub(super) fn tell(self) {
-        for (signal, live) in self.0 {
+impl Notifications {
+    /// Wakes the waiters.
+    pub(super) fn send(self) {
+        for (signal, active) in self.0 {
             signal.send_modify(|signal| {
-                signal.active = live.unwrap_or(signal.active);
+                signal.active = active.unwrap_or(signal.active);
                 signal.version += 1;
             });
         }
@@ -60,8 +67,10 @@ impl News {
 #[derive(Debug)]
 pub(super) struct Channels {
     entries: HashMap<Channel, Entry>,
-    /// Exactly those in that state: what is wanted and given up while nothing can be sent leaves nothing.
+    /// The channels in the state [`Wanted`](State::Wanted), and no others: a channel that is joined and left while there
+    /// is no connection leaves nothing behind.
     wanted: BTreeSet<Channel>,
+    /// The channels in the state [`Lingering`](State::Lingering), by the end of that time.
     lingering: BTreeSet<(Tick, Channel)>,
     linger: Duration,
 }
@@ -76,7 +85,7 @@ impl Channels {
         }
     }
 
-    /// Another share in a channel. The flag says whether something is to be sent.
+    /// Adds a share in a channel. The flag says whether there is a command to send for it.
     pub(super) fn join(&mut self, channel: &Channel) -> (watch::Receiver<Signal>, bool) {
         let Some(entry) = self.entries.get_mut(channel) else {
             return (self.insert(channel), true);
@@ -101,7 +110,7 @@ impl Channels {
         receiver
     }
 
-    /// A share goes.
+    /// Removes a share in a channel.
     pub(super) fn leave(&mut self, channel: &Channel, now: Tick) {
         let Some(entry) = self.entries.get_mut(channel) else {
             return;
@@ -116,6 +125,7 @@ impl Channels {
                 self.wanted.remove(channel);
             }
             State::Live => self.begin_lingering(channel, now),
+            // The confirmation decides: without shares the channel lingers then, or is removed.
             State::Subscribing | State::Lingering(_) | State::Leaving => {}
         }
     }
@@ -128,7 +138,7 @@ impl Channels {
         }
     }
 
-    /// The channels to subscribe now, at most `most`.
+    /// Takes at most `most` of the channels to subscribe. The caller sends the command.
     pub(super) fn take_wanted(&mut self, most: usize) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most {
@@ -143,7 +153,7 @@ impl Channels {
         send
     }
 
-    /// The channels to unsubscribe at `now`, at most `most`.
+    /// Takes at most `most` of the channels whose lingering has ended. The caller sends the command to unsubscribe.
     pub(super) fn take_lingered(&mut self, now: Tick, most: usize) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most
@@ -163,16 +173,16 @@ impl Channels {
         send
     }
 
-    /// When a channel's lingering ends next.
+    /// When the lingering of a channel ends next.
     pub(super) fn next_end(&self) -> Tick {
         self.lingering
             .first()
             .map_or(Tick::NEVER, |(until, _)| *until)
     }
 
-    /// The server confirmed the subscription.
-    pub(super) fn subscribed(&mut self, channels: &[Channel], now: Tick) -> News {
-        let mut news = News::default();
+    /// The server has confirmed the subscription.
+    pub(super) fn subscribed(&mut self, channels: &[Channel], now: Tick) -> Notifications {
+        let mut notifications = Notifications::default();
         for channel in channels {
             let Some(entry) = self.entries.get_mut(channel) else {
                 continue;
@@ -181,41 +191,41 @@ impl Channels {
                 continue;
             }
             entry.state = State::Live;
-            news.0.push((entry.signal.clone(), Some(true)));
+            notifications.0.push((entry.signal.clone(), Some(true)));
             if entry.shares == 0 {
                 self.begin_lingering(channel, now);
             }
         }
-        news
+        notifications
     }
 
-    /// The server confirmed that we listen no more. Who came meanwhile wants the channel again.
-    pub(super) fn unsubscribed(&mut self, channels: &[Channel]) -> News {
-        let mut news = News::default();
+    /// The server has confirmed the end of the subscription. A channel that got a new share meanwhile is wanted again.
+    pub(super) fn unsubscribed(&mut self, channels: &[Channel]) -> Notifications {
+        let mut notifications = Notifications::default();
         for channel in channels {
             let Some(entry) = self.entries.get(channel) else {
                 continue;
             };
             if entry.state == State::Leaving {
-                self.fall(channel, &mut news);
+                self.drop_subscription(channel, &mut notifications);
             }
         }
-        news
+        notifications
     }
 
     /// The connection is gone, and with it every subscription.
-    pub(super) fn disconnected(&mut self) -> News {
-        let mut news = News::default();
+    pub(super) fn disconnected(&mut self) -> Notifications {
+        let mut notifications = Notifications::default();
         let channels: Vec<Channel> = self.entries.keys().cloned().collect();
         for channel in &channels {
-            self.fall(channel, &mut news);
+            self.drop_subscription(channel, &mut notifications);
         }
         self.lingering.clear();
-        news
+        notifications
     }
 
-    /// A channel is not subscribed any more: it goes, or is wanted again.
-    fn fall(&mut self, channel: &Channel, news: &mut News) {
+    /// A channel is not subscribed any more: without shares its entry is removed, with shares it is wanted again.
+    fn drop_subscription(&mut self, channel: &Channel, notifications: &mut Notifications) {
         let Some(entry) = self.entries.get_mut(channel) else {
             return;
         };
@@ -223,22 +233,22 @@ impl Channels {
             self.entries.remove(channel);
         } else if entry.state != State::Wanted {
             entry.state = State::Wanted;
-            news.0.push((entry.signal.clone(), Some(false)));
+            notifications.0.push((entry.signal.clone(), Some(false)));
             self.wanted.insert(Arc::clone(channel));
         }
     }
 
-    /// A message came in.
-    pub(super) fn message(&self, channel: &str) -> News {
+    /// A message has arrived.
+    pub(super) fn message(&self, channel: &str) -> Notifications {
         let signal = self
             .entries
             .get(channel)
             .map(|entry| (entry.signal.clone(), None));
-        News(signal.into_iter().collect())
+        Notifications(signal.into_iter().collect())
     }
 
-    /// How many of this client's connections the server counts as listeners of a channel: one or none.
-    pub(super) fn listens(&self, channel: &str) -> i64 {
+    /// How many of this client's connections the server counts as subscribers of a channel: one or none.
+    pub(super) fn subscribers(&self, channel: &str) -> i64 {
         let state = self.entries.get(channel).map(|entry| entry.state);
         i64::from(matches!(
             state,
@@ -251,7 +261,7 @@ impl Channels {
         self.entries.len()
     }
 
-    /// Is there anything to keep a connection for?
+    /// Whether there is nothing to keep a connection for.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

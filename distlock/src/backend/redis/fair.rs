@@ -1,49 +1,46 @@
-//! The fair lock over Redis: Redisson's hash of owners, and its queue.
+//! The fair lock over Redis: Redisson's hash of owners, and its queue of waiters.
+
+use redis::Value;
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::key::Key;
 
-impl RedisBackend {
-    pub(super) async fn lock_fair(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let (owner, lease) = (attempt.target.owner.text(), reply::millis(attempt.lease));
-        let place = attempt.place.map_or(0, reply::millis);
-        let key = &attempt.target.resource.key;
-        let with = |call: Call| call.arg(&owner).arg(lease).arg(place);
-        self.run_fair(&script::FAIR_ACQUIRE, key, with)
-            .await
-            .and_then(reply::attempted)
-    }
+pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    let target = &attempt.target;
+    let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
+    let place = attempt.place.map_or(0, reply::millis);
+    let with = |call: Call| call.arg(&owner).arg(lease).arg(place);
+    let value = run(backend, &script::FAIR_ACQUIRE, &target.resource.key, with);
+    value.await.and_then(reply::attempted)
+}
 
-    /// The end of a hold, and of a place just as well.
-    pub(super) async fn unlock_fair(&self, target: &Target) -> Result<Released, Fault> {
-        let owner = target.owner.text();
-        let value = self.run_fair(&script::FAIR_RELEASE, &target.resource.key, |call| {
-            call.arg(&owner)
-        });
-        // Whoever is first in line was told, and nobody else listens for it.
-        value.await.and_then(|value| reply::released(value, || 0))
-    }
+/// Ends a hold, or gives up a place in the queue.
+pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    let owner = target.owner.text();
+    let with = |call: Call| call.arg(&owner);
+    let value = run(backend, &script::FAIR_RELEASE, &target.resource.key, with).await?;
+    // The script has notified the first waiter on a channel of that waiter's own: there are no other subscribers.
+    reply::released(value, || 0)
+}
 
-    pub(super) async fn force_unlock_fair(&self, key: &Key) -> Result<bool, Fault> {
-        self.run_fair(&script::FAIR_FORCE_RELEASE, key, |call| call)
-            .await
-            .and_then(reply::forced)
-    }
+pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+    let value = run(backend, &script::FAIR_FORCE_RELEASE, key, |call| call);
+    value.await.and_then(reply::forced)
+}
 
-    /// Runs a script with the keys that all of them have, and the channel as its last argument.
-    async fn run_fair(
-        &self,
-        script: &Script,
-        key: &Key,
-        with: impl Fn(Call) -> Call,
-    ) -> Result<redis::Value, Fault> {
-        let name = key.name();
-        let (queue, timeouts) = (names::fair_queue(name), names::fair_timeouts(name));
-        let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
-        let keys = [&**name, &queue, &timeouts, &ours];
-        let with = |call: Call| with(call.keys(keys.into_iter())).arg(&channel);
-        self.run(script, with).await
-    }
+/// Runs a script with the keys that all scripts of fair locks have, and with the lock's channel as the last argument.
+async fn run(
+    backend: &RedisBackend,
+    script: &Script,
+    key: &Key,
+    with: impl Fn(Call) -> Call,
+) -> Result<Value, Fault> {
+    let name = key.name();
+    let (queue, timeouts) = (names::fair_queue(name), names::fair_timeouts(name));
+    let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
+    let keys = [&**name, &queue, &timeouts, &ours];
+    let with = |call: Call| with(call.keys(keys.into_iter())).arg(&channel);
+    backend.run(script, with).await
 }

@@ -1,25 +1,28 @@
 //! The count-down latch over Redis: Redisson's `RCountDownLatch`.
 
-use super::{RedisBackend, names, script};
-use crate::backend::{Change, Fault, Target, unsupported};
+use super::{RedisBackend, names, number, script};
+use crate::backend::{Fault, LatchChange};
 use crate::key::Key;
+use crate::owner::Owner;
 
-impl RedisBackend {
-    pub(super) async fn adjust_latch(&self, target: &Target, change: Change) -> Result<i64, Fault> {
-        let change = match change {
-            Change::TrySet(count) => ("set", i64::from(count)),
-            Change::CountDown => ("down", 1),
-            Change::Count => return self.count(&target.resource.key).await,
-            _ => return Err(unsupported(target.resource.kind, "change so")),
-        };
-        let channel = names::latch_channel(target.resource.key.name());
-        self.adjust_number(&script::LATCH_ADJUST, target, change, &channel)
-            .await
-    }
+pub(super) async fn adjust(
+    backend: &RedisBackend,
+    key: &Key,
+    request: Owner,
+    change: LatchChange,
+) -> Result<i64, Fault> {
+    let change = match change {
+        LatchChange::TrySet(count) => ("set", i64::from(count)),
+        LatchChange::CountDown => ("down", 1),
+        LatchChange::Count => return number::count(backend, key).await,
+    };
+    let channel = names::latch_channel(key.name());
+    let script = &script::LATCH_ADJUST;
+    number::once(backend, script, (key, request), change, &channel).await
+}
 
-    /// Says `0`: whoever waits looks again, and finds no latch. Redisson's `1` would keep its waiters waiting.
-    pub(super) async fn delete_latch(&self, key: &Key) -> Result<bool, Fault> {
-        let channel = names::latch_channel(key.name());
-        self.delete_number(key, Some((&channel, "0"))).await
-    }
+pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+    let channel = names::latch_channel(key.name());
+    // `0` says that the latch is open, and so it is: there is none. Redisson's waiters would go on waiting after a `1`.
+    number::remove(backend, key, Some((&channel, "0"))).await
 }

@@ -1,11 +1,11 @@
-//! One connection that comes back by itself, with a health rule of our own.
+//! One connection that is replaced when it fails.
 //!
-//! The driver reports a command that timed out and keeps the connection, also a black-holed one, for ever. Here two
-//! unanswered commands in a row replace it. Each connection has a number, its epoch: commands of one epoch are carried
-//! out in the order they were sent.
+//! The driver reports a command that timed out but keeps the connection forever, even if packets are silently lost on it.
+//! Here two unanswered commands in a row replace the connection. Each connection has a number, its epoch: commands with
+//! the same epoch are executed in the order in which they were sent.
 //!
-//! Connecting is a task of its own, one at a time, so that no caller's short deadline cuts it off; where the task died
-//! with its runtime, the next caller starts it again in its own.
+//! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs. If it
+//! ended with its runtime, the next caller starts it again in the caller's runtime.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,10 +21,10 @@ use crate::backend::{Fault, cause};
 use crate::config::{CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_BACKOFF, TIMEOUTS_TO_REPLACE};
 use crate::telemetry;
 
-/// What to do with what the server says unasked.
+/// Called with what the server sends unrequested.
 type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Clone)]
 pub(super) struct Connected {
     pub(super) connection: MultiplexedConnection,
@@ -34,27 +34,31 @@ pub(super) struct Connected {
 #[derive(Clone)]
 enum Phase {
     Up(Connected),
-    /// With the last failure to connect.
+    /// No connection, and the last failure to connect.
     Down(Option<Fault>),
 }
 
-/// A connection that comes back by itself.
+/// A connection that is replaced when it fails.
 pub(super) struct Link {
     what: &'static str,
     client: redis::Client,
     on_push: OnPush,
     longest_pause: Duration,
     phase: watch::Sender<Phase>,
-    /// The number of the connection that stands, or stood last.
+    /// The number of the current connection, or of the last one.
     epoch: AtomicU64,
-    /// Numbers given out, each to one connection.
+    /// The last number that was given to a connection, established or not.
     numbers: AtomicU64,
+    /// Whether the task that connects runs.
     connecting: Arc<AtomicBool>,
+    /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of the
+    /// connection by one command.
     timeouts: AtomicU32,
 }
 
 impl Link {
-    /// A link that connects when it is first asked for, and never pauses for longer between two tries.
+    /// A link that connects when a connection is first asked for, and pauses for at most `longest_pause` between two
+    /// attempts to connect.
     pub(super) fn new(
         what: &'static str,
         client: redis::Client,
@@ -74,12 +78,14 @@ impl Link {
         })
     }
 
-    /// The number of the connection that stands, or stood last.
+    /// The number of the current connection, or of the last one.
     pub(super) fn epoch(&self) -> u64 {
+        // Acquire, with the release in `established`: the number changes before a new connection is handed out, so the
+        // commands that are sent while it stays the same go over one connection.
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The connection, waiting for it for at most `patience`. Nothing was sent where this fails.
+    /// The connection. Waits for it for at most `patience`. If this fails, nothing was sent.
     pub(super) async fn connected(
         self: &Arc<Self>,
         patience: Duration,
@@ -102,38 +108,38 @@ impl Link {
         }
     }
 
-    /// A command over this connection was answered.
+    /// A command over the connection was answered.
     pub(super) fn answered(&self) {
-        // Read first: the flag is nearly always down, and a write would pull its cache line about.
+        // Read first: the count is nearly always 0, and a write would move its cache line between cores.
         if self.timeouts.load(Ordering::Relaxed) != 0 {
             self.timeouts.store(0, Ordering::Relaxed);
         }
     }
 
-    /// A command over connection `epoch` went unanswered.
+    /// A command over connection `epoch` was not answered in time.
     pub(super) fn timed_out(self: &Arc<Self>, epoch: u64) {
         if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_TO_REPLACE {
             self.broken(epoch, "commands went unanswered");
         }
     }
 
-    /// Connection `epoch` is of no use any more: connects anew. Later ones are left alone.
+    /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
     pub(super) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
-        let fell = self.phase.send_if_modified(|phase| {
+        let was_up = self.phase.send_if_modified(|phase| {
             let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
             if same {
                 *phase = Phase::Down(None);
             }
             same
         });
-        if fell {
+        if was_up {
             telemetry::disconnected(self.what, reason);
             self.timeouts.store(0, Ordering::Relaxed);
             self.connect();
         }
     }
 
-    /// Completes when connection `epoch` stands no more.
+    /// Completes when connection `epoch` is not the current one any more.
     pub(super) async fn down(&self, epoch: u64) {
         let mut phase = self.phase.subscribe();
         let other =
@@ -141,29 +147,31 @@ impl Link {
         let _closed = phase.wait_for(other).await;
     }
 
-    /// Starts to connect, unless that is under way or there is no runtime to do it in.
+    /// Starts the task that connects, unless it runs or there is no runtime to run it in.
     fn connect(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
+        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
         if !self.connecting.swap(true, Ordering::AcqRel) {
-            let alive = Alive(Arc::clone(&self.connecting));
-            drop(runtime.spawn(connect_until_it_stands(Arc::downgrade(self), alive)));
+            let connecting = Connecting(Arc::clone(&self.connecting));
+            drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
         }
     }
 
     async fn connect_once(self: &Arc<Self>) -> Result<Connected, Fault> {
-        let epoch = self.numbers.fetch_add(1, Ordering::AcqRel) + 1;
+        // Relaxed: the numbers only have to differ and to grow.
+        let epoch = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (on_push, link) = (Arc::clone(&self.on_push), Arc::downgrade(self));
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            // Timeouts are ours to count.
+            // Off: the response timeout is applied and counted by the callers.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER)
             .set_push_sender(move |push: PushInfo| {
                 match (&push.kind, link.upgrade()) {
                     (PushKind::Disconnection, Some(link)) => {
-                        link.broken(epoch, "the server closed it")
+                        link.broken(epoch, "the server closed the connection")
                     }
                     _ => on_push(push),
                 }
@@ -175,26 +183,27 @@ impl Link {
         match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
             Ok(Ok(connection)) => Ok(Connected { connection, epoch }),
             Ok(Err(error)) => Err(match reply::fault(error) {
-                // Nothing was sent yet.
+                // No command was sent yet, so nothing can have been executed.
                 Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
                 other => other,
             }),
-            Err(_) => Err(Fault::NotNow(cause("connecting took too long"))),
+            Err(_) => Err(Fault::NotNow(cause("no connection in time"))),
         }
     }
 
-    /// A new connection stands; one too many is dropped.
-    fn stands(self: &Arc<Self>, connected: Connected) {
+    /// A new connection is established. It is dropped if there is a current one.
+    fn established(self: &Arc<Self>, connected: Connected) {
         let epoch = connected.epoch;
+        // Before the connection is handed out, see `epoch`. The maximum, since numbers are given before connecting.
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
-        let taken = self.phase.send_if_modified(|phase| {
-            let wanted = matches!(phase, Phase::Down(_));
-            if wanted {
+        let was_taken = self.phase.send_if_modified(|phase| {
+            let is_needed = matches!(phase, Phase::Down(_));
+            if is_needed {
                 *phase = Phase::Up(connected);
             }
-            wanted
+            is_needed
         });
-        if taken {
+        if was_taken {
             telemetry::connected(self.what, epoch);
             let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
             let mut phase = self.phase.subscribe();
@@ -207,17 +216,18 @@ impl Link {
     }
 }
 
-/// Tries until it stands or nobody is left to use it, with growing pauses.
-async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
+/// Tries to connect, with growing pauses, until a connection is established or the link is dropped.
+async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
     let mut pause = RECONNECT_BACKOFF.first;
     loop {
         let Some(link) = link.upgrade() else { return };
         pause = pause.min(link.longest_pause);
         match link.connect_once().await {
             Ok(connected) => {
-                // First: whoever finds this connection broken again must be able to start the next task.
-                drop(alive);
-                link.stands(connected);
+                // In this order: if the connection breaks as soon as it is handed out, the next task must be able to
+                // start, and it could not while this one counts as running.
+                drop(connecting);
+                link.established(connected);
                 return;
             }
             Err(fault) => {
@@ -225,29 +235,33 @@ async fn connect_until_it_stands(link: Weak<Link>, alive: Alive) {
                 link.phase.send_replace(Phase::Down(Some(fault)));
             }
         }
+        // Not held during the pause, so that the link can be dropped.
         drop(link);
-        // Jitter: many clients that lost one server do not come back in step.
+        // Jitter: the many clients that lost one server should not all return at the same moment.
         let jitter = rand::rng().random_range(0.5..1.0);
         tokio::time::sleep(pause.mul_f64(jitter)).await;
         pause *= 2;
     }
 }
 
-/// Held by a task beside the driver's: the driver says nothing when it goes with its runtime.
+/// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds this.
 struct RuntimeEnds(Weak<Link>, u64);
 
 impl Drop for RuntimeEnds {
     fn drop(&mut self) {
         if let Some(link) = self.0.upgrade() {
-            link.broken(self.1, "it is no more, or its runtime has ended");
+            link.broken(
+                self.1,
+                "the connection was dropped, or its runtime has ended",
+            );
         }
     }
 }
 
-/// Held by the task that connects; says when it does no more, however it ended.
-struct Alive(Arc<AtomicBool>);
+/// Held by the task that connects. Resets the flag when the task ends, also when it ends with its runtime.
+struct Connecting(Arc<AtomicBool>);
 
-impl Drop for Alive {
+impl Drop for Connecting {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

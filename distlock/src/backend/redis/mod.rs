@@ -1,7 +1,8 @@
-//! Redis and Valkey, standalone: one Lua script for each operation, over one connection for commands and one for
+//! Redis and Valkey as single servers: one Lua script for each operation, over one connection for commands and one for
 //! messages.
 //!
-//! Data, names and messages are Redisson's; the scripts are our own. No type of the driver leaves this folder.
+//! The data, its names and the messages are Redisson's; the scripts are our own. The files for the primitives have the
+//! same functions as those in [`memory`](super::memory). No type of the driver leaves this folder.
 
 mod channels;
 mod fair;
@@ -29,38 +30,42 @@ use tokio::time::timeout;
 use self::link::Link;
 use self::script::{Call, Script};
 use self::subscriber::Subscriber;
+use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
-    Target, cause, unsupported,
+    Target, cause,
 };
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
 use crate::error::Error;
-use crate::key::Resource;
-use crate::kind::{Family, Kind};
+use crate::key::{Key, Resource};
+use crate::kind::Family;
+use crate::owner::Owner;
 
-/// One client's way to a Redis server.
+/// One client's connections to a Redis server.
 pub(crate) struct RedisBackend {
     link: Arc<Link>,
     subscriber: Subscriber,
     response_timeout: Duration,
-    /// How long an unused fencing token is kept; for ever where there is none.
+    /// How long an unused fencing token is kept; `None` keeps it forever.
     fencing_token_ttl: Option<Duration>,
-    /// How long the mark of a withdrawn owner stands, and the answer to a request.
+    /// How long the server remembers a withdrawn owner of expirable permits.
     owners_remembered: Duration,
+    /// How long the server remembers the answer to a change of an expirable semaphore.
     requests_remembered: Duration,
-    /// How long the server remembers a request that counts once.
+    /// How long the server remembers a request to a plain semaphore or a latch.
     remembered: Duration,
-    /// Places for attempts in the connection. Renewals and releases need none, so they never stand behind a crowd.
-    attempts: Semaphore,
+    /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind
+    /// attempts.
+    attempt_slots: Semaphore,
 }
 
 impl RedisBackend {
-    /// Connects, and answers when the server has.
+    /// Connects. Returns when the server has answered.
     pub(crate) async fn connect(url: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
         let server = url::parse(url)?;
         let commands = server.client(config.nodelay)?;
-        // Messages are small, rare and awaited: never held back.
+        // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
         let messages = server.client(true)?;
         let longest_pause = config.longest_reconnect_pause();
         let backend = Self {
@@ -71,7 +76,7 @@ impl RedisBackend {
             owners_remembered: config.owners_remembered(),
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
-            attempts: Semaphore::new(ATTEMPTS_AT_ONCE),
+            attempt_slots: Semaphore::new(ATTEMPTS_AT_ONCE),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
             Ok(_) => Ok(backend),
@@ -79,25 +84,26 @@ impl RedisBackend {
         }
     }
 
-    /// A place for an attempt in the connection.
-    async fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
+    /// A slot for an attempt. Waits for one if all are in use, for at most the response timeout.
+    async fn attempt_slot(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        // Every waiter comes by here now and then, so that its subscription is restored on a runtime that is alive.
         self.subscriber.revive();
-        match self.attempts.try_acquire() {
-            Ok(place) => Ok(place),
-            Err(_) => timeout(self.response_timeout, self.attempts.acquire())
+        match self.attempt_slots.try_acquire() {
+            Ok(slot) => Ok(slot),
+            Err(_) => timeout(self.response_timeout, self.attempt_slots.acquire())
                 .await
                 .ok()
                 .and_then(Result::ok)
-                .ok_or_else(|| Fault::NotNow(cause("too many attempts wait for an answer"))),
+                .ok_or_else(|| Fault::NotNow(cause("too many attempts are unanswered"))),
         }
     }
 
-    /// Runs a script: by its digest, or by its source where the server does not know it.
+    /// Runs a script: by its digest, or by its source if the server does not know it.
     async fn run(&self, script: &Script, with: impl Fn(Call) -> Call) -> Result<Value, Fault> {
         match self.send(with(script.by_digest()).into_cmd()).await {
             Err(Failed::NoScript) => match self.send(with(script.by_source()).into_cmd()).await {
                 Err(Failed::NoScript) => {
-                    Err(Fault::NotNow(cause("the server forgot the script at once")))
+                    Err(Fault::NotNow(cause("the server did not keep the script")))
                 }
                 Err(Failed::With(fault)) => Err(fault),
                 Ok(value) => Ok(value),
@@ -135,9 +141,9 @@ impl RedisBackend {
     }
 }
 
-/// Why a command has no value to show.
+/// Why a command has no result.
 enum Failed {
-    /// It was not carried out: the server does not know the script.
+    /// The server does not know the script, so the command was not executed.
     NoScript,
     With(Fault),
 }
@@ -145,103 +151,93 @@ enum Failed {
 impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
-            let _place = self.place().await?;
-            match attempt.target.resource.kind {
-                Kind::Reentrant | Kind::NonReentrant | Kind::Spin => self.lock(attempt).await,
-                Kind::Fenced => self.lock_fenced(attempt).await,
-                Kind::Permit => self.take_permits(attempt).await,
-                Kind::Fair | Kind::NonReentrantFair => self.lock_fair(attempt).await,
-                Kind::Read => self.lock_read(attempt).await,
-                Kind::Write => self.lock_write(attempt).await,
-                Kind::Semaphore => self.take_from_semaphore(attempt).await,
-                Kind::Latch => Err(unsupported(attempt.target.resource.kind, "be held")),
+            let _slot = self.attempt_slot().await?;
+            match attempt.target.hold_family()? {
+                HoldFamily::Lock => lock::attempt(self, attempt).await,
+                HoldFamily::Fair => fair::attempt(self, attempt).await,
+                HoldFamily::ReadWrite => rw::attempt(self, attempt).await,
+                HoldFamily::Semaphore => semaphore::attempt(self, attempt).await,
+                HoldFamily::Permit => permit::attempt(self, attempt).await,
             }
         })
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
         Box::pin(async move {
-            let _place = self.place().await?;
-            self.lock_all(attempts).await
+            let _slot = self.attempt_slot().await?;
+            lock::attempt_all(self, attempts).await
         })
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        let family = batch
-            .first()
-            .map(|renewal| renewal.target.resource.kind.family());
         Box::pin(async move {
-            match family {
-                None => Ok(Vec::new()),
-                Some(Family::Lock) => self.renew_locks(batch).await,
-                Some(Family::Permit) => self.renew_permits(batch).await,
-                Some(Family::ReadWrite) => self.renew_rw(batch).await,
-                Some(Family::Semaphore | Family::Latch) => {
-                    Err(unsupported(batch[0].target.resource.kind, "renew"))
-                }
+            let Some(first) = batch.first() else {
+                return Ok(Vec::new());
+            };
+            // One script renews them all: a batch has one family.
+            match first.lease_family()? {
+                LeaseFamily::Lock => lock::renew(self, batch).await,
+                LeaseFamily::ReadWrite => rw::renew(self, batch).await,
+                LeaseFamily::Permit => permit::renew(self, batch).await,
             }
         })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         Box::pin(async move {
-            match target.resource.kind.family() {
-                _ if target.resource.kind.is_fair() => self.unlock_fair(target).await,
-                Family::Lock => self.unlock(target).await,
-                Family::Permit => self.give_permits_back(target).await,
-                Family::ReadWrite => self.unlock_rw(target).await,
-                Family::Semaphore => self.give_to_semaphore(target).await,
-                Family::Latch => Err(unsupported(target.resource.kind, "be released")),
+            match target.hold_family()? {
+                HoldFamily::Lock => lock::release(self, target).await,
+                HoldFamily::Fair => fair::release(self, target).await,
+                HoldFamily::ReadWrite => rw::release(self, target).await,
+                HoldFamily::Semaphore => semaphore::release(self, target).await,
+                HoldFamily::Permit => permit::release(self, target).await,
             }
         })
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        Box::pin(self.unlock_all(targets))
+        Box::pin(lock::release_all(self, targets))
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         match target.resource.kind.family() {
-            Family::Permit => Box::pin(self.withdraw_permits(target)),
+            Family::Permit => Box::pin(permit::withdraw(self, target)),
             _ => self.release(target),
         }
     }
 
     fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool> {
-        let Resource { kind, key } = resource;
         Box::pin(async move {
-            match kind.family() {
-                _ if kind.is_fair() => self.force_unlock_fair(key).await,
-                Family::Lock => self.force_unlock(key).await,
-                Family::Permit => self.delete_permits(key).await,
-                Family::ReadWrite => self.force_unlock_rw(*kind, key).await,
-                Family::Semaphore => self.delete_number(key, None).await,
-                Family::Latch => self.delete_latch(key).await,
+            match resource.kind.family() {
+                _ if resource.kind.is_fair() => fair::force_release(self, &resource.key).await,
+                Family::Lock => lock::force_release(self, &resource.key).await,
+                Family::ReadWrite => rw::force_release(self, resource).await,
+                Family::Semaphore => semaphore::force_release(self, &resource.key).await,
+                Family::Permit => permit::force_release(self, &resource.key).await,
+                Family::Latch => latch::force_release(self, &resource.key).await,
             }
         })
     }
 
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
-        let Resource { kind, key } = resource;
         Box::pin(async move {
-            match kind.family() {
-                Family::Lock => self.inspect_lock(key).await,
-                Family::Permit => self.inspect_permits(key).await,
-                Family::ReadWrite => self.inspect_rw(*kind, key).await,
-                Family::Semaphore | Family::Latch => self.inspect_number(key).await,
+            match resource.kind.family() {
+                Family::Lock => lock::inspect(self, &resource.key).await,
+                Family::ReadWrite => rw::inspect(self, resource).await,
+                Family::Semaphore | Family::Latch => number::inspect(self, &resource.key).await,
+                Family::Permit => permit::inspect(self, &resource.key).await,
             }
         })
     }
 
-    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         Box::pin(async move {
-            // A latch that opens has all its waiters look at once.
-            let _place = self.place().await?;
-            match target.resource.kind.family() {
-                Family::Permit => self.adjust_permits(target, change).await,
-                Family::Semaphore => self.adjust_semaphore(target, change).await,
-                Family::Latch => self.adjust_latch(target, change).await,
-                Family::Lock | Family::ReadWrite => Err(unsupported(target.resource.kind, "count")),
+            // A slot as for attempts: all waiters of a latch ask for its count at once when it opens.
+            let _slot = self.attempt_slot().await?;
+            match change {
+                Change::Semaphore(change) => semaphore::adjust(self, key, request, change).await,
+                Change::Permit(change) => permit::adjust(self, key, request, change).await,
+                Change::Latch(change) => latch::adjust(self, key, request, change).await,
             }
         })
     }

@@ -1,9 +1,9 @@
-//! How keys and channels are called in Redis: Redisson's names, byte for byte.
+//! The names of keys and channels in Redis. They are Redisson's, byte for byte, unless the comment says otherwise.
 
 use crate::backend::Target;
 use crate::kind::{Family, Line};
 
-/// `what:{name}`, so that both lie in one slot. A name with a `{` in it is taken to bear a hash tag of its own.
+/// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag already.
 fn prefixed(what: &str, name: &str) -> String {
     if name.contains('{') {
         format!("{what}:{name}")
@@ -12,7 +12,7 @@ fn prefixed(what: &str, name: &str) -> String {
     }
 }
 
-/// `{name}:what`, likewise.
+/// `{name}:what`, with the same rule.
 pub(super) fn suffixed(name: &str, what: &str) -> String {
     if name.contains('{') {
         format!("{name}:{what}")
@@ -21,22 +21,22 @@ pub(super) fn suffixed(name: &str, what: &str) -> String {
     }
 }
 
-/// The channel on which the end of a lock's hold is published.
+/// The channel on which the release of a lock is published.
 pub(super) fn lock_channel(name: &str) -> String {
     prefixed("redisson_lock__channel", name)
 }
 
-/// The owners that wait for a fair lock, in order of arrival.
+/// The list of a fair lock's waiters, in order of arrival.
 pub(super) fn fair_queue(name: &str) -> String {
     prefixed("redisson_lock_queue", name)
 }
 
-/// When each of them counts as dead.
+/// The sorted set of a fair lock's waiters, by the time from which each counts as dead.
 pub(super) fn fair_timeouts(name: &str) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
-/// Those of them that are ours; Redisson knows nothing of it.
+/// The sorted set of those waiters that are this library's. Redisson has no such key.
 pub(super) fn fair_ours(name: &str) -> String {
     suffixed(name, "distlock_waiters")
 }
@@ -46,47 +46,48 @@ pub(super) fn fence(name: &str) -> String {
     prefixed("redisson_lock_token", name)
 }
 
-/// The permits of a semaphore that are out.
+/// The sorted set of a semaphore's acquired permits, by the end of their leases.
 pub(super) fn permits(name: &str) -> String {
     suffixed(name, "timeout")
 }
 
-/// The channel on which the end of a read or write lock's hold is published.
+/// The channel on which the release of a read or a write lock is published.
 pub(super) fn rw_channel(name: &str) -> String {
     prefixed("redisson_rwlock", name)
 }
 
-/// What the names of a read lock's timeouts begin with; `<owner>:rwlock_timeout:<number of the hold>` follows.
+/// The beginning of the names of a read lock's timeouts; `<owner>:rwlock_timeout:<number of the entry>` follows.
 pub(super) fn rw_stem(name: &str) -> String {
     suffixed(name, "")
 }
 
-/// Whose turn it is at a read/write lock, among our own clients. Redisson has no such key.
+/// Whose turn it is at a read/write lock: a waiting writer's, or the readers'. Redisson has no such key.
 pub(super) fn rw_turn(name: &str) -> String {
     suffixed(name, "rwlock_turn")
 }
 
-/// That readers of our own clients wait. Redisson has no such key.
+/// The mark that readers of this library wait. Redisson has no such key.
 pub(super) fn rw_mark(name: &str) -> String {
     suffixed(name, "rwlock_readers_wait")
 }
 
-/// The channel on which the permits of a semaphore that are free are published.
+/// The channel on which the number of a semaphore's free permits is published.
 pub(super) fn semaphore_channel(name: &str) -> String {
     prefixed(SEMAPHORE_CHANNEL, name)
 }
 
-/// The channel of a count-down latch: the one name that is always wrapped.
+/// The channel of a count-down latch: the only name that is wrapped in braces even if it has some already.
 pub(super) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// The mark by which an owner's requests for a number count once. A key of our own.
+/// The mark of an owner's request to a semaphore or a latch, which lets the request take effect once. Redisson has no
+/// such key.
 pub(super) fn mark(name: &str, owner: &str) -> String {
     suffixed(name, &format!("{owner}:request"))
 }
 
-/// The channel that a waiter of this target listens to.
+/// The channel that a waiter of this target subscribes to. A waiter for a fair lock has one of its own.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.resource.key.name();
     match (target.resource.kind.family(), target.resource.kind.line()) {
@@ -106,11 +107,11 @@ pub(super) fn channel(target: &Target) -> String {
 /// Redisson's name for the channels of semaphores.
 const SEMAPHORE_CHANNEL: &str = "redisson_sc";
 
-/// Is this what is said on such a channel: `0` or `1`, and for a semaphore also how many permits are free?
-pub(super) fn says(channel: &str, payload: &[u8]) -> bool {
+/// Whether this is a payload that is published on such a channel: `0`, `1`, or a semaphore's number of free permits.
+pub(super) fn is_message(channel: &str, payload: &[u8]) -> bool {
     let is_number = || {
         let text = std::str::from_utf8(payload).ok();
-        // Redisson tells negative ones as well: no news for who waits.
+        // Redisson publishes negative numbers as well. They are of no use to a waiter.
         text.is_some_and(|text| !text.starts_with('+') && text.parse::<u64>().is_ok())
     };
     let of_semaphore = |channel: &str| {
@@ -125,13 +126,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_said_of_semaphores_alone() {
+    fn only_channels_of_semaphores_have_counts() {
         let (lock, semaphore) = ("redisson_lock__channel:{k}", "redisson_sc:{k}");
         for payload in ["0", "1"] {
-            assert!(says(lock, payload.as_bytes()) && says(semaphore, payload.as_bytes()));
+            assert!(
+                is_message(lock, payload.as_bytes()) && is_message(semaphore, payload.as_bytes())
+            );
         }
         for payload in ["2", "2147483647"] {
-            assert!(!says(lock, payload.as_bytes()) && says(semaphore, payload.as_bytes()));
+            assert!(
+                !is_message(lock, payload.as_bytes()) && is_message(semaphore, payload.as_bytes())
+            );
         }
         for payload in [
             "",
@@ -143,7 +148,9 @@ mod tests {
             "two",
             "99999999999999999999",
         ] {
-            assert!(!says(lock, payload.as_bytes()) && !says(semaphore, payload.as_bytes()));
+            assert!(
+                !is_message(lock, payload.as_bytes()) && !is_message(semaphore, payload.as_bytes())
+            );
         }
     }
 

@@ -1,49 +1,51 @@
-//! What semaphores and latches have in common over Redis: a number under one key, and the marks of those who changed it.
+//! What semaphores and latches have in common over Redis: a number under one key, and a mark for each request to change it.
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
-use crate::backend::{Fault, Inspected, Target};
+use crate::backend::{Fault, Inspected};
 use crate::key::Key;
+use crate::owner::Owner;
 
-impl RedisBackend {
-    /// Runs a script that changes a number once for each request: `what` and `number` say how, `channel` who is told.
-    pub(super) async fn adjust_number(
-        &self,
-        script: &Script,
-        target: &Target,
-        (what, number): (&str, i64),
-        channel: &str,
-    ) -> Result<i64, Fault> {
-        let mark = names::mark(target.resource.key.name(), &target.owner.text());
-        let remembered = reply::millis(self.remembered);
-        let with = |call: Call| {
-            let keys = [&**target.resource.key.name(), &mark];
-            let call = call.keys(keys.into_iter()).arg(what).arg(number);
-            call.arg(channel).arg(remembered)
-        };
-        self.run(script, with).await.and_then(reply::number)
-    }
+/// Runs a script that changes a number once for each request. `what` and `number` describe the change; the script
+/// publishes it on `channel`.
+pub(super) async fn once(
+    backend: &RedisBackend,
+    script: &Script,
+    (key, request): (&Key, Owner),
+    (what, number): (&str, i64),
+    channel: &str,
+) -> Result<i64, Fault> {
+    let mark = names::mark(key.name(), &request.text());
+    let remembered = reply::millis(backend.remembered);
+    let with = |call: Call| {
+        let keys = [&**key.name(), &mark];
+        let call = call.keys(keys.into_iter()).arg(what).arg(number);
+        call.arg(channel).arg(remembered)
+    };
+    backend.run(script, with).await.and_then(reply::number)
+}
 
-    pub(super) async fn count(&self, key: &Key) -> Result<i64, Fault> {
-        let value = self.run(&script::NUMBER_COUNT, |call| call.key(key.name()));
-        value.await.and_then(reply::number)
-    }
+/// The number under a key, 0 when there is none.
+pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Fault> {
+    let value = backend.run(&script::NUMBER_COUNT, |call| call.key(key.name()));
+    value.await.and_then(reply::number)
+}
 
-    /// `told`: a channel, and what to say there.
-    pub(super) async fn delete_number(
-        &self,
-        key: &Key,
-        told: Option<(&str, &str)>,
-    ) -> Result<bool, Fault> {
-        let (channel, said) = told.unwrap_or_default();
-        let with = |call: Call| call.key(key.name()).arg(channel).arg(said);
-        self.run(&script::NUMBER_DELETE, with)
-            .await
-            .and_then(reply::forced)
-    }
+/// Removes the number under a key, and publishes `message`, a channel and its payload, if there was one.
+pub(super) async fn remove(
+    backend: &RedisBackend,
+    key: &Key,
+    message: Option<(&str, &str)>,
+) -> Result<bool, Fault> {
+    // The script publishes nothing if the payload is empty.
+    let (channel, payload) = message.unwrap_or_default();
+    let with = |call: Call| call.key(key.name()).arg(channel).arg(payload);
+    let value = backend.run(&script::NUMBER_DELETE, with);
+    value.await.and_then(reply::forced)
+}
 
-    pub(super) async fn inspect_number(&self, key: &Key) -> Result<Inspected, Fault> {
-        let value = self.run(&script::NUMBER_INSPECT, |call| call.key(key.name()));
-        value.await.and_then(reply::inspected)
-    }
+/// How long the number stays. Its holders are unknown.
+pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
+    let value = backend.run(&script::NUMBER_INSPECT, |call| call.key(key.name()));
+    value.await.and_then(reply::inspected)
 }

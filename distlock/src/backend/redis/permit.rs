@@ -1,24 +1,32 @@
-//! The permit-expirable semaphore over Redis: Redisson's number of free permits, and its sorted set of those that are out.
+//! The permit-expirable semaphore over Redis: Redisson's number of free permits, and its sorted set of acquired ones.
 
 use std::time::Duration;
+
+use redis::Value;
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
-    Attempt, Attempted, Change, Fault, Inspected, Released, Renewal, Target, unsupported,
+    Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
 use crate::key::Key;
+use crate::owner::Owner;
 use crate::permit_id::PermitId;
 
-/// The keys of a semaphore, and one that remembers something of an owner.
-fn keys(target: &Target, what: &str) -> [String; 3] {
-    let name = target.resource.key.name();
-    let [semaphore, permits] = data(&target.resource.key);
-    let note = format!("{}:{what}", target.owner.text());
-    [semaphore, permits, names::suffixed(name, &note)]
+/// The name of the mark of a withdrawn owner.
+const ENDED: &str = "ended";
+
+/// The name of the answer to a request.
+const REQUEST: &str = "request";
+
+/// The keys of a semaphore, and one for what is remembered of an owner.
+fn keys_with_note(key: &Key, owner: Owner, note: &str) -> [String; 3] {
+    let [semaphore, permits] = keys(key);
+    let note = format!("{}:{note}", owner.text());
+    [semaphore, permits, names::suffixed(key.name(), &note)]
 }
 
-fn data(key: &Key) -> [String; 2] {
+fn keys(key: &Key) -> [String; 2] {
     [key.name().to_string(), names::permits(key.name())]
 }
 
@@ -26,132 +34,136 @@ fn all(keys: &[String]) -> impl ExactSizeIterator<Item = &str> {
     keys.iter().map(String::as_str)
 }
 
-impl RedisBackend {
-    pub(super) async fn take_permits(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let target = &attempt.target;
-        let (keys, channel) = (keys(target, ENDED), names::channel(target));
-        let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
-        let with = |call: Call| {
-            let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
-            call.arg(lease).arg(&channel)
-        };
-        self.run(&script::PERMIT_ACQUIRE, with)
-            .await
-            .and_then(reply::attempted)
-    }
+pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    let target = &attempt.target;
+    let key = &target.resource.key;
+    let keys = keys_with_note(key, target.owner, ENDED);
+    let channel = names::semaphore_channel(key.name());
+    let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
+    let with = |call: Call| {
+        let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
+        call.arg(lease).arg(&channel)
+    };
+    let value = backend.run(&script::PERMIT_ACQUIRE, with);
+    value.await.and_then(reply::attempted)
+}
 
-    pub(super) async fn renew_permits(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
-        let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
-        let keys: Vec<String> = batch.iter().map(permits).collect();
-        let with = |call: Call| {
-            batch.iter().fold(call.keys(all(&keys)), |call, renewal| {
-                let call = call.arg(&PermitId::seed(renewal.target.owner)[..]);
-                call.arg(renewal.target.permits)
-                    .arg(reply::millis(renewal.lease))
-            })
-        };
-        let replies = self.run(&script::PERMIT_RENEW, with).await?;
-        reply::renewed(replies, batch.len())
-    }
+pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
+    let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
+    let keys: Vec<String> = batch.iter().map(permits).collect();
+    let with = |call: Call| {
+        batch.iter().fold(call.keys(all(&keys)), |call, renewal| {
+            let call = call.arg(&PermitId::seed(renewal.target.owner)[..]);
+            call.arg(renewal.target.permits)
+                .arg(reply::millis(renewal.lease))
+        })
+    };
+    let value = backend.run(&script::PERMIT_RENEW, with).await?;
+    reply::renewed(value, batch.len())
+}
 
-    pub(super) async fn give_permits_back(&self, target: &Target) -> Result<Released, Fault> {
-        self.end_permits(target, Duration::ZERO).await
-    }
+pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    end(backend, target, Duration::ZERO).await
+}
 
-    /// Gives back what there is, and leaves a mark: an attempt of this owner that comes while it stands takes nothing.
-    pub(super) async fn withdraw_permits(&self, target: &Target) -> Result<Released, Fault> {
-        self.end_permits(target, self.owners_remembered).await
-    }
+/// Releases, and leaves a mark: while it is there, a late attempt of this owner takes nothing.
+pub(super) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    end(backend, target, backend.owners_remembered).await
+}
 
-    async fn end_permits(&self, target: &Target, remembered: Duration) -> Result<Released, Fault> {
-        let (keys, channel) = (keys(target, ENDED), names::channel(target));
-        let (seed, remembered) = (PermitId::seed(target.owner), reply::millis(remembered));
-        let with = |call: Call| {
-            let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
-            call.arg(&channel).arg(remembered)
-        };
-        let value = self.run(&script::PERMIT_RELEASE, with).await?;
-        reply::released(value, || self.subscriber.listens(&channel))
-    }
+async fn end(
+    backend: &RedisBackend,
+    target: &Target,
+    remembered: Duration,
+) -> Result<Released, Fault> {
+    let key = &target.resource.key;
+    let keys = keys_with_note(key, target.owner, ENDED);
+    let channel = names::semaphore_channel(key.name());
+    let (seed, remembered) = (PermitId::seed(target.owner), reply::millis(remembered));
+    let with = |call: Call| {
+        let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
+        call.arg(&channel).arg(remembered)
+    };
+    let value = backend.run(&script::PERMIT_RELEASE, with).await?;
+    reply::released(value, || backend.subscriber.subscribers(&channel))
+}
 
-    pub(super) async fn delete_permits(&self, key: &Key) -> Result<bool, Fault> {
-        let value = self.ask_permits(&script::PERMIT_DELETE, key).await?;
-        reply::forced(value)
-    }
+pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
+    let value = ask(backend, &script::PERMIT_DELETE, key).await?;
+    reply::forced(value)
+}
 
-    pub(super) async fn inspect_permits(&self, key: &Key) -> Result<Inspected, Fault> {
-        let value = self.ask_permits(&script::PERMIT_INSPECT, key).await?;
-        reply::inspected_permits(value)
-    }
+pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
+    let value = ask(backend, &script::PERMIT_INSPECT, key).await?;
+    reply::inspected_permits(value)
+}
 
-    pub(super) async fn adjust_permits(
-        &self,
-        target: &Target,
-        change: Change,
-    ) -> Result<i64, Fault> {
-        match change {
-            Change::TrySet(number) => self.set_permits(target, "try", number.into()).await,
-            Change::SetPermits(number) => self.set_permits(target, "set", number.into()).await,
-            Change::Add(number) => self.set_permits(target, "add", number.into()).await,
-            Change::ReleasePermit(id) => {
-                let with = |call: Call| call.arg(&id.as_bytes()[..]);
-                self.change_permit(&script::PERMIT_RELEASE_ONE, target, with)
-                    .await
-            }
-            Change::UpdateLease(id, lease) => {
-                let with = |call: Call| call.arg(&id.as_bytes()[..]).arg(reply::millis(lease));
-                self.change_permit(&script::PERMIT_UPDATE_LEASE, target, with)
-                    .await
-            }
-            Change::RemainingLease(id) => {
-                let permits = names::permits(target.resource.key.name());
-                let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
-                let value = self.run(&script::PERMIT_REMAINING, with).await?;
-                reply::number(value)
-            }
-            Change::Count | Change::AcquiredPermits | Change::TotalPermits => {
-                let value = self
-                    .ask_permits(&script::PERMIT_COUNT, &target.resource.key)
-                    .await?;
-                let (free, out) = reply::two_numbers(value)?;
-                Ok(match change {
-                    Change::Count => free,
-                    Change::AcquiredPermits => out,
-                    _ => free + out,
-                })
-            }
-            Change::Drain | Change::CountDown => {
-                Err(unsupported(target.resource.kind, "change so"))
-            }
+pub(super) async fn adjust(
+    backend: &RedisBackend,
+    key: &Key,
+    request: Owner,
+    change: PermitChange,
+) -> Result<i64, Fault> {
+    let target = (key, request);
+    match change {
+        PermitChange::TrySet(number) => set(backend, target, "try", number.into()).await,
+        PermitChange::SetPermits(number) => set(backend, target, "set", number.into()).await,
+        PermitChange::Add(number) => set(backend, target, "add", number.into()).await,
+        PermitChange::ReleasePermit(id) => {
+            let with = |call: Call| call.arg(&id.as_bytes()[..]);
+            once(backend, &script::PERMIT_RELEASE_ONE, target, with).await
         }
-    }
-
-    async fn set_permits(&self, target: &Target, what: &str, number: i64) -> Result<i64, Fault> {
-        let with = |call: Call| call.arg(what).arg(number);
-        self.change_permit(&script::PERMIT_SET, target, with).await
-    }
-
-    /// A change that counts once for its owner, however often it is sent.
-    async fn change_permit(
-        &self,
-        script: &Script,
-        target: &Target,
-        with: impl Fn(Call) -> Call,
-    ) -> Result<i64, Fault> {
-        let (keys, channel) = (keys(target, REQUEST), names::channel(target));
-        let remembered = reply::millis(self.requests_remembered);
-        let with = |call: Call| with(call.keys(all(&keys))).arg(&channel).arg(remembered);
-        self.run(script, with).await.and_then(reply::number)
-    }
-
-    async fn ask_permits(&self, script: &Script, key: &Key) -> Result<redis::Value, Fault> {
-        let keys = data(key);
-        self.run(script, |call| call.keys(all(&keys))).await
+        PermitChange::UpdateLease(id, lease) => {
+            let with = |call: Call| call.arg(&id.as_bytes()[..]).arg(reply::millis(lease));
+            once(backend, &script::PERMIT_UPDATE_LEASE, target, with).await
+        }
+        PermitChange::Count => Ok(numbers(backend, key).await?.0),
+        PermitChange::AcquiredPermits => Ok(numbers(backend, key).await?.1),
+        PermitChange::TotalPermits => {
+            let (free, acquired) = numbers(backend, key).await?;
+            Ok(free + acquired)
+        }
+        PermitChange::RemainingLease(id) => {
+            let permits = names::permits(key.name());
+            let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
+            let value = backend.run(&script::PERMIT_REMAINING, with).await?;
+            reply::number(value)
+        }
     }
 }
 
-/// The mark of an owner that was withdrawn.
-const ENDED: &str = "ended";
+/// The numbers of free and of acquired permits.
+async fn numbers(backend: &RedisBackend, key: &Key) -> Result<(i64, i64), Fault> {
+    let value = ask(backend, &script::PERMIT_COUNT, key).await?;
+    reply::two_numbers(value)
+}
 
-/// The answer that a request was given.
-const REQUEST: &str = "request";
+async fn set(
+    backend: &RedisBackend,
+    target: (&Key, Owner),
+    what: &str,
+    number: i64,
+) -> Result<i64, Fault> {
+    let with = |call: Call| call.arg(what).arg(number);
+    once(backend, &script::PERMIT_SET, target, with).await
+}
+
+/// Runs a script that changes a semaphore once for each request.
+async fn once(
+    backend: &RedisBackend,
+    script: &Script,
+    (key, request): (&Key, Owner),
+    with: impl Fn(Call) -> Call,
+) -> Result<i64, Fault> {
+    let keys = keys_with_note(key, request, REQUEST);
+    let channel = names::semaphore_channel(key.name());
+    let remembered = reply::millis(backend.requests_remembered);
+    let with = |call: Call| with(call.keys(all(&keys))).arg(&channel).arg(remembered);
+    backend.run(script, with).await.and_then(reply::number)
+}
+
+/// Runs a script that needs nothing but the keys of the semaphore.
+async fn ask(backend: &RedisBackend, script: &Script, key: &Key) -> Result<Value, Fault> {
+    let keys = keys(key);
+    backend.run(script, |call| call.keys(all(&keys))).await
+}

@@ -1,4 +1,4 @@
-//! What the server's answers mean.
+//! What the answers of the server mean: those of the scripts, and the errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use crate::backend::{Attempted, Fault, Inspected, Released, cause};
 use crate::permit_id::PermitId;
 
-/// A lease in whole milliseconds, rounded up: the server's copy must not end before ours.
+/// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
 pub(super) fn millis(lease: Duration) -> u64 {
     let millis = lease.as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
-/// What PTTL says of a key that exists; `None` where it has no end.
+/// What PTTL answers for a key that exists; `None` if the key never expires.
 fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
-/// A fencing token comes as text: a number would lose its last digits in Lua.
+/// Nil is a grant, a text is a grant with that fencing token, and a number is a refusal. Tokens are texts because Lua
+/// would lose the last digits of such numbers.
 pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     match &value {
         Value::Nil => Ok(Attempted::Granted { token: None }),
@@ -36,7 +37,7 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
-/// Nil, or which of `wanted` keys is another's and for how long.
+/// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how long.
 pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
     match &value {
         Value::Nil => Ok((0, Attempted::Granted { token: None })),
@@ -52,7 +53,7 @@ pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attem
     }
 }
 
-/// One value for each of `wanted` keys.
+/// An array with one value for each of `wanted` keys.
 pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
     match value {
         Value::Array(values) if values.len() == wanted => Ok(values),
@@ -60,11 +61,12 @@ pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
     }
 }
 
-/// `own` tells how many of the listeners were this client's; it is asked only where there were any.
+/// The number of subscribers that were notified, or a negative number if the owner held nothing. `own` counts those of
+/// this client; it takes a mutex, so it is called only if there are any subscribers.
 pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
     match value {
-        Value::Int(heard @ 0..) => Ok(Released::Freed {
-            others_wait: heard > 0 && heard > own(),
+        Value::Int(notified @ 0..) => Ok(Released::Freed {
+            others_wait: notified > 0 && notified > own(),
         }),
         Value::Int(_) => Ok(Released::NotOurs),
         other => Err(unexpected(&other)),
@@ -108,7 +110,7 @@ pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
                 .and_then(|count| count.parse().ok());
             count
                 .map(|count| Some((owner.clone(), count)))
-                // The mode of a read/write lock, which stands among the holders.
+                // The mode of a read/write lock is a field of the same hash.
                 .or_else(|| (owner == b"mode").then_some(None))
                 .ok_or_else(|| unexpected(&value))
         }
@@ -140,7 +142,7 @@ pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
     })
 }
 
-/// An id as people see it; what is none, from very old Redissons, stays as it is.
+/// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they are.
 fn permit_name(id: &[u8]) -> Vec<u8> {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => PermitId::from_bytes(id).to_string().into_bytes(),
@@ -169,18 +171,19 @@ fn unexpected(value: &Value) -> Fault {
     Fault::Protocol(cause(format!("unexpected reply {value:?}")))
 }
 
-/// Did the server not know the script?
+/// Whether the server does not know the script.
 pub(super) fn is_noscript(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Does the error say that the connection is of no use any more?
+/// Whether the error means that the connection cannot be used any more.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    // A demoted master goes on answering: only a new look-up of the name leads away from it.
+    // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead to
+    // the current master.
     error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-/// What an error of the driver or the server means for the verb that met it.
+/// What an error of the driver or the server means for the verb that got it.
 pub(super) fn fault(error: RedisError) -> Fault {
     let text = error.to_string();
     let kind = error.kind();
@@ -198,39 +201,40 @@ pub(super) fn fault(error: RedisError) -> Fault {
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ReadOnly,
         ) => Fault::NotNow(cause),
-        _ => match said(&code, &text) {
-            Said::WrongType => Fault::WrongType,
-            Said::Denied => Fault::Denied(cause),
-            Said::NotNow => Fault::NotNow(cause),
-            Said::Else => Fault::Protocol(cause),
+        _ => match meaning(&code, &text) {
+            Meaning::WrongType => Fault::WrongType,
+            Meaning::Denied => Fault::Denied(cause),
+            Meaning::NotNow => Fault::NotNow(cause),
+            Meaning::Other => Fault::Protocol(cause),
         },
     }
 }
 
-enum Said {
+enum Meaning {
     WrongType,
     Denied,
     NotNow,
-    Else,
+    Other,
 }
 
-/// Codes that the driver has no name for. Servers before 7 wrap what a script met into a text of their own.
-fn said(code: &str, text: &str) -> Said {
+/// The meaning of an error code that the driver has no name for. Servers before version 7 put the error that a script got
+/// into a longer text, so the code is looked for there as well.
+fn meaning(code: &str, text: &str) -> Meaning {
     let is = |what: &str| code == what || text.contains(&format!(" {what} "));
     if is("WRONGTYPE") {
-        Said::WrongType
+        Meaning::WrongType
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].into_iter().any(is)
         || text.contains("user executing the script can't")
     {
-        Said::Denied
+        Meaning::Denied
     } else if ["OOM", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED"]
         .into_iter()
         .any(is)
         || text.contains("max number of clients")
     {
-        Said::NotNow
+        Meaning::NotNow
     } else {
-        Said::Else
+        Meaning::Other
     }
 }
 

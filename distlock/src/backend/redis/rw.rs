@@ -1,4 +1,4 @@
-//! The read and the write lock over Redis: Redisson's `RReadWriteLock`, with a turn for writers among our own clients.
+//! The read and the write lock over Redis: Redisson's `RReadWriteLock`, with turns that keep our own clients from starving.
 
 use redis::ToRedisArgs;
 
@@ -6,106 +6,113 @@ use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::config::{READERS_PATIENCE, READERS_TURN};
-use crate::key::Key;
+use crate::key::Resource;
 use crate::kind::Kind;
 use crate::owner::Owner;
 
-/// How the mode of a kind is written in the server.
+/// The mode of a kind, as Redisson writes it.
 fn mode(kind: Kind) -> &'static str {
     if kind == Kind::Write { "write" } else { "read" }
 }
 
-/// A call about a lock, its turn and its mark.
-fn about(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
+/// Adds the keys of a lock, its turn and its mark, and the first argument.
+fn with_turn(call: Call, name: &str, owner_or_mode: impl ToRedisArgs) -> Call {
     let (turn, mark) = (names::rw_turn(name), names::rw_mark(name));
     call.keys([name, &turn, &mark].into_iter())
         .arg(owner_or_mode)
 }
 
-impl RedisBackend {
-    pub(super) async fn lock_read(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let name = &**attempt.target.resource.key.name();
-        let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
-        let around = attempt.inside.as_ref().map(Owner::text).unwrap_or_default();
-        let with = |call: Call| {
-            let call = about(call, name, &owner).arg(reply::millis(attempt.lease));
-            let call = call.arg(&stem).arg(&around);
-            call.arg(reply::millis(READERS_PATIENCE))
-        };
-        self.run(&script::RW_READ_ACQUIRE, with)
-            .await
-            .and_then(reply::attempted)
+pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    match attempt.target.resource.kind {
+        Kind::Write => attempt_write(backend, attempt).await,
+        _ => attempt_read(backend, attempt).await,
     }
+}
 
-    pub(super) async fn lock_write(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
-        let name = &**attempt.target.resource.key.name();
-        let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
-        let (place, channel) = (
-            attempt.place.map_or(0, reply::millis),
-            names::rw_channel(name),
-        );
+async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    let name = &**attempt.target.resource.key.name();
+    let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
+    let around = attempt.inside.as_ref().map(Owner::text).unwrap_or_default();
+    let with = |call: Call| {
+        let call = with_turn(call, name, &owner).arg(reply::millis(attempt.lease));
+        let call = call.arg(&stem).arg(&around);
+        call.arg(reply::millis(READERS_PATIENCE))
+    };
+    let value = backend.run(&script::RW_READ_ACQUIRE, with);
+    value.await.and_then(reply::attempted)
+}
+
+async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
+    let name = &**attempt.target.resource.key.name();
+    let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
+    let (place, channel) = (
+        attempt.place.map_or(0, reply::millis),
+        names::rw_channel(name),
+    );
+    let with = |call: Call| {
+        let call = call.keys([name, &turn].into_iter()).arg(&owner);
+        let call = call.arg(reply::millis(attempt.lease)).arg(place);
+        call.arg(&channel)
+    };
+    let value = backend.run(&script::RW_WRITE_ACQUIRE, with);
+    value.await.and_then(reply::attempted)
+}
+
+pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
+    let with = |call: Call| {
+        let keys = batch
+            .iter()
+            .map(|renewal| &**renewal.target.resource.key.name());
+        batch.iter().fold(call.keys(keys), |call, renewal| {
+            let target = &renewal.target;
+            call.arg(mode(target.resource.kind))
+                .arg(target.owner.text())
+                .arg(renewal.count)
+                .arg(reply::millis(renewal.lease))
+                .arg(names::rw_stem(target.resource.key.name()))
+        })
+    };
+    let value = backend.run(&script::RW_RENEW, with).await?;
+    reply::renewed(value, batch.len())
+}
+
+pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    let name = &**target.resource.key.name();
+    let (owner, stem) = (target.owner.text(), names::rw_stem(name));
+    let channel = names::rw_channel(name);
+    let value = if target.resource.kind == Kind::Write {
         let with = |call: Call| {
-            let call = call.keys([name, &turn].into_iter()).arg(&owner);
-            let call = call.arg(reply::millis(attempt.lease)).arg(place);
-            call.arg(&channel)
-        };
-        self.run(&script::RW_WRITE_ACQUIRE, with)
-            .await
-            .and_then(reply::attempted)
-    }
-
-    pub(super) async fn renew_rw(&self, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
-        let with = |call: Call| {
-            let keys = batch
-                .iter()
-                .map(|renewal| &**renewal.target.resource.key.name());
-            batch.iter().fold(call.keys(keys), |call, renewal| {
-                let target = &renewal.target;
-                call.arg(mode(target.resource.kind))
-                    .arg(target.owner.text())
-                    .arg(renewal.count)
-                    .arg(reply::millis(renewal.lease))
-                    .arg(names::rw_stem(target.resource.key.name()))
-            })
-        };
-        let replies = self.run(&script::RW_RENEW, with).await?;
-        reply::renewed(replies, batch.len())
-    }
-
-    pub(super) async fn unlock_rw(&self, target: &Target) -> Result<Released, Fault> {
-        let name = &**target.resource.key.name();
-        let (owner, stem) = (target.owner.text(), names::rw_stem(name));
-        let channel = names::rw_channel(name);
-        let value = if target.resource.kind == Kind::Write {
-            let with = |call: Call| {
-                let call = about(call, name, &owner).arg(&stem).arg(&channel);
-                call.arg(reply::millis(READERS_TURN))
-            };
-            self.run(&script::RW_WRITE_RELEASE, with).await?
-        } else {
-            let with = |call: Call| call.key(name).arg(&owner).arg(&stem).arg(&channel);
-            self.run(&script::RW_READ_RELEASE, with).await?
-        };
-        reply::released(value, || self.subscriber.listens(&channel))
-    }
-
-    pub(super) async fn force_unlock_rw(&self, kind: Kind, key: &Key) -> Result<bool, Fault> {
-        let name = &**key.name();
-        let (stem, channel) = (names::rw_stem(name), names::rw_channel(name));
-        let with = |call: Call| {
-            let call = about(call, name, mode(kind)).arg(&stem).arg(&channel);
+            let call = with_turn(call, name, &owner).arg(&stem).arg(&channel);
             call.arg(reply::millis(READERS_TURN))
         };
-        self.run(&script::RW_FORCE_RELEASE, with)
-            .await
-            .and_then(reply::forced)
-    }
+        backend.run(&script::RW_WRITE_RELEASE, with).await?
+    } else {
+        let with = |call: Call| call.key(name).arg(&owner).arg(&stem).arg(&channel);
+        backend.run(&script::RW_READ_RELEASE, with).await?
+    };
+    reply::released(value, || backend.subscriber.subscribers(&channel))
+}
 
-    pub(super) async fn inspect_rw(&self, kind: Kind, key: &Key) -> Result<Inspected, Fault> {
-        let stem = names::rw_stem(key.name());
-        let with = |call: Call| call.key(key.name()).arg(mode(kind)).arg(&stem);
-        self.run(&script::RW_INSPECT, with)
-            .await
-            .and_then(reply::inspected)
-    }
+pub(super) async fn force_release(
+    backend: &RedisBackend,
+    Resource { kind, key }: &Resource,
+) -> Result<bool, Fault> {
+    let name = &**key.name();
+    let (stem, channel) = (names::rw_stem(name), names::rw_channel(name));
+    let with = |call: Call| {
+        let call = with_turn(call, name, mode(*kind)).arg(&stem).arg(&channel);
+        call.arg(reply::millis(READERS_TURN))
+    };
+    let value = backend.run(&script::RW_FORCE_RELEASE, with);
+    value.await.and_then(reply::forced)
+}
+
+pub(super) async fn inspect(
+    backend: &RedisBackend,
+    Resource { kind, key }: &Resource,
+) -> Result<Inspected, Fault> {
+    let stem = names::rw_stem(key.name());
+    let with = |call: Call| call.key(key.name()).arg(mode(*kind)).arg(&stem);
+    let value = backend.run(&script::RW_INSPECT, with);
+    value.await.and_then(reply::inspected)
 }

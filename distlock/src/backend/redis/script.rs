@@ -1,6 +1,7 @@
-//! Our Lua scripts, one file each, and how one is sent: by EVALSHA, and on NOSCRIPT by EVAL.
+//! The Lua scripts, one file each, and how they are sent: by EVALSHA, and after a NOSCRIPT error by EVAL.
 //!
-//! No SCRIPT LOAD: EVAL leaves the script in the server as well, in one trip and with one right less.
+//! SCRIPT LOAD is not used: EVAL stores the script in the server as well, in a single round trip, and the user needs one
+//! permission less.
 
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Lists the scripts, and gives tests the same list. What several have in common is a file before their own.
+/// Declares the scripts, and the same list for the tests. A script with two files begins with one that several share.
 macro_rules! scripts {
     ($($name:ident = $($file:literal),+;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
@@ -82,13 +83,14 @@ pub(super) struct Call(Cmd);
 
 impl Call {
     fn new(verb: &str, script: &str) -> Self {
-        // Room for the usual call: verb, script, number of keys, key, owner, and a lease or a channel.
+        // Enough for the usual call, so that it needs one allocation: the verb, the script, the number of keys, the key,
+        // the owner, and a lease or a channel.
         let mut cmd = Cmd::with_capacity(6, verb.len() + script.len() + 256);
         cmd.arg(verb).arg(script);
         Self(cmd)
     }
 
-    /// One key, the usual case.
+    /// Adds a single key, the usual case.
     pub(super) fn key(mut self, key: &str) -> Self {
         self.0.arg(1).arg(key);
         self

@@ -1,7 +1,8 @@
-//! The task that listens: one connection, all channels of one client, kept as the state machine in `channels` wants it.
+//! The task that subscribes: one connection for all channels of one client, kept in step with the state machine in
+//! [`channels`](super::channels).
 //!
-//! Messages come in by the driver's callback, which only moves flags. Everything that is sent goes through the task, one
-//! command at a time, so that confirmations keep their order.
+//! Messages arrive in the driver's callback, which only changes signals. Every command goes through the task, one at a
+//! time, so that confirmations arrive in the order of the commands.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use tokio::time::{Instant, timeout};
 use super::channels::{Channel, Channels};
 use super::link::{Connected, Link};
 use super::{names, reply};
-use crate::backend::{Fault, Subscription};
+use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Clock;
 use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
 use crate::telemetry;
 
-/// Channels that travel in one command.
+/// The most channels in one command.
 const BATCH: usize = 500;
 
 /// The subscriptions of one client.
@@ -30,15 +31,17 @@ pub(super) struct Subscriber {
     link: Arc<Link>,
     shared: Arc<Shared>,
     response_timeout: Duration,
+    /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last did.
     running: Arc<AtomicBool>,
 }
 
-/// What shares, the driver's callback and the task have in common.
+/// What the shares, the driver's callback and the task have in common.
 struct Shared {
     channels: Mutex<Channels>,
+    /// Wakes the task when there may be something to send.
     wake: Notify,
     clock: Clock,
-    /// No client is left: the task ends.
+    /// The client is gone, and the task has to end.
     closed: AtomicBool,
 }
 
@@ -50,12 +53,12 @@ impl Subscriber {
             clock,
             closed: AtomicBool::new(false),
         });
-        let listener = Arc::clone(&shared);
+        let receiver = Arc::clone(&shared);
         let link = Link::new(
             "messages",
             client,
             RECONNECT_BACKOFF.longest,
-            Arc::new(move |push| listener.heard(&push)),
+            Arc::new(move |push| receiver.received(&push)),
         );
         Self {
             link,
@@ -65,7 +68,7 @@ impl Subscriber {
         }
     }
 
-    /// A share in a channel.
+    /// A share in the subscription to a channel.
     pub(super) fn subscribe(&self, channel: String) -> Subscription {
         let channel: Channel = channel.into();
         let (signal, send) = self.shared.channels.lock().join(&channel);
@@ -80,29 +83,30 @@ impl Subscriber {
         Subscription::new(signal, share)
     }
 
-    /// How many of this client's connections hear what is published on a channel.
-    pub(super) fn listens(&self, channel: &str) -> i64 {
-        self.shared.channels.lock().listens(channel)
+    /// How many of this client's connections the server counts as subscribers of a channel.
+    pub(super) fn subscribers(&self, channel: &str) -> i64 {
+        self.shared.channels.lock().subscribers(channel)
     }
 
-    /// Channels that are listened to, or still to be left.
+    /// The number of channels that are subscribed, or have yet to be unsubscribed.
     #[cfg(feature = "test-util")]
     pub(super) fn channels(&self) -> usize {
         self.shared.channels.lock().len()
     }
 
-    /// Starts the task again where its runtime has gone and somebody still listens.
+    /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
     pub(super) fn revive(&self) {
         if !self.running.load(Ordering::Acquire) && !self.shared.channels.lock().is_empty() {
             self.start();
         }
     }
 
-    /// Starts the task where it does not run: at first, or after its runtime has gone.
+    /// Starts the task unless it runs. Without a runtime nothing happens; a later caller has one.
     fn start(&self) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
+        // One swap: of several callers exactly one starts the task.
         if self.running.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -118,6 +122,7 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
+        // Release, before the wake-up: the task that is woken by it sees the flag.
         self.shared.closed.store(true, Ordering::Release);
         self.shared.wake.notify_one();
     }
@@ -141,17 +146,19 @@ impl Drop for Share {
         let mut channels = self.shared.channels.lock();
         let before = channels.next_end();
         channels.leave(&self.channel, now);
-        let earlier = channels.next_end() < before;
+        let ends_earlier = channels.next_end() < before;
         drop(channels);
-        if earlier {
+        // The task sleeps until `before`. Other shares need no wake-up: their channels linger until later.
+        if ends_earlier {
             self.shared.wake.notify_one();
         }
     }
 }
 
 impl Shared {
-    /// Called inside the driver: takes a flag over and returns. What the channel's kind never says is passed over.
-    fn heard(&self, push: &PushInfo) {
+    /// Called by the driver, whose other work waits meanwhile: changes a signal and returns. A payload that is never
+    /// published on such a channel is ignored.
+    fn received(&self, push: &PushInfo) {
         if push.kind != PushKind::Message {
             return;
         }
@@ -159,9 +166,9 @@ impl Shared {
             return;
         };
         match (std::str::from_utf8(channel), payload.as_slice()) {
-            (Ok(channel), payload) if names::says(channel, payload) => {
-                let news = self.channels.lock().message(channel);
-                news.tell();
+            (Ok(channel), payload) if names::is_message(channel, payload) => {
+                let notifications = self.channels.lock().message(channel);
+                notifications.send();
             }
             _ => telemetry::odd_message(channel, payload.len()),
         }
@@ -180,11 +187,12 @@ struct Task {
 }
 
 impl Drop for Task {
-    /// Also when the runtime goes: then nothing is subscribed any more.
+    /// Runs also when the task's runtime ends: without the task no subscription is maintained.
     fn drop(&mut self) {
+        // Before the notifications: the waiters that they wake must find that the task has to be started again.
         self.running.store(false, Ordering::Release);
-        let news = self.shared.channels.lock().disconnected();
-        news.tell();
+        let notifications = self.shared.channels.lock().disconnected();
+        notifications.send();
     }
 }
 
@@ -197,13 +205,13 @@ impl Task {
             }
             match self.link.connected(self.response_timeout).await {
                 Ok(connected) => self.serve(connected).await,
-                // Connecting goes on by itself, and what is refused today may be granted later.
+                // The link keeps connecting on its own. A denied login may be allowed later, so this is no reason to end.
                 Err(_) => tokio::time::sleep(RECONNECT_BACKOFF.longest).await,
             }
         }
     }
 
-    /// Does what the channels want for as long as one connection stands.
+    /// Subscribes and unsubscribes over one connection, until that is lost.
     async fn serve(&self, mut connected: Connected) {
         let (epoch, mut answered) = (connected.epoch, Instant::now());
         while !self.shared.is_closed() {
@@ -221,12 +229,12 @@ impl Task {
                 }
             }
         }
-        let news = self.shared.channels.lock().disconnected();
-        news.tell();
+        let notifications = self.shared.channels.lock().disconnected();
+        notifications.send();
     }
 
-    /// Sends what is wanted, or sleeps until something is; a connection that was silent until `ping_at` is asked whether
-    /// it lives. Whether anything was answered.
+    /// Sends the next commands, or sleeps until there are any. If there are none until `ping_at`, sends a PING, since a
+    /// silent connection may be dead. Answers whether the server has answered anything.
     async fn next_command(
         &self,
         connected: &mut Connected,
@@ -242,18 +250,15 @@ impl Task {
             let names: Vec<&str> = leave.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.unsubscribe(names))
                 .await?;
-            let news = self.shared.channels.lock().unsubscribed(&leave);
-            news.tell();
+            let notifications = self.shared.channels.lock().unsubscribed(&leave);
+            notifications.send();
         }
         if !join.is_empty() {
             let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.subscribe(names)).await?;
-            let news = self
-                .shared
-                .channels
-                .lock()
-                .subscribed(&join, self.shared.clock.now());
-            news.tell();
+            let now = self.shared.clock.now();
+            let notifications = self.shared.channels.lock().subscribed(&join, now);
+            notifications.send();
         }
         if !(leave.is_empty() && join.is_empty()) {
             return Ok(true);
@@ -268,6 +273,7 @@ impl Task {
         }
     }
 
+    /// Waits for an answer, for at most the response timeout.
     async fn bounded(
         &self,
         command: impl Future<Output = redis::RedisResult<()>>,
@@ -275,16 +281,21 @@ impl Task {
         match timeout(self.response_timeout, command).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(reply::fault(error)),
-            Err(_) => Err(Fault::Unknown(crate::backend::cause("no answer"))),
+            Err(_) => {
+                let text = format!("no answer within {:?}", self.response_timeout);
+                Err(Fault::Unknown(cause(text)))
+            }
         }
     }
 
-    /// A refusal is no fault of the connection, but trying again at once would not help.
+    /// A command failed: the connection is replaced, and everything is subscribed again.
     async fn failed(&self, epoch: u64, fault: &Fault) {
         telemetry::subscription_failed(fault);
         if fault.is_final() {
-            let news = self.shared.channels.lock().disconnected();
-            news.tell();
+            // The server refused the command, and would refuse it again at once. The waiters are notified before the
+            // pause, so that they fall back to their timers.
+            let notifications = self.shared.channels.lock().disconnected();
+            notifications.send();
             tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
         }
         self.link.broken(epoch, "a subscription failed");

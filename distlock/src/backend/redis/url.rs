@@ -1,4 +1,4 @@
-//! Which server a URL names, and how its sockets are set.
+//! Which server a URL names, and the options of its sockets.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use crate::backend::Fault;
 use crate::error::Error;
 
-/// A peer that is gone without a word is noticed after some ten seconds.
+/// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
+/// ten seconds.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
 
-/// How long sent bytes may lie unacknowledged.
+/// How long sent bytes may stay unacknowledged before the connection counts as lost.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -39,7 +40,7 @@ pub(super) fn parse(url: &str) -> Result<Server, Error> {
     let info = url
         .into_connection_info()
         .map_err(|error| invalid(error.to_string()))?;
-    // Protocol 3: a lost connection is noticed at once, and messages come over a connection that answers PING too.
+    // Protocol 3: the driver reports a lost connection at once, and a connection with subscriptions still answers PING.
     let redis = info
         .redis_settings()
         .clone()
@@ -50,7 +51,7 @@ pub(super) fn parse(url: &str) -> Result<Server, Error> {
 }
 
 impl Server {
-    /// The driver's client, with its sockets set.
+    /// The driver's client, with the options of its sockets.
     pub(super) fn client(&self, nodelay: bool) -> Result<redis::Client, Error> {
         let (idle, every, probes) = KEEPALIVE;
         let keepalive = TcpKeepalive::new()

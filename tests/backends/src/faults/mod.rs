@@ -1,4 +1,4 @@
-//! A backend around another that delays, loses and doubles what passes through it.
+//! A decorator that delays, loses and repeats the commands that pass through it.
 //!
 //! Every fault counts its hits, so that a test can tell a fault that was survived from one that never happened.
 
@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Released,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Released,
     Renewal, Reply, Resource, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
@@ -21,41 +22,41 @@ use self::subscriptions::Subscriptions;
 /// A verb of the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Attempts of acquisitions.
+    /// The attempts of acquisitions.
     Attempt,
     /// Batches of renewals.
     Renew,
-    /// Releases, in the foreground and in the background, and the clean-up of attempts in doubt.
+    /// Releases, in the foreground and in the background, and withdrawals of attempts in doubt.
     Release,
     /// Force-releases.
     ForceRelease,
-    /// Looks at a key.
+    /// Inspections of a key.
     Inspect,
-    /// Changes of a semaphore or a latch.
+    /// Changes of a semaphore or a latch, and questions about them.
     Adjust,
-    /// Subscriptions. Nothing is planned for these: see [`Faults::mute`] and [`Faults::subscribe_after`].
+    /// Subscriptions. No fault can be planned for these; see [`Faults::mute`] and [`Faults::subscribe_after`].
     Subscribe,
 }
 
-/// What happens to a call of a verb.
+/// What is injected into a call of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not carried out, and its outcome is unknown to the caller.
+    /// The call is not executed, and fails with an unknown outcome.
     FailBefore,
-    /// It is carried out, and its outcome is unknown to the caller.
+    /// The call is executed, and fails with an unknown outcome.
     FailAfter,
-    /// It is carried out after this time.
+    /// The call is executed after this time.
     Delay(Duration),
-    /// It is carried out, and its answer comes after this time.
+    /// The call is executed, and its answer arrives after this time.
     DelayReply(Duration),
-    /// Its outcome is unknown to the caller at once, and it is carried out after this time: its connection broke, and
-    /// later commands go over another.
+    /// The call fails with an unknown outcome at once, and is executed after this time, as if its connection had broken.
+    /// Later commands count as sent over another connection.
     Late(Duration),
-    /// Nothing is carried out and nobody answers: its outcome is unknown after the response timeout.
+    /// The call is not executed, and fails with an unknown outcome after the response timeout.
     Never,
-    /// It is carried out twice, and the second answer counts.
+    /// The call is executed twice, and returns the second answer.
     Double,
-    /// A subscription that fell, or was made in vain, since nothing is heard.
+    /// A subscription was dropped, or did not become active, because of [`Faults::mute`].
     Muted,
 }
 
@@ -69,9 +70,12 @@ pub struct Faults {
 
 type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
 
+/// What is planned for one verb, and what has happened to it.
 #[derive(Default)]
 struct Rules {
+    /// For the next calls, in order; `None` for a call without a fault.
     next: VecDeque<Option<Fault>>,
+    /// For every call after those.
     always: Option<Fault>,
     calls: usize,
     hits: usize,
@@ -85,12 +89,12 @@ impl Rules {
 }
 
 impl Faults {
-    /// No faults so far.
+    /// Creates a set without any fault.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next call of `op` that has no fault planned meets this one.
+    /// Plans a fault for the next call of `op` that nothing is planned for.
     pub fn next(&self, op: Op, fault: Fault) {
         self.rules
             .lock()
@@ -100,7 +104,7 @@ impl Faults {
             .push_back(Some(fault));
     }
 
-    /// The next call of `op` that has no fault planned passes.
+    /// Plans that the next call of `op` that nothing is planned for has no fault.
     pub fn pass(&self, op: Op) {
         self.rules
             .lock()
@@ -110,54 +114,55 @@ impl Faults {
             .push_back(None);
     }
 
-    /// Every call of `op` meets this fault, until [`clear`](Faults::clear) or
+    /// Injects this fault into every call of `op` that nothing is planned for, until [`clear`](Faults::clear) or
     /// [`clear_all`](Faults::clear_all).
     pub fn always(&self, op: Op, fault: Fault) {
         self.rules.lock().entry(op).or_default().always = Some(fault);
     }
 
-    /// Takes back what was planned for `op`.
+    /// Removes the planned faults of `op`.
     pub fn clear(&self, op: Op) {
         self.rules.lock().entry(op).or_default().clear();
     }
 
-    /// Takes back all that was planned.
+    /// Removes all planned faults. The counts of calls and hits stay.
     pub fn clear_all(&self) {
         self.rules.lock().values_mut().for_each(Rules::clear);
     }
 
-    /// How many calls of `op` there were, with a fault or without.
+    /// The number of calls of `op`, with and without faults.
     pub fn calls(&self, op: Op) -> usize {
         self.rules.lock().get(&op).map_or(0, |rules| rules.calls)
     }
 
-    /// How many calls of `op` met a fault.
+    /// The number of calls of `op` that a fault was injected into.
     pub fn hits(&self, op: Op) -> usize {
         self.rules.lock().get(&op).map_or(0, |rules| rules.hits)
     }
 
-    /// Calls `told` whenever a fault hits: for a history. The last one that was set counts.
-    pub fn on_hit(&self, told: impl Fn(Op, Fault) + Send + Sync + 'static) {
-        *self.on_hit.lock() = Some(Arc::new(told));
+    /// Calls `callback` for each hit, so that a test can record it. Replaces an earlier callback.
+    pub fn on_hit(&self, callback: impl Fn(Op, Fault) + Send + Sync + 'static) {
+        *self.on_hit.lock() = Some(Arc::new(callback));
     }
 
-    /// Until [`unmute`](Faults::unmute) no subscription stands and every message is lost, as when a connection breaks and
-    /// cannot be made again. Answers how many fell; those and each one made meanwhile are hits of [`Op::Subscribe`].
+    /// Drops all subscriptions and loses every message until [`unmute`](Faults::unmute), as if the connection were lost and
+    /// could not be restored. Returns the number of dropped subscriptions. Each of them, and each subscription that is
+    /// made meanwhile, is a hit of [`Op::Subscribe`].
     pub fn mute(&self) -> usize {
-        let fell = self.subscriptions.set_muted(true);
-        for _ in 0..fell {
+        let dropped = self.subscriptions.set_muted(true);
+        for _ in 0..dropped {
             self.hit(Op::Subscribe, Fault::Muted);
         }
-        fell
+        dropped
     }
 
-    /// All subscriptions stand again, with news, as after a reconnect.
+    /// Makes all subscriptions active again, which changes their versions, as after a reconnect.
     pub fn unmute(&self) {
-        let _none_fell = self.subscriptions.set_muted(false);
+        let _none_dropped = self.subscriptions.set_muted(false);
     }
 
-    /// Each subscription made from now on does not stand and hears nothing for this time, as while its confirmation is
-    /// on the way: a hit of [`Op::Subscribe`].
+    /// Makes each new subscription inactive for this time, as if its confirmation took that long. Each is a hit of
+    /// [`Op::Subscribe`].
     pub fn subscribe_after(&self, delay: Duration) {
         self.subscriptions.set_delay(delay);
     }
@@ -192,9 +197,10 @@ impl Faults {
 
     fn hit(&self, op: Op, fault: Fault) {
         self.rules.lock().entry(op).or_default().hits += 1;
-        let told = self.on_hit.lock().clone();
-        if let Some(told) = told {
-            told(op, fault);
+        // Cloned: the callback runs without the mutex, and may use these faults itself.
+        let callback = self.on_hit.lock().clone();
+        if let Some(callback) = callback {
+            callback(op, fault);
         }
     }
 }
@@ -211,13 +217,12 @@ struct Faulty {
     clock: Clock,
     response_timeout: Duration,
     faults: Faults,
-    /// How often a connection broke.
+    /// How many connections have broken by [`Fault::Late`]; they count in the epoch.
     broken: AtomicU64,
 }
 
 impl Faulty {
-    /// Makes the call that `call` describes, as the fault planned for `op` has it; within the response timeout, as
-    /// every backend answers.
+    /// Makes a call with the fault that is planned for `op`. Answers within the response timeout, as every backend does.
     async fn through<T: Send + 'static>(
         &self,
         op: Op,
@@ -225,14 +230,15 @@ impl Faulty {
     ) -> Result<T, BackendFault> {
         tokio::select! {
             biased;
-            reply = self.met(op, call) => reply,
+            reply = self.inject(op, call) => reply,
             () = self.sleep(self.response_timeout) => {
-                Err(BackendFault::Unknown(cause("no answer to a command that met a fault")))
+                Err(BackendFault::Unknown(cause("no answer to a command with an injected fault")))
             }
         }
     }
 
-    async fn met<T: Send + 'static>(
+    /// Makes a call with the fault that is planned for `op`, for as long as that takes.
+    async fn inject<T: Send + 'static>(
         &self,
         op: Op,
         call: impl Fn(Arc<dyn Backend>) -> Reply<'static, T> + Send + Sync + 'static,
@@ -243,7 +249,7 @@ impl Faulty {
             None => call(inner()).await,
             Some(Fault::FailBefore) => Err(unknown()),
             Some(Fault::FailAfter) => {
-                let _unheard = call(inner()).await;
+                let _lost = call(inner()).await;
                 Err(unknown())
             }
             Some(Fault::Delay(by)) => {
@@ -256,6 +262,7 @@ impl Faulty {
                 reply
             }
             Some(Fault::Late(by)) => {
+                // Before the caller learns of it: a withdrawal that it sends next must not count as ordered behind this.
                 self.broken.fetch_add(1, Ordering::AcqRel);
                 let (inner, clock) = (inner(), self.clock.clone());
                 tokio::spawn(async move {
@@ -342,11 +349,11 @@ impl Backend for Faulty {
         }))
     }
 
-    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
-        let target = target.clone();
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
+        let key = key.clone();
         Box::pin(self.through(Op::Adjust, move |inner| {
-            let target = target.clone();
-            Box::pin(async move { inner.adjust(&target, change).await })
+            let key = key.clone();
+            Box::pin(async move { inner.adjust(&key, request, change).await })
         }))
     }
 
@@ -377,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clear_all_takes_back_what_is_planned_and_not_what_was_counted() {
+    fn clear_all_removes_what_is_planned_and_keeps_the_counts() {
         let faults = Faults::new();
         faults.always(Op::Attempt, Fault::Never);
         faults.next(Op::Release, Fault::Double);

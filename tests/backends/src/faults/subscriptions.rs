@@ -1,4 +1,5 @@
-//! Subscriptions between a client and its backend: some stand late, and all of them may fall and stand again.
+//! Subscriptions between a client and its backend: new ones may become active late, and all of them can be dropped and
+//! restored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,24 +11,28 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// All subscriptions that were made through one set of faults.
+/// All subscriptions that one set of faults applies to.
 #[derive(Default)]
 pub(super) struct Subscriptions {
+    /// Release and Acquire: a signal that is derived after the change has the new value.
     muted: Arc<AtomicBool>,
+    /// How long new subscriptions take to become active.
     delay: Mutex<Duration>,
+    /// The number of the next subscription.
     next: AtomicU64,
-    all: Mutex<HashMap<u64, Arc<Heard>>>,
+    relays: Mutex<HashMap<u64, Arc<Relay>>>,
 }
 
-/// One subscription: what the backend says of it, and what the waiter hears.
-struct Heard {
+/// One subscription: the backend's signal, and the one that the waiter gets.
+struct Relay {
     muted: Arc<AtomicBool>,
+    /// Whether the delay of this subscription is over.
     confirmed: AtomicBool,
     inner: watch::Receiver<Signal>,
     outer: watch::Sender<Signal>,
 }
 
-impl Heard {
+impl Relay {
     fn is_active(&self) -> bool {
         let (muted, confirmed) = (&self.muted, &self.confirmed);
         !muted.load(Ordering::Acquire)
@@ -35,42 +40,42 @@ impl Heard {
             && self.inner.borrow().active
     }
 
-    /// Tells the waiter what has changed; `message`: one has come. Answers whether the subscription fell.
-    fn tell(&self, message: bool) -> bool {
-        let mut fell = false;
+    /// Updates the waiter's signal, after a message or without one. Answers whether the subscription was dropped by that.
+    fn update(&self, message: bool) -> bool {
+        let mut was_dropped = false;
         self.outer.send_if_modified(|signal| {
-            let live = self.is_active();
-            fell = signal.active && !live;
-            let news = live != signal.active || (live && message);
-            signal.active = live;
-            signal.version += u64::from(news);
-            news
+            let active = self.is_active();
+            was_dropped = signal.active && !active;
+            let is_change = active != signal.active || (active && message);
+            signal.active = active;
+            signal.version += u64::from(is_change);
+            is_change
         });
-        fell
+        was_dropped
     }
 }
 
-/// Ends a subscription with the waiter's share in it.
+/// The waiter's share in a subscription, which ends with it.
 struct Share {
-    all: Arc<Subscriptions>,
+    subscriptions: Arc<Subscriptions>,
     number: u64,
-    listens: AbortHandle,
+    task: AbortHandle,
     _inner: Subscription,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.listens.abort();
-        self.all.all.lock().remove(&self.number);
+        self.task.abort();
+        self.subscriptions.relays.lock().remove(&self.number);
     }
 }
 
 impl Subscriptions {
-    /// Whether they hear from now on, and how many subscriptions fell by that.
+    /// Mutes or unmutes all subscriptions, and answers how many of them were dropped by that.
     pub(super) fn set_muted(&self, muted: bool) -> usize {
         self.muted.store(muted, Ordering::Release);
-        let all: Vec<_> = self.all.lock().values().cloned().collect();
-        all.iter().filter(|heard| heard.tell(false)).count()
+        let relays: Vec<_> = self.relays.lock().values().cloned().collect();
+        relays.iter().filter(|relay| relay.update(false)).count()
     }
 
     pub(super) fn is_muted(&self) -> bool {
@@ -85,45 +90,47 @@ impl Subscriptions {
         *self.delay.lock()
     }
 
-    /// Puts an heard between a subscription and its waiter.
+    /// Puts a relay between a subscription and its waiter.
     pub(super) fn around(self: &Arc<Self>, inner: Subscription, clock: Clock) -> Subscription {
         let delay = self.delay();
-        let heard = Arc::new(Heard {
+        let relay = Arc::new(Relay {
             muted: Arc::clone(&self.muted),
             confirmed: AtomicBool::new(delay.is_zero()),
             inner: inner.signal(),
             outer: watch::Sender::new(Signal::default()),
         });
+        // Relaxed: the number only has to be unique.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.all.lock().insert(number, Arc::clone(&heard));
-        let _new = heard.tell(false);
-        let signal = heard.outer.subscribe();
-        let listens = tokio::spawn(listen(heard, inner.signal(), clock, delay)).abort_handle();
+        self.relays.lock().insert(number, Arc::clone(&relay));
+        let _was_dropped = relay.update(false);
+        let signal = relay.outer.subscribe();
+        let task = tokio::spawn(forward(relay, inner.signal(), clock, delay)).abort_handle();
         Subscription::new(
             signal,
             Share {
-                all: Arc::clone(self),
+                subscriptions: Arc::clone(self),
                 number,
-                listens,
+                task,
                 _inner: inner,
             },
         )
     }
 }
 
-async fn listen(
-    heard: Arc<Heard>,
+async fn forward(
+    relay: Arc<Relay>,
     mut inner: watch::Receiver<Signal>,
     clock: Clock,
     delay: Duration,
 ) {
     if !delay.is_zero() {
         clock.sleep_until(clock.now().after(delay)).await;
+        // Messages that came meanwhile are lost, as before a confirmation.
         inner.mark_unchanged();
-        heard.confirmed.store(true, Ordering::Release);
-        heard.tell(false);
+        relay.confirmed.store(true, Ordering::Release);
+        relay.update(false);
     }
     while inner.changed().await.is_ok() {
-        heard.tell(true);
+        relay.update(true);
     }
 }

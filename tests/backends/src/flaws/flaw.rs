@@ -1,46 +1,48 @@
 //! The list of mistakes.
 
-/// A mistake that a client's backend makes on purpose; set by [`flaw`](crate::Disturbed::flaw), one at a time.
+/// A mistake that a client's backend makes on purpose. A client has at most one, set by
+/// [`flaw`](crate::Disturbed::flaw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
-    /// A release frees the key, no matter which owner holds it.
+    /// A release frees the key, whoever holds it.
     ReleaseWithoutOwnerTest,
-    /// A renewal extends the hold of any owner, or makes one, and answers that the hold is still the caller's.
+    /// A renewal extends the hold of any owner, or creates one, and answers that the caller still holds the key.
     RenewWithoutOwnerTest,
-    /// A subscription counts as active before it is confirmed, and nobody tries again once it is.
+    /// A subscription counts as active before it is confirmed, and no attempt is repeated once it is.
     NoTryAfterSubscribe,
-    /// The server keeps a hold for less time than the lease that was asked for.
+    /// The server keeps a hold for less time than the requested lease.
     LeaseCutShort,
-    /// An attempt adds 1, a release takes off what the client counted, and only 0 frees: one sent twice stays.
+    /// An attempt adds 1 to the count, a release subtracts what the client counted, and only 0 frees the key: after an
+    /// attempt that was sent twice, the key stays locked.
     DeltaInsteadOfCount,
-    /// An owner whose attempt timed out or was dropped is never ended.
+    /// An owner whose attempt timed out or was dropped is never released.
     NoCleanUp,
-    /// After one failed renewal a hold is never renewed again.
+    /// After one failed renewal, a hold is never renewed again.
     RenewalNotRetried,
-    /// A waiter that subscribes while the channel is being left counts as subscribed, and hears nothing.
+    /// A waiter that subscribes while the channel is being unsubscribed counts as subscribed, but receives nothing.
     UnsubscribeRace,
-    /// Any acquisition of a key that this client holds is a re-entry.
+    /// Every acquisition of a key that this client holds counts as a re-entry.
     ReentryByKey,
     /// Holds never expire in the server.
     TtlForgotten,
-    /// Waiters are not told that their subscription was dropped and is active again.
+    /// Waiters are not notified when their subscription is dropped and becomes active again.
     NoTryAfterReconnect,
-    /// A change of a semaphore or a latch counts each time that it is sent.
+    /// A change of a semaphore or a latch takes effect each time it is sent.
     ChangeCountsAgain,
-    /// A semaphore's permits are given back each time that their release is sent.
+    /// A semaphore's permits are given back each time their release is sent.
     PermitsGivenAgain,
-    /// Every other refusal is taken for a grant.
+    /// Every second refusal is reported as a grant.
     RefusalTakenForGrant,
-    /// A reader is let in beside a writer.
+    /// A reader is granted while a writer holds the lock.
     ReaderBesideWriter,
-    /// A waiter for a fair lock has no place in the server.
+    /// A waiter for a fair lock gets no place in the server's queue.
     PlaceNotKept,
-    /// A fencing token counts on from what its client remembers, and not from what the server does.
+    /// A fencing token is the client's highest one plus 1, instead of the server's.
     TokenFromMemory,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All mistakes.
     pub const ALL: [Self; 17] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
@@ -61,8 +63,8 @@ impl Flaw {
         Self::TokenFromMemory,
     ];
 
-    /// Is it one of the server's scripts that is wrong? Such a flaw stands behind the decorator that loses and doubles
-    /// commands, all others in front of it.
+    /// Whether it is a mistake of the server's scripts. Such a flaw is placed behind the decorator that injects faults, so
+    /// that it sees a command that is executed twice; all others are placed in front of it.
     pub(crate) fn is_in_a_script(self) -> bool {
         matches!(
             self,

@@ -1,11 +1,11 @@
-//! Mistakes with grants: to whom, in which order, and with which token.
+//! Mistakes with grants: to the wrong owner, in the wrong order, or with the wrong token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock::test_util::{Attempt, Attempted, Backend, Fault, Kind};
 
-/// Lets readers in whoever holds the lock; the server does not know of one that it refused.
-pub(super) async fn reader_always(
+/// Reports every attempt of a reader as granted, also those that the server refused.
+pub(super) async fn always_to_readers(
     inner: &dyn Backend,
     attempt: &Attempt,
 ) -> Result<Attempted, Fault> {
@@ -16,7 +16,7 @@ pub(super) async fn reader_always(
     })
 }
 
-/// Gives a waiter no place in the server.
+/// Asks for no place in the server's queue.
 pub(super) async fn without_place(
     inner: &dyn Backend,
     attempt: &Attempt,
@@ -26,7 +26,7 @@ pub(super) async fn without_place(
     inner.attempt(&attempt).await
 }
 
-/// Counts the token on from what this client remembers.
+/// Replaces the token by the client's highest one plus 1.
 pub(super) async fn token_from_memory(
     inner: &dyn Backend,
     attempt: &Attempt,
@@ -40,18 +40,19 @@ pub(super) async fn token_from_memory(
     })
 }
 
-/// How many attempts were refused.
+/// The number of attempts that were refused.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(AtomicU64);
 
 impl Refusals {
-    /// Takes every other refusal for a grant.
+    /// Reports every second refusal as a grant, beginning with the first.
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
         attempt: &Attempt,
     ) -> Result<Attempted, Fault> {
         let attempted = inner.attempt(attempt).await?;
+        // Relaxed: only the count matters.
         if attempted.is_granted() || self.0.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
             return Ok(attempted);
         }

@@ -1,4 +1,4 @@
-//! A backend around another that makes one mistake on purpose: a test that looks for such mistakes must find each.
+//! A decorator that makes one mistake on purpose. The tests that look for such mistakes have to find each.
 
 mod flaw;
 mod grants;
@@ -17,12 +17,13 @@ use self::outcome::Owners;
 use self::reentry::Inside;
 use self::scripts::Stated;
 use self::subscriptions::Shares;
+use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Released,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Released,
     Renewal, Reply, Resource, Subscription, Target,
 };
 
-/// A backend with a flaw, and what each flaw remembers.
+/// A backend with one flaw, and the state that the flaws need.
 #[derive(Debug)]
 pub(crate) struct Flawed {
     inner: Arc<dyn Backend>,
@@ -61,7 +62,7 @@ impl Backend for Flawed {
             Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
             Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
             Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
-            Flaw::ReaderBesideWriter => Box::pin(grants::reader_always(inner, attempt)),
+            Flaw::ReaderBesideWriter => Box::pin(grants::always_to_readers(inner, attempt)),
             Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
             Flaw::PlaceNotKept => Box::pin(grants::without_place(inner, attempt)),
             Flaw::TokenFromMemory => Box::pin(grants::token_from_memory(inner, attempt)),
@@ -76,7 +77,7 @@ impl Backend for Flawed {
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::RenewWithoutOwnerTest => Box::pin(scripts::renew_whosever(inner, batch)),
+            Flaw::RenewWithoutOwnerTest => Box::pin(scripts::renew_any_owner(inner, batch)),
             Flaw::LeaseCutShort => Box::pin(scripts::renew_cut_short(inner, batch)),
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.renew(inner, batch)),
             Flaw::RenewalNotRetried => Box::pin(self.owners.renew(inner, batch)),
@@ -88,7 +89,7 @@ impl Backend for Flawed {
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::ReleaseWithoutOwnerTest => Box::pin(scripts::release_whosever(inner, target)),
+            Flaw::ReleaseWithoutOwnerTest => Box::pin(scripts::release_any_owner(inner, target)),
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.release(inner, target)),
             Flaw::NoCleanUp => Box::pin(self.owners.release(inner, target)),
             Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
@@ -120,11 +121,11 @@ impl Backend for Flawed {
         self.inner.inspect(resource)
     }
 
-    fn adjust<'a>(&'a self, target: &'a Target, change: Change) -> Reply<'a, i64> {
+    fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         let inner = &*self.inner;
         match self.flaw {
-            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, target, change)),
-            _ => inner.adjust(target, change),
+            Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, key, change)),
+            _ => inner.adjust(key, request, change),
         }
     }
 
@@ -132,9 +133,9 @@ impl Backend for Flawed {
         let subscribe = || self.inner.subscribe(target);
         match self.flaw {
             Flaw::NoTryAfterSubscribe => {
-                subscriptions::standing_at_once(subscribe(), self.clock.clone())
+                subscriptions::active_at_once(subscribe(), self.clock.clone())
             }
-            Flaw::NoTryAfterReconnect => subscriptions::untold_of_falls(subscribe()),
+            Flaw::NoTryAfterReconnect => subscriptions::silent_when_dropped(subscribe()),
             Flaw::UnsubscribeRace => {
                 self.shares
                     .join(&target.resource.key, self.clock.clone(), subscribe)
@@ -148,7 +149,7 @@ impl Backend for Flawed {
     }
 }
 
-/// Which count the server shows for the owner of `target`, if any.
+/// The count that the server shows for the owner of `target`, if the owner holds the key.
 async fn count_of(inner: &dyn Backend, target: &Target) -> Result<Option<u64>, BackendFault> {
     let owner = target.owner.to_string().into_bytes();
     let inspected = inner.inspect(&target.resource).await?;

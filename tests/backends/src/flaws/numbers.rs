@@ -1,45 +1,48 @@
-//! Mistakes with numbers: what is sent again counts again.
+//! Mistakes with numbers: a request that is sent again takes effect again.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock::Owner;
-use distlock::test_util::{Backend, Change, Fault, Released, Target, owner};
+use distlock::test_util::{Backend, Change, Fault, Key, Released, SemaphoreChange, Target, owner};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-/// Whose release was sent before, and how many requests got a name of their own.
+/// What was sent before.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
+    /// The owners that were released.
     released: Mutex<HashSet<Owner>>,
-    requests: AtomicU64,
+    /// The number of requests that were renamed.
+    renamed: AtomicU64,
 }
 
 impl Sent {
-    /// Sends a change as if it had not been sent before.
+    /// Sends a change under a new request, so that the server cannot recognize a repeated one.
     pub(super) async fn adjust(
         &self,
         inner: &dyn Backend,
-        target: &Target,
+        key: &Key,
         change: Change,
     ) -> Result<i64, Fault> {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        let mut anew = target.clone();
-        anew.owner = owner(Uuid::nil(), number);
-        inner.adjust(&anew, change).await
+        // Relaxed: the number only has to be unique.
+        let number = self.renamed.fetch_add(1, Ordering::Relaxed);
+        let new_request = owner(Uuid::nil(), number);
+        inner.adjust(key, new_request, change).await
     }
 
-    /// Gives the permits back once more where that was asked for before.
+    /// Releases, and adds the permits once more if this owner was released before.
     pub(super) async fn release(
         &self,
         inner: &dyn Backend,
         target: &Target,
     ) -> Result<Released, Fault> {
         let released = inner.release(target).await?;
-        let given = released != Released::NotOurs;
-        if given && !self.released.lock().insert(target.owner) {
+        let was_freed = released != Released::NotOurs;
+        if was_freed && !self.released.lock().insert(target.owner) {
             let permits = i32::try_from(target.permits).unwrap_or(i32::MAX);
-            self.adjust(inner, target, Change::Add(permits)).await?;
+            let again = SemaphoreChange::Add(permits).into();
+            self.adjust(inner, &target.resource.key, again).await?;
         }
         Ok(released)
     }

@@ -1,4 +1,4 @@
-//! Mistakes with commands that nobody answered: owners that are never ended, and holds that are given up.
+//! Mistakes with commands that were not answered: owners that are never released, and holds that are never renewed again.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use distlock::Owner;
 use distlock::test_util::{Attempt, Attempted, Backend, Fault, Released, Renewal, Target, cause};
 use parking_lot::Mutex;
 
-/// The owners of which an attempt, or a renewal, was not answered.
+/// The owners with an unanswered attempt, or with a failed renewal.
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<HashSet<Owner>>);
 
 impl Owners {
-    /// Notes the owner until the attempt is answered, which one that is dropped never is.
+    /// Attempts, and notes the owner until the attempt is answered. A future that is dropped before that leaves the note.
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
@@ -26,7 +26,7 @@ impl Owners {
         attempted
     }
 
-    /// Does nothing for an owner whose attempt was not answered, and says that it is done.
+    /// Reports success without a release for an owner with an unanswered attempt.
     pub(super) async fn release(
         &self,
         inner: &dyn Backend,
@@ -38,7 +38,7 @@ impl Owners {
         inner.release(target).await
     }
 
-    /// Notes the owners where it failed, and sends none of theirs again.
+    /// Renews, notes the owners if that fails, and never again sends a renewal of a noted owner.
     pub(super) async fn renew(
         &self,
         inner: &dyn Backend,
@@ -50,9 +50,13 @@ impl Owners {
             owners.iter().any(|owner| noted.contains(owner))
         };
         match (given_up, batch.len()) {
-            (true, 1) => return Err(Fault::Unknown(cause("it failed before"))),
-            // The client sends each by itself then, and only those that failed are left out.
-            (true, _) => return Err(Fault::NotNow(cause("one of them failed before"))),
+            (true, 1) => return Err(Fault::Unknown(cause("an earlier renewal failed"))),
+            // The client then sends each renewal separately, so only those of noted owners are left out.
+            (true, _) => {
+                return Err(Fault::NotNow(cause(
+                    "an earlier renewal of one of them failed",
+                )));
+            }
             (false, _) => {}
         }
         let renewed = inner.renew(batch).await;

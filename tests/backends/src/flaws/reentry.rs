@@ -1,4 +1,4 @@
-//! Re-entry by key: whoever in this client acquires a key that the client holds is let in.
+//! Re-entry by key: every acquisition of a key that the client holds enters that hold.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,24 +8,34 @@ use distlock::test_util::{
 };
 use parking_lot::Mutex;
 
-/// Who is inside: by key, the hold that the server knows and the owners that count as entering it again.
+/// The entered holds, by key.
 #[derive(Debug, Default)]
 pub(super) struct Inside(Mutex<HashMap<Resource, Entered>>);
 
 #[derive(Debug)]
 struct Entered {
+    /// The hold that the server knows.
     hold: Target,
+    /// The owners that have entered it, the one that the server knows included.
     owners: HashSet<Owner>,
 }
 
 impl Inside {
-    /// The hold that this owner is inside of, or any that there is for `anybody`.
-    fn hold(&self, target: &Target, anybody: bool) -> Option<Target> {
+    /// The hold on the key of `target`.
+    fn hold(&self, target: &Target) -> Option<Target> {
         let inside = self.0.lock();
-        let entered = inside.get(&target.resource)?;
-        (anybody || entered.owners.contains(&target.owner)).then(|| entered.hold.clone())
+        Some(inside.get(&target.resource)?.hold.clone())
     }
 
+    /// The hold that this owner has entered.
+    fn hold_of_owner(&self, target: &Target) -> Option<Target> {
+        let inside = self.0.lock();
+        let entered = inside.get(&target.resource)?;
+        let has_entered = entered.owners.contains(&target.owner);
+        has_entered.then(|| entered.hold.clone())
+    }
+
+    /// Acquires as the owner that holds the key, if there is one in this client.
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
@@ -33,10 +43,11 @@ impl Inside {
     ) -> Result<Attempted, Fault> {
         let target = &attempt.target;
         let mut entering = attempt.clone();
-        if let Some(hold) = self.hold(target, true) {
+        if let Some(hold) = self.hold(target) {
             entering.target = hold;
         }
         let mut attempted = inner.attempt(&entering).await?;
+        // The hold was lost meanwhile: nothing to enter, and the owner acquires the key for itself.
         if !attempted.is_granted() && entering.target.owner != target.owner {
             self.0.lock().remove(&target.resource);
             attempted = inner.attempt(attempt).await?;
@@ -55,6 +66,7 @@ impl Inside {
         Ok(attempted)
     }
 
+    /// Renews the entered hold instead of the owner's.
     pub(super) async fn renew(
         &self,
         inner: &dyn Backend,
@@ -62,14 +74,14 @@ impl Inside {
     ) -> Result<Vec<bool>, Fault> {
         let mut batch = batch.to_vec();
         for renewal in &mut batch {
-            if let Some(hold) = self.hold(&renewal.target, false) {
+            if let Some(hold) = self.hold_of_owner(&renewal.target) {
                 renewal.target = hold;
             }
         }
         let ours = inner.renew(&batch).await?;
         let mut inside = self.0.lock();
         for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| !**ours) {
-            // Lost: nobody is inside any more, and no release will come.
+            // The hold is lost, and its owners will not release it.
             let lost = |entered: &Entered| entered.hold == renewal.target;
             if inside.get(&renewal.target.resource).is_some_and(lost) {
                 inside.remove(&renewal.target.resource);
@@ -78,21 +90,21 @@ impl Inside {
         Ok(ours)
     }
 
-    /// Ends the hold with the last who is inside.
+    /// Releases the entered hold with its last owner.
     pub(super) async fn release(
         &self,
         inner: &dyn Backend,
         target: &Target,
     ) -> Result<Released, Fault> {
-        let Some(hold) = self.hold(target, false) else {
+        let Some(hold) = self.hold_of_owner(target) else {
             return inner.release(target).await;
         };
-        let others = {
+        let is_last = {
             let inside = self.0.lock();
             let entered = inside.get(&target.resource);
-            entered.is_some_and(|entered| entered.owners.len() > 1)
+            entered.is_none_or(|entered| entered.owners.len() <= 1)
         };
-        let released = if others {
+        let released = if !is_last {
             Released::Freed { others_wait: false }
         } else {
             inner.release(&hold).await?

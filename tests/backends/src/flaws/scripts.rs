@@ -1,4 +1,4 @@
-//! Mistakes of the scripts: no test of the owner, and counts that are added to.
+//! Mistakes of the scripts: commands that ignore the owner, wrong leases, and counts that are added to.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use uuid::Uuid;
 
 use super::count_of;
 
-/// The shortest lease, and one that no test outlives.
+/// The shortest lease.
 const MIN_LEASE: Duration = Duration::from_millis(1);
+
+/// A lease that is longer than any test.
 const ENDLESS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-pub(super) async fn release_whosever(
+/// Frees the key, whoever holds it.
+pub(super) async fn release_any_owner(
     inner: &dyn Backend,
     target: &Target,
 ) -> Result<Released, Fault> {
@@ -26,6 +29,7 @@ pub(super) async fn release_whosever(
     })
 }
 
+/// Acquires a hold that never expires.
 pub(super) async fn attempt_without_end(
     inner: &dyn Backend,
     attempt: &Attempt,
@@ -35,7 +39,7 @@ pub(super) async fn attempt_without_end(
     inner.attempt(&endless).await
 }
 
-/// Three quarters of a lease, which is what a flawed server keeps of it.
+/// Three quarters of a lease: what the flawed server keeps of it.
 fn cut_short(lease: Duration) -> Duration {
     (lease * 3 / 4).max(MIN_LEASE)
 }
@@ -60,7 +64,8 @@ pub(super) async fn renew_cut_short(
     inner.renew(&shorter).await
 }
 
-pub(super) async fn renew_whosever(
+/// Extends the hold of any owner, or creates one, and reports success.
+pub(super) async fn renew_any_owner(
     inner: &dyn Backend,
     batch: &[Renewal],
 ) -> Result<Vec<bool>, Fault> {
@@ -73,7 +78,7 @@ pub(super) async fn renew_whosever(
     Ok(vec![true; batch.len()])
 }
 
-/// Extends the hold that there is, or makes one where there is none.
+/// Extends the hold of the present owner, or creates one for the caller if the key is free.
 async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
     let resource = &renewal.target.resource;
     let holders = inner.inspect(resource).await?.holders;
@@ -85,12 +90,12 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
         let Some(owner) = parsed(&owner) else {
             continue;
         };
-        let whosever = Renewal {
+        let others = Renewal {
             target: Target::of(resource, owner),
             count: at_least_one(count),
             lease: renewal.lease,
         };
-        inner.renew(&[whosever]).await?;
+        inner.renew(&[others]).await?;
     }
     Ok(())
 }
@@ -104,15 +109,16 @@ fn at_least_one(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// What the client has told of each owner's count: changes are counted from there.
+/// The count that the client has stated last for each owner, from which the flaw derives a difference.
 #[derive(Debug, Default)]
 pub(super) struct Stated(Mutex<HashMap<Owner, u32>>);
 
 impl Stated {
-    fn of(&self, owner: Owner) -> u64 {
+    fn last_of(&self, owner: Owner) -> u64 {
         self.0.lock().get(&owner).copied().unwrap_or(1).into()
     }
 
+    /// Adds 1 to the count of an owner that holds the key already.
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,
@@ -132,6 +138,7 @@ impl Stated {
         }
     }
 
+    /// Adds to the server's count what the client's has grown since it was stated last.
     pub(super) async fn renew(
         &self,
         inner: &dyn Backend,
@@ -140,8 +147,8 @@ impl Stated {
         let mut changed = batch.to_vec();
         for renewal in &mut changed {
             let count = count_of(inner, &renewal.target).await?.unwrap_or(1);
-            let told = u64::from(renewal.count);
-            let sum = (count + told).saturating_sub(self.of(renewal.target.owner));
+            let stated = u64::from(renewal.count);
+            let sum = (count + stated).saturating_sub(self.last_of(renewal.target.owner));
             renewal.count = at_least_one(sum);
         }
         let ours = inner.renew(&changed).await?;
@@ -152,20 +159,21 @@ impl Stated {
         Ok(ours)
     }
 
+    /// Subtracts the client's count from the server's, and frees the key only at 0.
     pub(super) async fn release(
         &self,
         inner: &dyn Backend,
         target: &Target,
     ) -> Result<Released, Fault> {
         let count = count_of(inner, target).await?.unwrap_or(0);
-        let stay = count.saturating_sub(self.of(target.owner));
+        let rest = count.saturating_sub(self.last_of(target.owner));
         self.0.lock().remove(&target.owner);
-        if stay == 0 {
+        if rest == 0 {
             return inner.release(target).await;
         }
         let fewer = Renewal {
             target: target.clone(),
-            count: at_least_one(stay),
+            count: at_least_one(rest),
             lease: MIN_LEASE,
         };
         inner.renew(&[fewer]).await?;

@@ -1,4 +1,4 @@
-//! Mistakes with subscriptions: believing that they stand, and not telling what changes about them.
+//! Mistakes with subscriptions: treating them as active when they are not, and hiding that they were dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,87 +9,89 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// How long the confirmation of a subscription is on its way: in memory it would take no time, and nothing could happen
-/// meanwhile.
-const ON_ITS_WAY: Duration = Duration::from_millis(10);
+/// How long it takes until a subscription is confirmed. In memory it would take no time, so nothing could happen meanwhile.
+const CONFIRMATION: Duration = Duration::from_millis(10);
 
-/// How long it takes to give a channel up after its last share has gone, its lingering included.
-const GIVING_UP: Duration = Duration::from_millis(100);
+/// How long it takes to unsubscribe from a channel after its last share was dropped, including the time that it lingers.
+const UNSUBSCRIBING: Duration = Duration::from_millis(100);
 
 const ACTIVE: Signal = Signal {
     active: true,
     version: 0,
 };
 
-/// Says that it stands while that is only on its way, hears nothing meanwhile, and does not tell when it does.
-pub(super) fn standing_at_once(inner: Subscription, clock: Clock) -> Subscription {
-    relay(inner, ACTIVE, async move |mut heard, tell| {
-        clock.sleep_until(clock.now().after(ON_ITS_WAY)).await;
-        let _gone = heard.wait_for(|signal| signal.active).await.is_err();
-        heard.mark_unchanged();
-        while heard.changed().await.is_ok() {
-            let live = heard.borrow().active;
-            tell.send_modify(|signal| {
-                signal.active = live;
+/// Reports the subscription as active before it is confirmed, receives nothing until then, and hides the confirmation.
+pub(super) fn active_at_once(inner: Subscription, clock: Clock) -> Subscription {
+    relay(inner, ACTIVE, async move |mut inner, outer| {
+        clock.sleep_until(clock.now().after(CONFIRMATION)).await;
+        let _closed = inner.wait_for(|signal| signal.active).await.is_err();
+        inner.mark_unchanged();
+        while inner.changed().await.is_ok() {
+            let active = inner.borrow().active;
+            outer.send_modify(|signal| {
+                signal.active = active;
                 signal.version += 1;
             });
         }
     })
 }
 
-/// Goes on saying that it stands when it has fallen, and does not tell when it stands again.
-pub(super) fn untold_of_falls(inner: Subscription) -> Subscription {
+/// Reports the subscription as active after it was dropped, and hides that it becomes active again.
+pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
     let first = *inner.signal().borrow();
-    relay(inner, first, async move |mut heard, tell| {
-        let mut was_live = first.active;
-        while heard.changed().await.is_ok() {
-            let live = heard.borrow().active;
-            tell.send_if_modified(|signal| {
-                let news = live && (was_live || !signal.active);
-                signal.active |= live;
-                signal.version += u64::from(news);
-                news
+    relay(inner, first, async move |mut inner, outer| {
+        let mut was_active = first.active;
+        while inner.changed().await.is_ok() {
+            let active = inner.borrow().active;
+            outer.send_if_modified(|signal| {
+                let is_shown = active && (was_active || !signal.active);
+                signal.active |= active;
+                signal.version += u64::from(is_shown);
+                is_shown
             });
-            was_live = live;
+            was_active = active;
         }
     })
 }
 
-/// A subscription that hears what `listen` passes on from `inner`.
+/// A subscription that begins with `first` and then receives what `forward` passes on from `inner`.
 fn relay<F>(
     inner: Subscription,
     first: Signal,
-    listen: impl FnOnce(watch::Receiver<Signal>, watch::Sender<Signal>) -> F,
+    forward: impl FnOnce(watch::Receiver<Signal>, watch::Sender<Signal>) -> F,
 ) -> Subscription
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (tell, signal) = watch::channel(first);
-    let listens = tokio::spawn(listen(inner.signal(), tell)).abort_handle();
-    Subscription::new(signal, (Listens(listens), inner))
+    let (outer, signal) = watch::channel(first);
+    let task = tokio::spawn(forward(inner.signal(), outer)).abort_handle();
+    Subscription::new(signal, (Forwarding(task), inner))
 }
 
-struct Listens(AbortHandle);
+/// Ends the task with the subscription.
+struct Forwarding(AbortHandle);
 
-impl Drop for Listens {
+impl Drop for Forwarding {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// The channels that somebody has a share in, and those that are being given up.
+/// The channels with shares, and those that are being unsubscribed.
 #[derive(Debug, Default)]
 pub(super) struct Shares(Mutex<HashMap<Key, Channel>>);
 
 #[derive(Debug, Default)]
 struct Channel {
     shares: usize,
-    /// Somebody has come while it was being given up: nobody hears anything until all have gone.
+    /// A share was added while the channel was being unsubscribed: none receives anything until all are dropped.
     muted: bool,
-    given_up: Option<Tick>,
+    /// When the last share was dropped.
+    unshared_since: Option<Tick>,
 }
 
 impl Shares {
+    /// Subscribes, or only pretends to if the channel is being unsubscribed.
     pub(super) fn join(
         self: &Arc<Self>,
         key: &Key,
@@ -99,8 +101,8 @@ impl Shares {
         let muted = {
             let mut channels = self.0.lock();
             let channel = channels.entry(key.clone()).or_default();
-            let gone = channel.given_up.take();
-            let in_time = gone.is_some_and(|gone| clock.now() < gone.after(GIVING_UP));
+            let since = channel.unshared_since.take();
+            let in_time = since.is_some_and(|since| clock.now() < since.after(UNSUBSCRIBING));
             channel.muted |= channel.shares == 0 && in_time;
             channel.shares += 1;
             channel.muted
@@ -111,8 +113,9 @@ impl Shares {
             clock,
         };
         if muted {
-            let (nobody_tells, signal) = watch::channel(ACTIVE);
-            return Subscription::new(signal, (share, nobody_tells));
+            // The sender lives as long as the share, and never sends: the subscription is active, and silent.
+            let (silent, signal) = watch::channel(ACTIVE);
+            return Subscription::new(signal, (share, silent));
         }
         let inner = subscribe();
         Subscription::new(inner.signal(), (share, inner))
@@ -134,7 +137,7 @@ impl Drop for Share {
         };
         channel.shares -= 1;
         if channel.shares == 0 {
-            channel.given_up = (!channel.muted).then_some(now);
+            channel.unshared_since = (!channel.muted).then_some(now);
             channel.muted = false;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Change, Kind, Verbs};
+use distlock::test_util::{Answer, Kind, SemaphoreChange, Verbs};
 use distlock::{Client, Error};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -91,7 +91,11 @@ async fn strange(verbs: &Verbs, key: &str, comes: bool) -> Result<Answer, Error>
     let number = verbs.of_kind(Kind::Semaphore);
     match comes {
         // Each under a request of its own: of a number that has gone nobody should be told what it was.
-        true => number.adjust(key, side::unused(), Change::TrySet(1)).await,
+        true => {
+            number
+                .adjust(key, side::unused(), SemaphoreChange::TrySet(1))
+                .await
+        }
         false => number.force_release(key).await,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::Client;
-use distlock::test_util::{Answer, Change, Kind, PermitId, Verbs};
+use distlock::test_util::{Answer, Kind, PermitChange, PermitId, Verbs};
 use distlock_tests::eventually_eq;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -130,12 +130,12 @@ async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
     let request = side::unused();
     let brief = Duration::from_millis(1);
     let answer = verbs
-        .adjust(key, request, Change::UpdateLease(id, brief))
+        .adjust(key, request, PermitChange::UpdateLease(id, brief))
         .await
         .unwrap();
     eventually_eq(SOON, "what is left", Answer::Number(-2), || async {
         verbs
-            .adjust(key, 0, Change::RemainingLease(id))
+            .adjust(key, 0, PermitChange::RemainingLease(id))
             .await
             .unwrap()
     })
@@ -146,13 +146,13 @@ async fn expire(verbs: &Verbs, key: &str, owner: u64) -> Answer {
 /// What is left is a time, and compared as one.
 async fn look(verbs: &Verbs, key: &str, change: Looked) -> Answer {
     let change = match change {
-        Looked::Free => Change::Count,
-        Looked::Out => Change::AcquiredPermits,
-        Looked::All => Change::TotalPermits,
-        Looked::Left(owner, number) => Change::RemainingLease(id(verbs, owner, number)),
+        Looked::Free => PermitChange::Count,
+        Looked::Out => PermitChange::AcquiredPermits,
+        Looked::All => PermitChange::TotalPermits,
+        Looked::Left(owner, number) => PermitChange::RemainingLease(id(verbs, owner, number)),
     };
     match (verbs.adjust(key, 0, change).await.unwrap(), change) {
-        (Answer::Number(left @ 0..), Change::RemainingLease(_)) => {
+        (Answer::Number(left @ 0..), PermitChange::RemainingLease(_)) => {
             Answer::Held(Some(Duration::from_millis(left as u64)))
         }
         (answer, _) => answer,
@@ -184,12 +184,14 @@ impl Step for PermitStep {
                 change,
             } => {
                 let change = match *change {
-                    Made::TrySet(number) => Change::TrySet(number),
-                    Made::Set(number) => Change::SetPermits(number),
-                    Made::Add(number) => Change::Add(number),
-                    Made::Release(owner, number) => Change::ReleasePermit(id(verbs, owner, number)),
+                    Made::TrySet(number) => PermitChange::TrySet(number),
+                    Made::Set(number) => PermitChange::SetPermits(number),
+                    Made::Add(number) => PermitChange::Add(number),
+                    Made::Release(owner, number) => {
+                        PermitChange::ReleasePermit(id(verbs, owner, number))
+                    }
                     Made::UpdateLease(owner, number, lease) => {
-                        Change::UpdateLease(id(verbs, owner, number), lease)
+                        PermitChange::UpdateLease(id(verbs, owner, number), lease)
                     }
                 };
                 verbs.adjust(KEYS[*key], *request, change).await
@@ -222,14 +224,14 @@ async fn verbs_answer_what_they_promise() {
     let (lease, long) = (Duration::from_secs(1), Duration::from_secs(5));
     let number = |number| Ok::<_, ()>(Answer::Number(number));
     let change = async |request, change| verbs.adjust("a", request, change).await.map_err(drop);
-    let free = async || change(0, Change::Count).await;
+    let free = async || change(0, PermitChange::Count).await;
     assert_eq!(
         verbs.attempt("a", 1, lease).await.unwrap(),
         Answer::Held(None)
     );
-    assert_eq!(change(100, Change::TrySet(3)).await, number(1));
-    assert_eq!(change(100, Change::TrySet(3)).await, number(1));
-    assert_eq!(change(101, Change::TrySet(5)).await, number(0));
+    assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
+    assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
+    assert_eq!(change(101, PermitChange::TrySet(5)).await, number(0));
     // Asked again, an owner has what it had.
     for _ in 0..2 {
         assert_eq!(two.attempt("a", 1, lease).await.unwrap(), Answer::Granted);
@@ -255,9 +257,15 @@ async fn verbs_answer_what_they_promise() {
     // One of two has gone: it is not renewed, and the other one goes back with the release.
     let id = two.permit_ids(1)[1];
     for _ in 0..2 {
-        assert_eq!(change(102, Change::ReleasePermit(id)).await, number(1));
+        assert_eq!(
+            change(102, PermitChange::ReleasePermit(id)).await,
+            number(1)
+        );
     }
-    assert_eq!(change(103, Change::ReleasePermit(id)).await, number(0));
+    assert_eq!(
+        change(103, PermitChange::ReleasePermit(id)).await,
+        number(0)
+    );
     assert_eq!(
         two.renew(&[("a", 1, 1, long)]).await.unwrap(),
         Answer::Renewed(vec![false])

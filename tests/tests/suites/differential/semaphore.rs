@@ -1,9 +1,10 @@
 //! The semaphore and the count-down latch: numbers, and the requests that count once.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use distlock::Client;
-use distlock::test_util::{Answer, Change, Kind, Verbs};
+use distlock::test_util::{Answer, Change, Kind, LatchChange, SemaphoreChange, Verbs};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -42,12 +43,14 @@ enum NumberStep {
 /// Longer than any of the steps together.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-fn adjusts(change: impl Strategy<Value = Change>) -> impl Strategy<Value = NumberStep> {
+fn adjusts(
+    change: impl Strategy<Value = impl Into<Change> + Debug>,
+) -> impl Strategy<Value = NumberStep> {
     // So few requests that many are sent again: as the same, and, what nobody does, as another.
     (0..KEYS.len(), 100..130_u64, change).prop_map(|(key, request, change)| NumberStep::Adjust {
         key,
         request,
-        change,
+        change: change.into(),
     })
 }
 
@@ -55,10 +58,10 @@ fn semaphore_step() -> impl Strategy<Value = NumberStep> {
     let key = 0..KEYS.len();
     let taken = (key.clone(), 1..9_u64, 1..4_u32);
     let change = prop_oneof![
-        2 => (0..6_u32).prop_map(Change::TrySet),
-        4 => (-4..6_i32).prop_map(Change::Add),
-        1 => Just(Change::Drain),
-        2 => Just(Change::Count),
+        2 => (0..6_u32).prop_map(SemaphoreChange::TrySet),
+        4 => (-4..6_i32).prop_map(SemaphoreChange::Add),
+        1 => Just(SemaphoreChange::Drain),
+        2 => Just(SemaphoreChange::Count),
     ];
     prop_oneof![
         6 => taken.clone()
@@ -76,9 +79,9 @@ fn semaphore_step() -> impl Strategy<Value = NumberStep> {
 fn latch_step() -> impl Strategy<Value = NumberStep> {
     let key = 0..KEYS.len();
     let change = prop_oneof![
-        3 => (0..6_u32).prop_map(Change::TrySet),
-        5 => Just(Change::CountDown),
-        2 => Just(Change::Count),
+        3 => (0..6_u32).prop_map(LatchChange::TrySet),
+        5 => Just(LatchChange::CountDown),
+        2 => Just(LatchChange::Count),
     ];
     prop_oneof![
         12 => adjusts(change),
@@ -164,7 +167,7 @@ fn permits_are_conserved() {
     proptest!(config, |(steps in prop::collection::vec(step, 1..200))| {
         runtime.block_on(async {
             let verbs = Verbs::new(&Client::in_memory(), Uuid::from_u128(7)).of_kind(Kind::Semaphore);
-            verbs.adjust("a", 100, Change::TrySet(6)).await.unwrap();
+            verbs.adjust("a", 100, SemaphoreChange::TrySet(6)).await.unwrap();
             let mut has = [0_u32; 9];
             for (what, owner) in steps {
                 // An owner asks for as many each time.
@@ -181,7 +184,7 @@ fn permits_are_conserved() {
                     Answer::Held(_) => assert_eq!(has[at], 0),
                     _ => has[at] = 0,
                 }
-                let free = verbs.adjust("a", 101, Change::Count).await.unwrap();
+                let free = verbs.adjust("a", 101, SemaphoreChange::Count).await.unwrap();
                 assert_eq!(free, Answer::Number(6 - i64::from(has.iter().sum::<u32>())));
             }
         });
@@ -199,13 +202,13 @@ async fn verbs_answer_what_they_promise() {
         two.attempt("a", 1, LEASE).await.unwrap(),
         Answer::Held(None)
     );
-    assert_eq!(adjust(100, Change::TrySet(3)).await, number(1));
-    assert_eq!(adjust(101, Change::TrySet(9)).await, number(0));
+    assert_eq!(adjust(100, SemaphoreChange::TrySet(3)).await, number(1));
+    assert_eq!(adjust(101, SemaphoreChange::TrySet(9)).await, number(0));
     // Sent again it answers the same.
-    assert_eq!(adjust(100, Change::TrySet(3)).await, number(1));
+    assert_eq!(adjust(100, SemaphoreChange::TrySet(3)).await, number(1));
     for _ in 0..2 {
         assert_eq!(two.attempt("a", 1, LEASE).await.unwrap(), Answer::Granted);
-        assert_eq!(adjust(0, Change::Count).await, number(1));
+        assert_eq!(adjust(0, SemaphoreChange::Count).await, number(1));
     }
     assert_eq!(
         two.attempt("a", 2, LEASE).await.unwrap(),
@@ -213,25 +216,25 @@ async fn verbs_answer_what_they_promise() {
     );
     // What was never taken is not given back, and is not taken later.
     assert_eq!(two.withdraw("a", 2).await.unwrap(), Answer::NotOurs);
-    assert_eq!(adjust(0, Change::Count).await, number(1));
+    assert_eq!(adjust(0, SemaphoreChange::Count).await, number(1));
     for _ in 0..2 {
         assert_eq!(two.release("a", 1).await.unwrap(), Answer::Freed);
-        assert_eq!(adjust(0, Change::Count).await, number(3));
+        assert_eq!(adjust(0, SemaphoreChange::Count).await, number(3));
     }
     for owner in [1, 2] {
         let late = two.attempt("a", owner, LEASE).await.unwrap();
         assert_eq!(late, Answer::Held(None));
     }
     for _ in 0..2 {
-        assert_eq!(adjust(102, Change::Add(-5)).await, number(-2));
-        assert_eq!(adjust(103, Change::Drain).await, number(-2));
-        assert_eq!(adjust(0, Change::Count).await, number(0));
+        assert_eq!(adjust(102, SemaphoreChange::Add(-5)).await, number(-2));
+        assert_eq!(adjust(103, SemaphoreChange::Drain).await, number(-2));
+        assert_eq!(adjust(0, SemaphoreChange::Count).await, number(0));
     }
     // The end of an owner, and an answer, are remembered for long enough, and not for ever.
     tokio::time::sleep(Duration::from_secs(34)).await;
-    assert_eq!(adjust(102, Change::Add(-5)).await, number(-2));
+    assert_eq!(adjust(102, SemaphoreChange::Add(-5)).await, number(-2));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(adjust(102, Change::Add(4)).await, number(4));
+    assert_eq!(adjust(102, SemaphoreChange::Add(4)).await, number(4));
     assert_eq!(two.release("a", 1).await.unwrap(), Answer::NotOurs);
-    assert_eq!(adjust(0, Change::Count).await, number(4));
+    assert_eq!(adjust(0, SemaphoreChange::Count).await, number(4));
 }

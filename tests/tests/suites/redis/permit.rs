@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Answer, Change, Kind, Verbs};
+use distlock::test_util::{Answer, Kind, PermitChange, Verbs};
 use distlock::{Blocker, Error, PermitId};
 use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::{Stream, StreamExt};
@@ -215,7 +215,10 @@ async fn verbs_sent_twice_leave_what_they_left_once() {
     let verbs = Verbs::new(&client, Uuid::from_u128(7))
         .of_kind(Kind::Permit)
         .with_permits(2);
-    verbs.adjust(SEATS, 100, Change::TrySet(3)).await.unwrap();
+    verbs
+        .adjust(SEATS, 100, PermitChange::TrySet(3))
+        .await
+        .unwrap();
     let members = |number| {
         let mut ids: Vec<_> = verbs
             .permit_ids(number)

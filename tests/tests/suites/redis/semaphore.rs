@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use distlock::test_util::{Change, Kind, Verbs};
+use distlock::test_util::{Kind, SemaphoreChange, Verbs};
 use distlock::{Error, Semaphore};
 use distlock_tests::{Pulse, RedisServer, eventually, eventually_eq};
 use futures_util::StreamExt;
@@ -175,8 +175,14 @@ async fn verbs_sent_twice_leave_what_they_left_once() {
     let verbs = Verbs::new(&client, client.id()).of_kind(Kind::Semaphore);
     let two = verbs.with_permits(2);
     for twice in 0..2 {
-        verbs.adjust("pool", 100, Change::TrySet(5)).await.unwrap();
-        verbs.adjust("pool", 101, Change::Add(2)).await.unwrap();
+        verbs
+            .adjust("pool", 100, SemaphoreChange::TrySet(5))
+            .await
+            .unwrap();
+        verbs
+            .adjust("pool", 101, SemaphoreChange::Add(2))
+            .await
+            .unwrap();
         assert_eq!(text(&server, "pool").await.unwrap(), "7", "{twice}");
     }
     for _ in 0..2 {
@@ -209,7 +215,10 @@ async fn release_that_comes_again_after_its_mark_has_gone_gives_nothing_back() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let verbs = Verbs::new(&client, client.id()).of_kind(Kind::Semaphore);
-    verbs.adjust("pool", 100, Change::TrySet(5)).await.unwrap();
+    verbs
+        .adjust("pool", 100, SemaphoreChange::TrySet(5))
+        .await
+        .unwrap();
     verbs.attempt("pool", 1, SOON).await.unwrap();
     verbs.release("pool", 1).await.unwrap();
     let marks = server.keys().await;

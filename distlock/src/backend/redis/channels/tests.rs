@@ -11,7 +11,7 @@ fn name(name: &str) -> Channel {
 fn live(channels: &mut Channels, channel: &Channel) -> watch::Receiver<Signal> {
     let (signal, _) = channels.join(channel);
     let send = channels.take_wanted(9);
-    channels.subscribed(&send, Tick::default()).tell();
+    channels.subscribed(&send, Tick::default()).send();
     signal
 }
 
@@ -26,37 +26,37 @@ fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
     assert!(channels.take_lingered(Tick::from_millis(9), 9).is_empty());
     let send = channels.take_lingered(Tick::from_millis(10), 9);
     assert_eq!(send, [Arc::clone(&channel)]);
-    channels.unsubscribed(&send).tell();
+    channels.unsubscribed(&send).send();
     assert!(channels.is_empty());
 }
 
 #[test]
-fn who_joins_while_the_unsubscription_is_under_way_is_subscribed_anew() {
+fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let _signal = live(&mut channels, &channel);
     channels.leave(&channel, Tick::default());
     let send = channels.take_lingered(Tick::from_millis(10), 9);
     let (signal, _) = channels.join(&channel);
-    channels.unsubscribed(&send).tell();
+    channels.unsubscribed(&send).send();
     assert!(!signal.borrow().active);
     let again = channels.take_wanted(9);
     assert_eq!(again, [channel]);
-    channels.subscribed(&again, Tick::default()).tell();
+    channels.subscribed(&again, Tick::default()).send();
     assert!(signal.borrow().active);
 }
 
 #[test]
-fn lost_connection_is_told_and_what_is_wanted_is_subscribed_again() {
+fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let mut signal = live(&mut channels, &channel);
     signal.mark_unchanged();
-    channels.disconnected().tell();
+    channels.disconnected().send();
     assert!(signal.has_changed().unwrap() && !signal.borrow().active);
     assert_eq!(channels.take_wanted(9), [channel]);
 }
 
 #[test]
-fn share_that_goes_before_the_command_was_sent_leaves_nothing() {
+fn share_dropped_before_the_command_leaves_nothing() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let _signal = channels.join(&channel);
     channels.leave(&channel, Tick::default());
@@ -74,8 +74,8 @@ enum Step {
     Disconnect,
 }
 
-/// Three of four steps concern the first channel, and confirmations are slow: its shares come in each of its
-/// states, also while the unsubscription is under way.
+/// Three of four steps concern the first channel, and confirmations are slow. So shares join it in each of its states, also
+/// while its unsubscription is unconfirmed.
 fn step() -> impl Strategy<Value = Step> {
     (0..128_u8).prop_map(|n| {
         let which = [0, 0, 0, 0, 0, 0, 1, 2][usize::from(n % 8)];
@@ -92,11 +92,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // Some 100,000 shares come to the first channel.
+    // In these cases some 100,000 shares join the first channel.
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Against a server that does what it is told: nobody is told `live` while the server has no subscription, and
-    /// in the end what has shares is live and all else is gone.
+    /// Against a model of the server that obeys each command: no signal is active while the server has no subscription. In
+    /// the end every channel with shares is active, and every other one is removed.
     #[test]
     fn random_calls_agree_with_the_server(steps in prop::collection::vec(step(), 1..400)) {
         let names = [name("a"), name("b"), name("c")];
@@ -122,18 +122,18 @@ proptest! {
                 Step::Confirm => match under_way.take() {
                     Some((true, send)) => {
                         server.extend(send.iter().cloned());
-                        channels.subscribed(&send, tick).tell();
+                        channels.subscribed(&send, tick).send();
                     }
                     Some((false, send)) => {
                         server.retain(|channel| !send.contains(channel));
-                        channels.unsubscribed(&send).tell();
+                        channels.unsubscribed(&send).send();
                     }
                     None => {}
                 },
                 Step::Disconnect => {
                     under_way = None;
                     server.clear();
-                    channels.disconnected().tell();
+                    channels.disconnected().send();
                 }
             }
             let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);

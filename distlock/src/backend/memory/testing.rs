@@ -1,0 +1,59 @@
+//! What the workspace's tests may see and change of a server in this process.
+
+use std::collections::BTreeMap;
+
+use super::store::{Entry, Name, State, Value};
+use super::{MemoryServer, fair, lock};
+
+impl MemoryServer {
+    /// The number of stored keys and of subscribed channels.
+    pub(crate) fn stored(&self) -> (usize, usize) {
+        let now = self.store.clock.now();
+        let mut state = self.store.state.lock();
+        state.sweep(now);
+        (
+            state.values.len() + state.queues.len(),
+            state.channels.len(),
+        )
+    }
+
+    /// The number of waiters in the server's queue for a fair lock.
+    pub(crate) fn places(&self, key: &str) -> usize {
+        let state = self.store.state.lock();
+        state.queues.get(key).map_or(0, fair::Places::len)
+    }
+
+    /// Removes the last fencing token of a key.
+    pub(crate) fn lose_token(&self, key: &str) {
+        self.store.state.lock().tokens.remove(key);
+    }
+
+    /// The last fencing token of each key.
+    pub(crate) fn tokens(&self) -> BTreeMap<String, u64> {
+        let state = self.store.state.lock();
+        let text = |(key, token): (&Name, &u64)| (key.to_string(), *token);
+        state.tokens.iter().map(text).collect()
+    }
+
+    /// The holders and their counts, for each key that holds a lock.
+    pub(crate) fn locks(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let now = self.store.clock.now();
+        let mut state = self.store.state.lock();
+        state.sweep(now);
+        let lock = |(key, entry): (&Name, &Entry)| match &entry.value {
+            Value::Lock(holders) => Some((key.to_string(), lock::shown(holders))),
+            _ => None,
+        };
+        state.values.iter().filter_map(lock).collect()
+    }
+
+    /// Removes all data. Subscriptions stay, as they do over Redis after a `FLUSHALL`.
+    pub(crate) fn wipe(&self) {
+        let mut state = self.store.state.lock();
+        let channels = std::mem::take(&mut state.channels);
+        *state = State {
+            channels,
+            ..State::default()
+        };
+    }
+}
