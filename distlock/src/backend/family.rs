@@ -1,7 +1,7 @@
 //! Which family a hold belongs to, as far as its holds are treated alike.
 //!
-//! [`Family`] says which data a kind keeps. Not every family has every verb: a latch cannot be held, and the permits of a
-//! plain semaphore have no lease to renew. The conversions here refuse those two, so that both backends can match
+//! [`Family`] says which data a kind keeps. Not every family has every verb: a latch cannot be held, and the permits of
+//! a plain semaphore have no lease to renew. The conversions here refuse those two, so that both backends can match
 //! exhaustively on what is left.
 
 use super::{Fault, Renewal, Target, cause};

@@ -1,6 +1,6 @@
 //! What a lock server can do, in few verbs over [`Kind`](crate::kind::Kind) as data.
 //!
-//! There are two implementations, [`memory`] and [`redis`]. One conformance suite runs over both, and a differential test
+//! There are two implementations, `memory` and `redis`. One conformance suite runs over both, and a differential test
 //! drives both with the same operations and compares every answer. Each has one file per family of primitives, with the
 //! same functions in it: `lock::attempt`, `lock::release`, `permit::withdraw`.
 //!
@@ -154,8 +154,8 @@ pub struct Inspected {
 
 /// A lock server.
 ///
-/// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers need
-/// no timer of their own. Renewals and releases never queue behind attempts.
+/// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers
+/// need no timer of their own. Renewals and releases never queue behind attempts.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
     ///
@@ -177,8 +177,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Ends several owners' holds on plain locks, each like [`release`](Backend::release).
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>>;
 
-    /// Ends an owner whose attempts had no known outcome, and which may have a hold, a place among the waiters or nothing.
-    /// If one of its attempts is executed later, what it acquires does not last.
+    /// Ends an owner whose attempts had no known outcome, and which may have a hold, a place among the waiters or
+    /// nothing. If one of its attempts is executed later, what it acquires does not last.
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         self.release(target)
     }
@@ -189,8 +189,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
-    /// Changes the number under a key, or answers a question about it. A change that is sent several times under the same
-    /// `request` takes effect once.
+    /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
+    /// same `request` takes effect once.
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
 
     /// Subscribes to what a waiter of this target needs to know. Returns at once; the subscription is active when its

@@ -35,8 +35,8 @@ impl Subscription {
         self.signal.clone()
     }
 
-    /// Completes when the waiter should repeat its attempt: at the next change if the subscription was active at the last
-    /// attempt, otherwise as soon as it is active, since messages may have been missed until then.
+    /// Completes when the waiter should repeat its attempt: at the next change if the subscription was active at the
+    /// last attempt, otherwise as soon as it is active, since messages may have been missed until then.
     pub(crate) async fn changed(&mut self, was_active: bool) {
         let closed = if was_active {
             self.signal.changed().await.is_err()

@@ -25,7 +25,8 @@ pub use crate::key::{Key, Resource};
 pub use crate::kind::Kind;
 pub use crate::permit_id::PermitId;
 
-/// The sizes of a client's maps. All are zero when the client holds nothing, waits for nothing and has nothing to release.
+/// The sizes of a client's maps. All are zero when the client holds nothing, waits for nothing and has nothing to
+/// release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Keys with a local queue or a local holder.
@@ -61,8 +62,8 @@ pub fn sizes(client: &Client) -> Sizes {
     }
 }
 
-/// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is earlier.
-/// Both are counted from the start of the client's clock. The second may be in the past.
+/// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is
+/// earlier. Both are counted from the start of the client's clock. The second may be in the past.
 pub fn held_until(guard: &Guard) -> (Duration, Duration) {
     let (now, until) = guard.held_until();
     let start = Tick::default();

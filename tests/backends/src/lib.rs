@@ -23,8 +23,8 @@ pub trait Disturbed {
     #[must_use]
     fn faults(self, faults: &Faults) -> Self;
 
-    /// Makes the client's backend contain this mistake. A mistake of the server's scripts is placed behind the faults, any
-    /// other in front of them, so call this after [`faults`](Disturbed::faults).
+    /// Makes the client's backend contain this mistake. A mistake of the server's scripts is placed behind the faults,
+    /// any other in front of them, so call this after [`faults`](Disturbed::faults).
     #[must_use]
     fn flaw(self, flaw: Flaw) -> Self;
 }

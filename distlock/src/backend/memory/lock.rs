@@ -171,7 +171,8 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     Ok(Released::Freed { others_wait })
 }
 
-/// Ends several holds. A value of another type is not the owner's lock, and does not keep the others from being released.
+/// Ends several holds. A value of another type is not the owner's lock, and does not keep the others from being
+/// released.
 pub(super) fn release_all(
     state: &mut State,
     targets: &[Target],

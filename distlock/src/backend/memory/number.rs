@@ -1,4 +1,4 @@
-//! What semaphores and latches have in common in memory: a number under one key, and a mark for each request to change it.
+//! What semaphores and latches share in memory: a number under a key, and a mark for each request to change it.
 //!
 //! # Invariants
 //! 1. A change and the mark of its request are stored in one step, so a request that is sent twice takes effect once.

@@ -1,7 +1,7 @@
 //! The permit-expirable semaphore in memory: the number of free permits, and the acquired ones with their ends.
 //!
-//! Redisson says of a permit that somebody has that it is "acquired". A permit whose lease has ended counts as free from
-//! that moment, but moves back to the free ones only when the next verb that changes the semaphore takes it back.
+//! Redisson says of a permit that somebody has that it is "acquired". A permit whose lease has ended counts as free
+//! from that moment, but moves back to the free ones only when the next verb that changes the semaphore takes it back.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Permits {
         was_acquired
     }
 
-    /// Gives an owner all of its permits until `end`, or none of them. Permits that it has already are not counted twice.
+    /// Gives an owner all of its permits until `end`, or none of them. Permits that it has already are not counted
+    /// twice.
     fn take(&mut self, target: &Target, end: Tick) -> bool {
         // Checked before the ids are made: the number that is asked for has no limit.
         if i64::from(target.permits) > self.free + self.number_acquired() {

@@ -1,8 +1,9 @@
-//! The read and the write lock in memory: Redisson's `RReadWriteLock`, with turns that keep our own clients from starving.
+//! The read and the write lock in memory: Redisson's `RReadWriteLock`, with turns among our own clients against
+//! starvation.
 //!
 //! A writer that waits takes the writers' turn: until it ends, readers that do not hold the lock yet are refused. A
-//! refused reader leaves a mark. When a writer releases and the mark is there, the readers get a short turn, in which no
-//! waiting writer is granted. Redisson's clients know nothing of turns and marks.
+//! refused reader leaves a mark. When a writer releases and the mark is there, the readers get a short turn, in which
+//! no waiting writer is granted. Redisson's clients know nothing of turns and marks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

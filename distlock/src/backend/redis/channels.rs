@@ -1,11 +1,12 @@
-//! State machine 3: the subscriptions of one client. Each channel goes through Wanted → Subscribing → Live → Lingering →
-//! Leaving.
+//! State machine 3: the subscriptions of one client.
 //!
-//! Any number of waiters share one subscription. A channel that has lost its last share lingers for a moment before it is
-//! unsubscribed, since the next waiter for the same key often comes soon.
+//! Each channel goes through Wanted → Subscribing → Live → Lingering → Leaving.
 //!
-//! This is plain data: no connection, no clock, no `.await`. The subscriber task takes from here what to subscribe and to
-//! unsubscribe, sends it, and reports the outcome.
+//! Any number of waiters share one subscription. A channel that has lost its last share lingers for a moment before it
+//! is unsubscribed, since the next waiter for the same key often comes soon.
+//!
+//! This is plain data: no connection, no clock, no `.await`. The subscriber task takes from here what to subscribe and
+//! to unsubscribe, sends it, and reports the outcome.
 //!
 //! # Invariants
 //! 1. A channel has an entry as long as it has shares, or the server may still count this client among its subscribers.
@@ -45,8 +46,8 @@ struct Entry {
     signal: watch::Sender<Signal>,
 }
 
-/// Signals to change once the mutex around the channels is released: each change wakes waiters. The flag is the new state
-/// of the subscription; a message leaves it as it is.
+/// Signals to change once the mutex around the channels is released: each change wakes waiters. The flag is the new
+/// state of the subscription; a message leaves it as it is.
 #[must_use]
 #[derive(Debug, Default)]
 pub(super) struct Notifications(Vec<(watch::Sender<Signal>, Option<bool>)>);
@@ -67,8 +68,8 @@ impl Notifications {
 #[derive(Debug)]
 pub(super) struct Channels {
     entries: HashMap<Channel, Entry>,
-    /// The channels in the state [`Wanted`](State::Wanted), and no others: a channel that is joined and left while there
-    /// is no connection leaves nothing behind.
+    /// The channels in the state [`Wanted`](State::Wanted), and no others: a channel that is joined and left while
+    /// there is no connection leaves nothing behind.
     wanted: BTreeSet<Channel>,
     /// The channels in the state [`Lingering`](State::Lingering), by the end of that time.
     lingering: BTreeSet<(Tick, Channel)>,

@@ -1,8 +1,8 @@
 //! One connection that is replaced when it fails.
 //!
-//! The driver reports a command that timed out but keeps the connection forever, even if packets are silently lost on it.
-//! Here two unanswered commands in a row replace the connection. Each connection has a number, its epoch: commands with
-//! the same epoch are executed in the order in which they were sent.
+//! The driver reports a command that timed out but keeps the connection forever, even if packets are silently lost on
+//! it. Here two unanswered commands in a row replace the connection. Each connection has a number, its epoch: commands
+//! with the same epoch are executed in the order in which they were sent.
 //!
 //! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs. If it
 //! ended with its runtime, the next caller starts it again in the caller's runtime.
@@ -51,8 +51,8 @@ pub(super) struct Link {
     numbers: AtomicU64,
     /// Whether the task that connects runs.
     connecting: Arc<AtomicBool>,
-    /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of the
-    /// connection by one command.
+    /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of
+    /// the connection by one command.
     timeouts: AtomicU32,
 }
 
@@ -244,7 +244,8 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
     }
 }
 
-/// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds this.
+/// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds
+/// this.
 struct RuntimeEnds(Weak<Link>, u64);
 
 impl Drop for RuntimeEnds {

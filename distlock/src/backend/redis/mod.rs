@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! The data, its names and the messages are Redisson's; the scripts are our own. The files for the primitives have the
-//! same functions as those in [`memory`](super::memory). No type of the driver leaves this folder.
+//! same functions as those in `memory`. No type of the driver leaves this folder.
 
 mod channels;
 mod fair;

@@ -3,7 +3,8 @@
 use crate::backend::Target;
 use crate::kind::{Family, Line};
 
-/// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag already.
+/// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag
+/// already.
 fn prefixed(what: &str, name: &str) -> String {
     if name.contains('{') {
         format!("{what}:{name}")

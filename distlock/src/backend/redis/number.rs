@@ -1,4 +1,4 @@
-//! What semaphores and latches have in common over Redis: a number under one key, and a mark for each request to change it.
+//! What semaphores and latches share over Redis: a number under a key, and a mark for each request to change it.
 
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};

@@ -37,7 +37,8 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
-/// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how long.
+/// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how
+/// long.
 pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
     match &value {
         Value::Nil => Ok((0, Attempted::Granted { token: None })),
@@ -142,7 +143,8 @@ pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
     })
 }
 
-/// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they are.
+/// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they
+/// are.
 fn permit_name(id: &[u8]) -> Vec<u8> {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => PermitId::from_bytes(id).to_string().into_bytes(),
@@ -178,8 +180,8 @@ pub(super) fn is_noscript(error: &RedisError) -> bool {
 
 /// Whether the error means that the connection cannot be used any more.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead to
-    // the current master.
+    // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead
+    // to the current master.
     error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
@@ -217,8 +219,8 @@ enum Meaning {
     Other,
 }
 
-/// The meaning of an error code that the driver has no name for. Servers before version 7 put the error that a script got
-/// into a longer text, so the code is looked for there as well.
+/// The meaning of an error code that the driver has no name for. Servers before version 7 put the error that a script
+/// got into a longer text, so the code is looked for there as well.
 fn meaning(code: &str, text: &str) -> Meaning {
     let is = |what: &str| code == what || text.contains(&format!(" {what} "));
     if is("WRONGTYPE") {

@@ -1,4 +1,5 @@
-//! The read and the write lock over Redis: Redisson's `RReadWriteLock`, with turns that keep our own clients from starving.
+//! The read and the write lock over Redis: Redisson's `RReadWriteLock`, with turns among our own clients against
+//! starvation.
 
 use redis::ToRedisArgs;
 

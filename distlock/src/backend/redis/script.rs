@@ -1,7 +1,7 @@
 //! The Lua scripts, one file each, and how they are sent: by EVALSHA, and after a NOSCRIPT error by EVAL.
 //!
-//! SCRIPT LOAD is not used: EVAL stores the script in the server as well, in a single round trip, and the user needs one
-//! permission less.
+//! SCRIPT LOAD is not used: EVAL stores the script in the server as well, in a single round trip, and the user needs
+//! one permission less.
 
 use std::sync::LazyLock;
 
@@ -83,8 +83,8 @@ pub(super) struct Call(Cmd);
 
 impl Call {
     fn new(verb: &str, script: &str) -> Self {
-        // Enough for the usual call, so that it needs one allocation: the verb, the script, the number of keys, the key,
-        // the owner, and a lease or a channel.
+        // Enough for the usual call, so that it needs one allocation: the verb, the script, the number of keys, the
+        // key, the owner, and a lease or a channel.
         let mut cmd = Cmd::with_capacity(6, verb.len() + script.len() + 256);
         cmd.arg(verb).arg(script);
         Self(cmd)

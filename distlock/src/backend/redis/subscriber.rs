@@ -31,7 +31,8 @@ pub(super) struct Subscriber {
     link: Arc<Link>,
     shared: Arc<Shared>,
     response_timeout: Duration,
-    /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last did.
+    /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last
+    /// did.
     running: Arc<AtomicBool>,
 }
 
@@ -205,7 +206,7 @@ impl Task {
             }
             match self.link.connected(self.response_timeout).await {
                 Ok(connected) => self.serve(connected).await,
-                // The link keeps connecting on its own. A denied login may be allowed later, so this is no reason to end.
+                // The link keeps connecting on its own. A login that is denied now may be allowed later.
                 Err(_) => tokio::time::sleep(RECONNECT_BACKOFF.longest).await,
             }
         }

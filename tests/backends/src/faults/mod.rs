@@ -49,8 +49,8 @@ pub enum Fault {
     Delay(Duration),
     /// The call is executed, and its answer arrives after this time.
     DelayReply(Duration),
-    /// The call fails with an unknown outcome at once, and is executed after this time, as if its connection had broken.
-    /// Later commands count as sent over another connection.
+    /// The call fails with an unknown outcome at once, and is executed after this time, as if its connection had
+    /// broken. Later commands count as sent over another connection.
     Late(Duration),
     /// The call is not executed, and fails with an unknown outcome after the response timeout.
     Never,
@@ -145,9 +145,9 @@ impl Faults {
         *self.on_hit.lock() = Some(Arc::new(callback));
     }
 
-    /// Drops all subscriptions and loses every message until [`unmute`](Faults::unmute), as if the connection were lost and
-    /// could not be restored. Returns the number of dropped subscriptions. Each of them, and each subscription that is
-    /// made meanwhile, is a hit of [`Op::Subscribe`].
+    /// Drops all subscriptions and loses every message until [`unmute`](Faults::unmute), as if the connection were lost
+    /// and could not be restored. Returns the number of dropped subscriptions. Each of them, and each subscription that
+    /// is made meanwhile, is a hit of [`Op::Subscribe`].
     pub fn mute(&self) -> usize {
         let dropped = self.subscriptions.set_muted(true);
         for _ in 0..dropped {
@@ -222,7 +222,8 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Makes a call with the fault that is planned for `op`. Answers within the response timeout, as every backend does.
+    /// Makes a call with the fault that is planned for `op`. Answers within the response timeout, as every backend
+    /// does.
     async fn through<T: Send + 'static>(
         &self,
         op: Op,
@@ -262,7 +263,8 @@ impl Faulty {
                 reply
             }
             Some(Fault::Late(by)) => {
-                // Before the caller learns of it: a withdrawal that it sends next must not count as ordered behind this.
+                // Before the caller learns of it: a withdrawal that it sends next must not count as ordered behind
+                // this.
                 self.broken.fetch_add(1, Ordering::AcqRel);
                 let (inner, clock) = (inner(), self.clock.clone());
                 tokio::spawn(async move {

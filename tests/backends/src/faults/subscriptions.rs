@@ -40,7 +40,8 @@ impl Relay {
             && self.inner.borrow().active
     }
 
-    /// Updates the waiter's signal, after a message or without one. Answers whether the subscription was dropped by that.
+    /// Updates the waiter's signal, after a message or without one. Answers whether the subscription was dropped by
+    /// that.
     fn update(&self, message: bool) -> bool {
         let mut was_dropped = false;
         self.outer.send_if_modified(|signal| {

@@ -63,8 +63,8 @@ impl Flaw {
         Self::TokenFromMemory,
     ];
 
-    /// Whether it is a mistake of the server's scripts. Such a flaw is placed behind the decorator that injects faults, so
-    /// that it sees a command that is executed twice; all others are placed in front of it.
+    /// Whether it is a mistake of the server's scripts. Such a flaw is placed behind the decorator that injects faults,
+    /// so that it sees a command that is executed twice; all others are placed in front of it.
     pub(crate) fn is_in_a_script(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,5 @@
-//! Mistakes with commands that were not answered: owners that are never released, and holds that are never renewed again.
+//! Mistakes with commands that were not answered: owners that are never released, and holds that are never renewed
+//! again.
 
 use std::collections::HashSet;
 
@@ -11,7 +12,8 @@ use parking_lot::Mutex;
 pub(super) struct Owners(Mutex<HashSet<Owner>>);
 
 impl Owners {
-    /// Attempts, and notes the owner until the attempt is answered. A future that is dropped before that leaves the note.
+    /// Attempts, and notes the owner until the attempt is answered. A future that is dropped before that leaves the
+    /// note.
     pub(super) async fn attempt(
         &self,
         inner: &dyn Backend,

@@ -9,10 +9,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// How long it takes until a subscription is confirmed. In memory it would take no time, so nothing could happen meanwhile.
+/// How long it takes until a subscription is confirmed. In memory it would take no time, so nothing could happen
+/// meanwhile.
 const CONFIRMATION: Duration = Duration::from_millis(10);
 
-/// How long it takes to unsubscribe from a channel after its last share was dropped, including the time that it lingers.
+/// How long it takes to unsubscribe from a channel after its last share was dropped, including the time that it
+/// lingers.
 const UNSUBSCRIBING: Duration = Duration::from_millis(100);
 
 const ACTIVE: Signal = Signal {

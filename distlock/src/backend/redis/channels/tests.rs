@@ -74,8 +74,8 @@ enum Step {
     Disconnect,
 }
 
-/// Three of four steps concern the first channel, and confirmations are slow. So shares join it in each of its states, also
-/// while its unsubscription is unconfirmed.
+/// Three of four steps concern the first channel, and confirmations are slow. So shares join it in each of its states,
+/// also while its unsubscription is unconfirmed.
 fn step() -> impl Strategy<Value = Step> {
     (0..128_u8).prop_map(|n| {
         let which = [0, 0, 0, 0, 0, 0, 1, 2][usize::from(n % 8)];
@@ -95,8 +95,8 @@ proptest! {
     // In these cases some 100,000 shares join the first channel.
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Against a model of the server that obeys each command: no signal is active while the server has no subscription. In
-    /// the end every channel with shares is active, and every other one is removed.
+    /// Against a model of the server that obeys each command: no signal is active while the server has no subscription.
+    /// In the end every channel with shares is active, and every other one is removed.
     #[test]
     fn random_calls_agree_with_the_server(steps in prop::collection::vec(step(), 1..400)) {
         let names = [name("a"), name("b"), name("c")];

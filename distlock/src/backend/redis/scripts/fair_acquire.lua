@@ -1,17 +1,18 @@
--- Takes a fair lock for an owner, once: where it is free and nobody stands before the owner, or where it has it already.
--- Refused, an owner that waits keeps its place in the queue, or takes the last one.
--- States the count 1 and when the owner counts as dead, adds nothing and never shortens a lease: sent twice it leaves
--- what it left once.
+-- Acquires a fair lock for an owner if the lock is free and no other waiter is first in the queue, or if it already is
+-- this owner's. When a waiter is refused, it keeps its place in the queue, or gets the last one.
+-- Sets the count to 1 and the time from which the owner counts as dead, adds nothing and never shortens a lease, so it
+-- has the same effect when it is sent twice.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 owner   2 lease in ms   3 how long its place is kept in ms, zero: it does not wait   4 the lock's channel
--- Reply nil granted   n >= 0 others are in the way for n ms   -1 held by another with no end set
+-- Reply nil granted   n >= 0 others are in the way for n ms   -1 held by another owner without an end
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
 local DAY = 86400000
-local PATIENCE = 5000 -- how long the place of a waiter of ours is kept by default
+local PATIENCE = 5000 -- how long the place of one of our waiters is kept by default
 
--- What the foreign waiters before the owner may still take from it. Each takes what it came with, which shows as the gap
--- between its time and that of the one before; what the first came with is not told, so it counts as just come.
+-- How much the foreign waiters before the owner may still subtract from the owner's time. Each subtracts its own wait
+-- when it acquires or gives up. That wait shows as the gap between its time and the time of the waiter before it. It
+-- does not show for the first, which is treated as if it had just arrived.
 local function owed_to_foreign()
   if redis.call('LLEN', queue) == redis.call('ZCARD', ours) then return 0 end
   local is_ours, first, last = {}, nil, nil
@@ -28,12 +29,12 @@ local function owed_to_foreign()
   return math.max(last - now, last - first + DEFAULT)
 end
 
--- Others took it for dead, and it is not.
+-- Whether other clients removed the owner from the queue as dead, although it is alive.
 local function was_dropped()
   return place ~= '0' and redis.call('ZSCORE', ours, owner) and not redis.call('ZSCORE', timeouts, owner)
 end
 
--- Before all that are not ours: of ours it cannot be told who came first.
+-- Puts the owner back, before all foreign waiters. Which of ours arrived first is not known any more.
 local function come_back()
   redis.call('LREM', queue, 0, owner)
   redis.call('ZADD', timeouts, string.format('%.0f', now + tonumber(place)), owner)
@@ -47,7 +48,7 @@ local function come_back()
 end
 
 local function stand()
-  -- The PEXPIRE comes first: it passes when memory is out, also where the key is missing, and lets what follows pass.
+  -- The PEXPIRE comes first: it passes when memory is full, even if the key is missing, and lets the next writes pass.
   local keep = math.max(redis.call('PTTL', ours), tonumber(place))
   redis.call('PEXPIRE', ours, keep)
   redis.call('ZADD', ours, string.format('%.0f', now + tonumber(place)), owner)
@@ -55,14 +56,16 @@ local function stand()
   if not redis.call('ZSCORE', timeouts, owner) then redis.call('RPUSH', queue, owner) end
   local dead_at = now + tonumber(place) + owed_to_foreign()
   redis.call('ZADD', timeouts, string.format('%.0f', dead_at), owner)
-  -- Nobody may come again. Both at the same moment, long after anyone counts as alive: Redisson never moves it.
+  -- Without further waiters both must expire. They do so together, long after any waiter counts as alive, since
+  -- Redisson never moves this time.
   local gone_at = string.format('%.0f', dead_at + DAY)
   redis.call('PEXPIREAT', queue, gone_at)
   redis.call('PEXPIREAT', timeouts, gone_at)
 end
 
--- A holder's lease, or where there is none the time until the first waiter counts as dead. Who is not next has to wait
--- for longer than that.
+-- How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it
+-- counts as dead. A waiter further behind has to wait for longer, so its answer is longer by the time for which its
+-- place is kept.
 local function in_the_way(held, head)
   local left
   if held then
@@ -82,13 +85,14 @@ if was_dropped() then
   head = redis.call('LINDEX', queue, 0)
 end
 if has_it or not held and (not head or head == owner) then
-  -- The PEXPIRE comes first: after it the HSET passes also when memory is out.
+  -- The PEXPIRE comes first: it passes when memory is full, and then lets the HSET pass.
   local keep = math.max(redis.call('PTTL', lock), tonumber(lease))
   redis.call('PEXPIRE', lock, keep)
   leave(owner)
   redis.call('HSET', lock, owner, '1')
   redis.call('PEXPIRE', lock, keep)
-  -- Nobody tells of an expiry. Whoever is next must learn of a lease that may end before it asks by itself.
+  -- No message is sent when a lease expires. The next waiter has to know of a lease that may end before its own next
+  -- attempt.
   local patience = place == '0' and PATIENCE or tonumber(place)
   local next = redis.call('LINDEX', queue, 0)
   if next and tonumber(lease) < patience then wake(next, channel) end

@@ -1,10 +1,11 @@
--- Frees a fair lock, whoever holds it, and wakes the first waiter, also where it was free: its message may be lost.
+-- Frees a fair lock, whoever holds it, and notifies the first waiter. Notifies it even if the lock was free, since an
+-- earlier message may have been lost.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 the lock's channel
--- Reply 1 freed   0 it was free
+-- Reply 1 freed   0 the lock was free
 local channel = ARGV[1]
 
--- Asking for a field fails on a value of another type, which is nobody's lock and must stay.
+-- HEXISTS fails on a value of another type, which is not a lock and must not be deleted.
 redis.call('HEXISTS', lock, '')
 local freed = redis.call('DEL', lock)
 local head = sweep()

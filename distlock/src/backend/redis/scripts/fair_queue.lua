@@ -1,15 +1,17 @@
--- The queue of a fair lock: what stands before each script that has to do with it.
--- It is Redisson's: a list of owners in order of arrival, and a sorted set of when each counts as dead (epoch ms).
--- Redisson's waiters give no sign of life, so their times lie minutes ahead, and one that acquires or gives up takes
--- its minutes from all behind it. Ours ask often, and count as dead soon after the last time. Only a dead head goes.
--- 1. List and set have the same owners. A head without a time is dead.
--- 2. Ours have their time in a set of our own besides. Only that counts for us: dead by it they go wherever they stand,
---    alive by it they stay.
--- 3. A time of ours is how long its place is kept, and all that foreign waiters before it may still take from it. So none
---    of them makes a live one of ours look dead; and what they took lets a dead one look dead in time, to Redisson too.
---    Where that went wrong (clocks that differ, a foreign waiter with minutes of its own choice) ours comes back to the
---    front: whoever is left came later, for only heads are dropped.
--- 4. Ours take nothing from anybody: those behind them have nothing from them that adds up.
+-- What the scripts for fair locks have in common: the queue of waiters. Each script follows with a header of its own.
+-- The queue is Redisson's: a list of owners in order of arrival, and a sorted set with the time (epoch ms) from which
+-- each counts as dead. Redisson's waiters give no sign of life while they wait. Their times are therefore minutes
+-- ahead, and one that acquires or gives up subtracts its minutes from the times of all behind it. Our waiters repeat
+-- their attempts often, and count as dead soon after the last one. Redisson removes a dead waiter only at the head of
+-- the queue.
+-- 1. The list and the sorted set have the same owners. A head without a time is dead.
+-- 2. Our waiters have a second time in a sorted set of our own, and for our scripts only that one counts: past it a
+-- waiter    is removed wherever it is in the queue, before it the waiter stays.
+-- 3. The time that Redisson sees of our waiter is the time for which its place is kept, plus all that the foreign
+-- waiters    before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
+-- a dead one    looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
+-- wait), our waiter    returns to the front: whatever is left in the queue arrived later, since only heads are removed.
+-- 4. Our waiters subtract nothing: the times behind them do not depend on theirs.
 local lock, queue, timeouts, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -20,7 +22,7 @@ local function leave(owner)
   redis.call('LREM', queue, 0, owner)
 end
 
--- Drops the dead. Answers who is first then, if anyone, and whether any went.
+-- Removes the dead waiters. Returns the first of the others, if there is one, and whether any were removed.
 local function sweep()
   local any = false
   local first = redis.call('ZRANGE', ours, 0, 0, 'WITHSCORES')

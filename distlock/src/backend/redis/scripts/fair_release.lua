@@ -1,6 +1,6 @@
--- Ends an owner, whatever it has: its hold, whatever its count, or its place in the queue; and wakes the first waiter
--- where nobody holds the lock then.
--- States that the owner has nothing: sent twice it does no harm, and never touches another owner's hold or place.
+-- Ends an owner's hold, whatever its count, or gives up its place in the queue. Notifies the first waiter if the lock
+-- is free then.
+-- Does no harm when it is sent twice, and never touches another owner's hold or place.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 owner   2 the lock's channel
 -- Reply 0 freed   -1 this owner held nothing

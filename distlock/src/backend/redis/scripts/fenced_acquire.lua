@@ -1,14 +1,14 @@
--- Takes a lock for an owner, once, with a fencing token above every earlier one of this lock.
--- The token is the last one plus one, or the server's time in microseconds where that is more: so it grows also when the
--- last one was lost. Sent twice it answers the same token, unless that was lost, or the client has seen a higher one: then
--- this server has forgotten grants that came after it.
+-- Acquires a lock for an owner, with a fencing token above every earlier token of this lock.
+-- The token is the last one plus one, or the server's time in microseconds if that is higher, so tokens grow even if
+-- the last one was lost. When the attempt is sent twice, the answer is the same token, unless that was lost or the
+-- client has seen a higher one: then this server has forgotten later grants.
 -- KEYS  1 lock (hash: owner -> count)   2 token (integer)
--- ARGV  1 owner   2 lease in ms   3 a token that was seen   4 how long the token is kept in ms, zero: for ever
--- Reply text: granted, with this token   n >= 0 held by another for n ms   -1 held by another with no end set
+-- ARGV  1 owner   2 lease in ms   3 highest token seen   4 how long the token is kept in ms, zero: forever
+-- Reply text: granted, with this token   n >= 0 held by another owner for n ms   -1 held by another owner without an end
 local lock, fence = KEYS[1], KEYS[2]
 local owner, lease, seen, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Decimal texts without leading zeros: as numbers they would lose their last digits.
+-- Compares decimal texts without leading zeros. As numbers they would lose their last digits.
 local function is_above(one, other)
   if #one ~= #other then return #one > #other end
   return one > other
@@ -26,8 +26,8 @@ local function issue()
 end
 
 if redis.call('EXISTS', lock) == 0 then
-  -- Before the first write: it parses the lease also where the key is missing, so a bad one fails before anything is
-  -- stored, and after it the others pass also when memory is out.
+  -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
+  -- anything is stored. It also passes when memory is full, and then lets the other writes pass.
   redis.call('PEXPIRE', lock, lease)
   issue()
   redis.call('HSET', lock, owner, '1')

@@ -1,18 +1,20 @@
--- Sets a count-down latch, or counts it down by one, once for each request. At 0 the latch goes, and who waits is told.
--- The answer is kept in a mark of the request's own: sent twice it changes nothing, and answers the same.
+-- Sets a count-down latch, or counts it down by one, once for each request. At 0 the latch is removed and its waiters
+-- are notified.
+-- The answer is stored in a mark of the request. When the request is sent again, nothing changes and the answer is the
+-- same.
 -- KEYS  1 latch (integer)   2 mark of the request: its answer
 -- ARGV  1 set, or down   2 the count to set   3 channel   4 how long the mark is kept in ms
--- Reply set: 1 done, 0 there is a latch already   down: what is left
+-- Reply set: 1 done, 0 there is a latch already   down: the count that is left
 local latch, mark = KEYS[1], KEYS[2]
 local change, count, channel, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local answered = redis.call('GET', mark)
 if answered then return tonumber(answered) end
 local left = redis.call('GET', latch)
--- A text that is no number is another type of value: asked for as a hash, the server says so.
+-- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
 if left and not string.find(left, '^%-?%d+$') then redis.call('HEXISTS', latch, '') end
--- Before the first change: it parses the time also where the key is missing, and after it the others pass also when
--- memory is out.
+-- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
+-- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)
 local answer, told = 0, nil
 if change == 'set' then

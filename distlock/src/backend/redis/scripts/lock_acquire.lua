@@ -1,14 +1,14 @@
--- Takes a lock for an owner, once: where it is free, or where the owner has it already.
--- States the count 1, adds nothing and never shortens a lease: sent twice it leaves what it left once.
+-- Acquires a lock for an owner if the lock is free or already this owner's.
+-- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 lease in ms
--- Reply nil granted   n >= 0 held by another for n ms   -1 held by another with no end set
+-- Reply nil granted   n >= 0 held by another owner for n ms   -1 held by another owner without an end
 local lock = KEYS[1]
 local owner, lease = ARGV[1], ARGV[2]
 
 if redis.call('EXISTS', lock) == 0 then
-  -- Before the first write: it parses the lease also where the key is missing, so a bad one fails before anything is
-  -- stored, and after it the HSET passes also when memory is out.
+  -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
+  -- anything is stored. It also passes when memory is full, and then lets the HSET pass.
   redis.call('PEXPIRE', lock, lease)
   redis.call('HSET', lock, owner, '1')
   redis.call('PEXPIRE', lock, lease)

@@ -1,7 +1,7 @@
--- Tells who holds a lock, how often each has entered, and for how long: as of one moment.
+-- Tells who holds a lock, how often each holder has entered it, and for how long, all at one moment.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  none
--- Reply array: ms left (-1 no end set, -2 free), then owner and count of each holder
+-- Reply array: ms left (-1 without an end, -2 free), then owner and count of each holder
 local lock = KEYS[1]
 
 local reply = { redis.call('PTTL', lock) }

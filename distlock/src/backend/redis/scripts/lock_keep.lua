@@ -1,10 +1,10 @@
--- Ends an owner's hold, whatever its count, and leaves the lock taken by nobody for the rest of a time. Wakes who waits for
--- it: they trusted the lease that it had, and learn of the new one.
--- The owner's field goes, so that no renewal of it that comes late finds a hold; sent twice, or late, it does no harm.
--- Never creates a lock and never touches another owner's.
+-- Ends an owner's hold, whatever its count, and keeps the lock taken without a holder for some time. Notifies the
+-- waiters, which were answered the lease that the hold had.
+-- Removes the owner's field, so a late renewal finds no hold. Does no harm when it is sent twice or late: it never
+-- creates a lock and never touches another owner's.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 channel   3 rest in ms
--- Reply n >= 0 ended, and n listeners heard of it   -1 this owner holds nothing
+-- Reply n >= 0 ended, and n subscribers were notified   -1 this owner holds nothing
 local lock = KEYS[1]
 local owner, channel, rest = ARGV[1], ARGV[2], ARGV[3]
 

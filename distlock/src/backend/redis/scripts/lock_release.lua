@@ -1,8 +1,8 @@
--- Ends an owner's hold, whatever its count, frees the lock and wakes who waits for it.
--- States that the owner holds nothing: sent twice it does no harm, and never touches another owner's hold.
+-- Ends an owner's hold, whatever its count, frees the lock and notifies its waiters.
+-- Does no harm when it is sent twice, and never touches another owner's hold.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 channel
--- Reply n >= 0 freed, and n listeners heard of it   -1 this owner holds nothing
+-- Reply n >= 0 freed, and n subscribers were notified   -1 this owner holds nothing
 local lock = KEYS[1]
 local owner, channel = ARGV[1], ARGV[2]
 

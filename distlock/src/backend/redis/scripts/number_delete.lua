@@ -1,13 +1,13 @@
--- Removes the number of a semaphore or a latch, and tells who waits for it.
+-- Removes the number of a semaphore or a latch, and publishes a message about it.
 -- KEYS  1 number (integer)
--- ARGV  1 channel   2 what to say there, nothing where it is empty
+-- ARGV  1 channel   2 message, empty: none is published
 -- Reply 1 removed   0 there was none
 local number = KEYS[1]
 local channel, said = ARGV[1], ARGV[2]
 
 local count = redis.call('GET', number)
 if not count then return 0 end
--- A text that is no number is another type of value: asked for as a hash, the server says so.
+-- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
 if not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', number, '') end
 redis.call('DEL', number)
 if said ~= '' then redis.call('PUBLISH', channel, said) end

@@ -1,28 +1,29 @@
--- What the scripts for permits have in common. Each goes on with its own header.
--- Free permits and those that are out add up to what was set; who takes from one side adds to the other.
+-- What the scripts for permits have in common. Each script follows with a header of its own.
+-- The free permits and the acquired ones add up to the number that was set. Whatever removes one on one side adds it
+-- on the other.
 
--- The server's time in ms and parts of one: a permit whose end is not above it has expired.
+-- The server's time in ms, with fractions. A permit has expired if its end is not above this time.
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000 + time[2] / 1000
 end
 
--- Lua would write large numbers with an exponent.
+-- A number as text. Lua would write large ones with an exponent.
 local function digits(number) return string.format('%.0f', number) end
 
--- When a lease ends: in whole ms, and not before it does for its owner.
+-- The end of a lease in whole ms, rounded up: it must not end here before it ends for its owner.
 local function end_of(lease, now) return math.ceil(now + lease) end
 
--- How many permits are free; false where that was never set.
+-- The number of free permits; false if it was never set.
 local function free(semaphore)
   local number = redis.call('GET', semaphore)
   if number and not string.find(number, '^-?%d+$') then error('WRONGTYPE the key holds no number') end
   return number and tonumber(number)
 end
 
--- Takes back what has expired, in batches that fit onto Lua's stack; how many.
+-- Takes back the expired permits, in batches that fit on Lua's stack. Returns how many there were.
 local function sweep(semaphore, permits, now)
-  -- Before anything is written: it fails on a value that is no semaphore.
+  -- Before anything is written: this fails on a value that is not a semaphore.
   free(semaphore)
   local swept = 0
   while true do
@@ -34,13 +35,14 @@ local function sweep(semaphore, permits, now)
   return swept
 end
 
--- Tells the listeners how many permits are free; how many heard of it. Redisson's would fail on a negative number.
+-- Publishes the number of free permits. Returns how many subscribers were notified. Redisson's subscribers would fail
+-- on a negative number.
 local function tell(channel, number)
   if number <= 0 then return 0 end
   return redis.call('PUBLISH', channel, digits(math.min(number, 2147483647)))
 end
 
--- The id of an owner's permit, counted from 0: a UUID of version 5 over its seed and that number.
+-- The id of an owner's permit, counted from 0: a UUID of version 5 over the owner's seed and that number.
 local function id(seed, number)
   local digest, bytes = redis.sha1hex(seed .. digits(number)), {}
   for n = 1, 16 do bytes[n] = tonumber(string.sub(digest, 2 * n - 1, 2 * n), 16) end
@@ -49,10 +51,10 @@ local function id(seed, number)
   return string.char(unpack(bytes))
 end
 
--- A write that changes nothing, and passes when memory is out: after it the others pass, too.
+-- A write that changes nothing and passes when memory is full. The writes after it then pass as well.
 local function begin_writing(permits) redis.call('ZREM', permits, '') end
 
--- What a request was answered before, if it was; and its answer, for when it comes again.
+-- The answer that a request was given before, if there was one; and storing it, in case the request is sent again.
 local function answered(request)
   local answer = redis.call('GET', request)
   return answer and tonumber(answer)

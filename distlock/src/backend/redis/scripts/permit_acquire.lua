@@ -1,9 +1,9 @@
--- Takes permits for an owner: all that it asks for, or none. Their ids follow from the owner.
--- States that the owner has them, and never shortens a lease: sent twice it leaves what it left once. An owner that was
--- ended takes nothing.
--- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of an ended owner
+-- Acquires permits for an owner: all of them or none. Their ids are derived from the owner.
+-- Never shortens a lease, and counts no permit twice, so it has the same effect when it is sent twice. A withdrawn
+-- owner gets nothing.
+-- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of a withdrawn owner
 -- ARGV  1 seed of the ids   2 how many   3 lease in ms   4 channel
--- Reply nil granted   n >= 0 refused, the next permit expires in n ms   -1 refused, none has an end
+-- Reply nil granted   n >= 0 refused, the next permit expires in n ms   -1 refused, no permit has an end
 local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
 local seed, many, lease, channel = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
@@ -35,7 +35,7 @@ end
 local granted = take()
 if swept > 0 then tell(channel, left) end
 if granted then return nil end
--- Redisson's permanent permits have no end.
+-- The highest end is that of Redisson's permanent permits, which never expire.
 local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
 if #nearest == 0 then return -1 end
 return math.floor(nearest[2] - now)

@@ -1,7 +1,7 @@
--- Counts permits, as if what has expired had been taken back. Only reads.
+-- Counts permits, as if the expired ones had been taken back. Only reads.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)
 -- ARGV  none
--- Reply two integers: free permits, permits that are out
+-- Reply two integers: free permits, acquired permits
 local semaphore, permits = KEYS[1], KEYS[2]
 
 local now = digits(math.floor(clock()))

@@ -1,4 +1,4 @@
--- Tells which permits are out, and when the next of them ends: as of one moment. Only reads.
+-- Tells which permits are acquired, and when the next of them ends, all at one moment. Only reads.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)
 -- ARGV  none
 -- Reply array: ms until the next one ends (-1 none has an end), then the id of each

@@ -1,15 +1,15 @@
--- Gives an owner's permits back, and wakes who waits for some.
--- States that the owner has none: sent twice it does no harm, and never touches another owner's.
--- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of an ended owner
--- ARGV  1 seed of the ids   2 how many   3 channel   4 how long the mark is kept in ms, zero: none is made
--- Reply n >= 0 all given back, n listeners heard of it   -1 some had gone before; the others were given back
+-- Gives an owner's permits back, and notifies the waiters.
+-- Does no harm when it is sent twice, and never touches another owner's permits.
+-- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 mark of a withdrawn owner
+-- ARGV  1 seed of the ids   2 how many   3 channel   4 how long the mark is kept in ms, zero: none is left
+-- Reply n >= 0 all given back, and n subscribers were notified   -1 some were not acquired; the others were given back
 local semaphore, permits, ended = KEYS[1], KEYS[2], KEYS[3]
 local seed, many, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local swept = sweep(semaphore, permits, clock())
 begin_writing(permits)
 local returned = 0
--- Of thousands that were never granted, none is looked for.
+-- An attempt for a very large number was never granted, so its ids are not worth a search.
 if many <= math.max(1000, redis.call('ZCARD', permits)) then
   for n = 1, many do returned = returned + redis.call('ZREM', permits, id(seed, n - 1)) end
 end

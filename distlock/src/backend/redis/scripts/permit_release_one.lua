@@ -1,7 +1,7 @@
--- Gives one permit back, whoever has it, and wakes who waits for some: once for each request.
+-- Gives one permit back, whoever has it, and notifies the waiters, once for each request.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 id   2 channel   3 how long the answer is kept in ms
--- Reply 1 given back   0 it had gone before
+-- Reply 1 given back   0 it was not acquired
 local semaphore, permits, request = KEYS[1], KEYS[2], KEYS[3]
 local permit, channel, keep = ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,7 +1,7 @@
--- Tells how long one permit has left. Only reads.
+-- Tells what is left of the lease of one permit. Only reads.
 -- KEYS  1 permits (sorted set: id -> end in ms)
 -- ARGV  1 id
--- Reply n >= 0 ms left   -1 it has no end   -2 it has gone
+-- Reply n >= 0 ms left   -1 it never ends   -2 it is not acquired
 local permits, permit = KEYS[1], ARGV[1]
 
 local score = redis.call('ZSCORE', permits, permit)

@@ -1,15 +1,15 @@
--- Renews permits for their owners, where an owner still has all of its own.
--- Never brings a permit back and never shortens a lease: sent twice, or late, it does no harm.
+-- Renews the permits of owners that still have all of theirs.
+-- Never brings a permit back and never shortens a lease, so it does no harm when it is sent twice or late.
 -- KEYS  1.. permits (sorted set: id -> end in ms), any number
 -- ARGV  three for each of them: seed of the ids, how many, lease in ms
 -- Reply one integer for each: 1 renewed   0 not this owner's
 local now, replies = clock(), {}
 
--- The owner's permits and what is left of each, if none has gone.
+-- The owner's permits with the end of each, if it still has them all.
 local function all(permits, seed, many)
   local out = redis.pcall('ZCARD', permits)
   if type(out) == 'table' then
-    -- A value of another type is nobody's permits; what else went wrong is no answer about these.
+    -- A value of another type is not this owner's permits. Any other error says nothing about them, and is returned.
     if not string.find(out.err, 'WRONGTYPE', 1, true) then return nil, out end
     return nil
   end

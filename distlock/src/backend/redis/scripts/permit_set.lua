@@ -1,7 +1,7 @@
--- Sets or changes how many permits a semaphore has, once for each request.
+-- Sets or changes the number of permits of a semaphore, once for each request.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms
--- Reply try: 1 set, 0 it was set before   set, add: how many are free now
+-- Reply try: 1 set, 0 there is a number already   set, add: how many are free now
 local semaphore, permits, request = KEYS[1], KEYS[2], KEYS[3]
 local what, number, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -15,7 +15,7 @@ if left then swept = sweep(semaphore, permits, clock()) end
 local change = number
 if what == 'set' and left then change = number - (left + swept) - redis.call('ZCARD', permits) end
 begin_writing(permits)
--- Not SET: what is there keeps its TTL.
+-- Not SET, so that the key keeps its TTL.
 left = redis.call('INCRBY', semaphore, digits(change))
 if swept > 0 or change > 0 then tell(channel, left) end
 if what == 'try' then left = 1 end

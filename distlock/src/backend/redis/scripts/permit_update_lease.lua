@@ -1,7 +1,7 @@
--- Gives one permit a new lease from now on, shorter or longer: once for each request.
+-- Gives one permit a new lease from now on, shorter or longer, once for each request.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 id   2 lease in ms   3 channel   4 how long the answer is kept in ms
--- Reply 1 it has the new lease   0 it had gone before
+-- Reply 1 it has the new lease   0 it was not acquired
 local semaphore, permits, request = KEYS[1], KEYS[2], KEYS[3]
 local permit, lease, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -14,7 +14,7 @@ begin_writing(permits)
 local score = redis.call('ZSCORE', permits, permit)
 if score then redis.call('ZADD', permits, 'XX', digits(expires), permit) end
 if score and expires < tonumber(score) then
-  -- Who sleeps until the next permit ends may sleep too long now. A 0 wakes nobody of Redisson's for nothing.
+  -- A waiter that sleeps until the next permit ends might sleep too long now. Redisson's waiters ignore a 0.
   redis.call('PUBLISH', channel, digits(math.min(math.max(free(semaphore) or 0, 0), 2147483647)))
 elseif swept > 0 then
   tell(channel, free(semaphore))

@@ -1,8 +1,8 @@
--- Frees a lock whoever holds it, where it is held in this mode, and wakes who waits for it: all readers, or the writer
--- and the readers that it had let in.
+-- Frees a lock that is held in this mode, whoever holds it: all readers, or the writer and the readers inside its hold.
+-- Notifies the waiters.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
 -- ARGV  1 mode   2 stem of the timeout keys   3 channel   4 the readers' turn in ms
--- Reply 1 freed   0 it was not held in this mode
+-- Reply 1 freed   0 the lock was not held in this mode
 local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
 local mode, stem, channel, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

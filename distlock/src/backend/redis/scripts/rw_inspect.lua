@@ -1,8 +1,8 @@
--- Tells who holds a lock in one mode, how often each has entered, and for how long: as of one moment. Readers whose
--- timeouts have ended hold nothing any more.
+-- Tells who holds a lock in one mode, how often each holder has entered it, and for how long, all at one moment. A
+-- reader whose timeouts have ended holds nothing any more.
 -- KEYS  1 lock (hash: mode, owner -> count)
 -- ARGV  1 mode   2 stem of the timeout keys
--- Reply array: ms left (-1 no end set, -2 not held in this mode), then owner and count of each holder
+-- Reply array: ms left (-1 without an end, -2 not held in this mode), then owner and count of each holder
 local lock = KEYS[1]
 local mode, stem = ARGV[1], ARGV[2]
 

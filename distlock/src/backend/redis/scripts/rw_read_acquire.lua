@@ -1,24 +1,25 @@
--- Takes a read lock for an owner, once: beside other readers, or inside the write lock that is around it.
--- States the count 1, adds nothing and never shortens a lease: sent twice it leaves what it left once. While a writer of
--- ours waits for its turn only those get in who are in already. Who is refused leaves a mark, so that the writer's end
--- gives readers their turn; it outlives the answer by the patience, in which the reader asks again.
+-- Acquires a read lock for an owner, beside other readers or nested in the owner's write lock.
+-- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice. While
+-- one of our writers waits and has its turn, only readers that hold the lock already are granted. A refused reader
+-- leaves a mark, which makes the writer's release give the readers their turn. The mark outlives the answer by the
+-- patience, within which the reader repeats its attempt.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
--- ARGV  1 owner   2 lease in ms   3 stem of the timeout keys   4 writer around it, or empty   5 patience in ms
--- Reply nil granted   n >= 0 refused for n ms   -1 held by another with no end set
+-- ARGV  1 owner   2 lease in ms   3 stem of the timeout keys   4 writer it is nested in, or empty   5 patience in ms
+-- Reply nil granted   n >= 0 refused for n ms   -1 held by another owner without an end
 local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease, stem, around, patience = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local timeouts = stem .. owner .. ':rwlock_timeout:'
 
 local function refuse(left)
   local keep = string.format('%.0f', math.max(left, 0) + tonumber(patience))
-  -- Before the first write: it passes when memory is out, and after it the SET passes, too.
+  -- Before the first write: it passes when memory is full, and then lets the SET pass.
   redis.call('PEXPIRE', mark, keep)
   redis.call('SET', mark, '1', 'PX', keep)
   return left
 end
 
 local mode = redis.call('HGET', lock, 'mode')
--- A lock of another kind is held by another, and stays as it is.
+-- A lock of another kind counts as held by another owner, and is left as it is.
 if not mode and redis.call('EXISTS', lock) == 1 then return redis.call('PTTL', lock) end
 
 local again = redis.call('HEXISTS', lock, owner) == 1 and redis.call('EXISTS', timeouts .. '1') == 1
@@ -31,8 +32,8 @@ end
 
 local left = tonumber(lease)
 if again then left = math.max(left, redis.call('PTTL', timeouts .. '1')) end
--- Before the first write: it parses the lease also where the key is missing, so a bad one fails before anything is
--- stored, and after it the others pass also when memory is out.
+-- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
+-- anything is stored. It also passes when memory is full, and then lets the other writes pass.
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
 for hold = 2, tonumber(redis.call('HGET', lock, owner) or '0') do redis.call('DEL', timeouts .. hold) end
 if not mode then redis.call('HSET', lock, 'mode', 'read') end

@@ -1,15 +1,15 @@
--- Ends a reader, whatever its count. Where nobody who lives is left it frees the lock; else the lock lasts as long as the
--- longest of those who read. Whoever waits is woken where the lock is free, or will be sooner than it was told: nobody
--- tells of an expiry. Readers whose timeouts have ended are dropped where met.
--- States that the owner holds nothing: sent twice it does no harm. A writer's lease is never touched.
+-- Ends a reader, whatever its count. Without another live reader the lock is freed; otherwise it lasts until the last
+-- of them ends. Notifies the waiters if the lock is free now, or will be earlier than they were answered, since no
+-- message is sent when a lease expires. Removes readers whose timeouts have ended, as far as it comes across them.
+-- Does no harm when it is sent twice. A writer's lease is never touched.
 -- KEYS  1 lock (hash: mode, owner -> count)
 -- ARGV  1 owner   2 stem of the timeout keys   3 channel
--- Reply n >= 0 ended, and n listeners heard of it   -1 this owner holds nothing, or nothing any more
+-- Reply n >= 0 ended, and n subscribers were notified   -1 this owner holds nothing, or its lease had ended
 local lock = KEYS[1]
 local owner, stem, channel = ARGV[1], ARGV[2], ARGV[3]
-local SOONER = 10 -- ms; by less it is not worth a message
+local SOONER = 10 -- ms; a smaller difference is not worth a message
 
--- How long a reader of so many holds lives yet, in ms; 0 where it does not.
+-- What is left of a reader with this count, in ms; 0 or less if it has ended.
 local function left_of(field, count)
   local left = 0
   for hold = 1, tonumber(count) or 0 do
@@ -35,13 +35,13 @@ if mode == 'read' then
     if left <= 0 then redis.call('HDEL', lock, field) end
     longest = math.max(longest, left)
   end
-  -- The newest first: nearly always the lock lasts as long as that one does, and then the others need not be asked.
+  -- The newest first: the lock nearly always lasts as long as that one, and then the others need not be checked.
   local at = #fields
   while at > 0 and (longest <= 0 or longest < whole) do
     ask(fields[at])
     at = at - 1
   end
-  -- The oldest in any case, or the dead would heap up under those who come and go.
+  -- Two of the oldest in any case: otherwise ended readers would pile up while new ones come and go.
   for first = 1, math.min(at, 2) do ask(fields[first]) end
   if longest <= 0 then
     redis.call('DEL', lock)

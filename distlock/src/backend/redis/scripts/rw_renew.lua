@@ -1,17 +1,18 @@
--- Renews read and write locks for their owners, and states how often each has entered: where the lock is still the
--- owner's. A reader whose timeouts have ended has nothing to renew. Only timeouts of the owner itself are renewed.
--- Never creates a lock and never shortens a lease: sent twice, or late, it does no harm.
+-- Renews read and write locks that still are their owners', and sets how often each owner has entered its lock. A
+-- reader whose timeouts have ended has nothing to renew. Only the owner's own timeouts are renewed.
+-- Never creates a lock and never shortens a lease, so it does no harm when it is sent twice or late.
 -- KEYS  1.. locks (hash: mode, owner -> count), any number
 -- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
 -- Reply one integer for each lock: 1 renewed   0 not this owner's
 
--- Renews what reads: a timeout for each of its holds, all with one end.
+-- Renews a reader: one timeout for each of its entries, all with the same end.
 local function renew_reader(lock, owner, count, lease, timeouts)
   local had, left = tonumber(redis.call('HGET', lock, owner)) or 0, 0
   for hold = 1, had do left = math.max(left, redis.call('PTTL', timeouts .. hold)) end
   if left <= 0 then return 0 end
   left = math.max(left, tonumber(lease))
-  -- First write: passes when memory is out, and lets what follows pass; a bad lease fails before anything is stored.
+  -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is
+  -- stored.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
   for hold = 1, tonumber(count) do redis.call('SET', timeouts .. hold, '1', 'PX', left) end
   for hold = tonumber(count) + 1, had do redis.call('DEL', timeouts .. hold) end
@@ -33,7 +34,7 @@ for i, lock in ipairs(KEYS) do
   local field = mode == 'write' and owner .. ':write' or owner
   local ours = redis.pcall('HEXISTS', lock, field)
   if type(ours) == 'table' then
-    -- A value of another type is nobody's lock; what else went wrong is no answer about this lock.
+    -- A value of another type is not this owner's lock. Any other error says nothing about the lock, and is returned.
     if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
     ours = 0
   end

@@ -1,9 +1,9 @@
--- Takes a write lock for an owner, once: where the lock is free, or where the owner has it already.
--- States the count 1, adds nothing and never shortens a lease: sent twice it leaves what it left once. Refused, one that
--- waits takes the turn, or keeps the one it has: then no further reader of ours gets in before it.
+-- Acquires a write lock for an owner if the lock is free or already this owner's.
+-- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice. When a
+-- waiter is refused, it takes the writers' turn, or keeps it: then none of our further readers is granted before it.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')
 -- ARGV  1 owner   2 lease in ms   3 how long its turn is kept in ms, zero: it does not wait   4 channel
--- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held by another with no end set
+-- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held by another owner without an end
 local lock, turn = KEYS[1], KEYS[2]
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
@@ -16,20 +16,21 @@ end
 local whose = redis.call('GET', turn)
 if redis.call('EXISTS', lock) == 0 then
   if whose == 'readers' and place ~= '0' then return redis.call('PTTL', turn) end
-  -- Before the first write: it parses the lease also where the key is missing, so a bad one fails before anything is
-  -- stored, and after it the HSET passes also when memory is out.
+  -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
+  -- anything is stored. It also passes when memory is full, and then lets the HSET pass.
   redis.call('PEXPIRE', lock, lease)
   redis.call('HSET', lock, 'mode', 'write', writer, '1')
   redis.call('PEXPIRE', lock, lease)
-  -- Readers that its turn kept out wait for the end of that, and nobody tells of an expiry.
+  -- The readers that its turn kept out sleep until that turn ends, though this lease ends earlier, and no message is
+  -- sent when a lease expires.
   if redis.call('PTTL', turn) > tonumber(lease) then redis.call('PUBLISH', channel, '1') end
   redis.call('DEL', turn)
   return nil
 end
--- None to take at a lock of another kind.
+-- A lock of another kind has no turns.
 local waits = place ~= '0' and redis.call('HEXISTS', lock, 'mode') == 1
 if waits and (not whose or whose == owner) then
-  -- As above, also for the turn.
+  -- A PEXPIRE first, for the reasons above.
   redis.call('PEXPIRE', turn, place)
   redis.call('SET', turn, owner, 'PX', place)
 end

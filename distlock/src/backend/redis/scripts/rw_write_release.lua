@@ -1,15 +1,15 @@
--- Ends a writer, whatever its count, and the turn of one that waited. Where readers go on that it had let in, the lock
--- becomes theirs for as long as the longest of them; else it is free. Wakes all who wait. Readers who were refused get
--- their turn for a moment, in which no writer of ours that waits takes the lock.
--- States that the owner holds nothing: sent twice it does no harm, and never touches another owner's hold.
+-- Ends a writer, whatever its count, or gives up the turn of a waiting one. If readers nested in the writer's hold are
+-- left, the lock is theirs until the last of them ends; otherwise it is free. Notifies all waiters. Refused readers
+-- get their turn for a moment, in which none of our waiting writers is granted.
+-- Does no harm when it is sent twice, and never touches another owner's hold.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
 -- ARGV  1 owner   2 stem of the timeout keys   3 channel   4 the readers' turn in ms
--- Reply n >= 0 ended, and n listeners heard of it   -1 this owner holds nothing
+-- Reply n >= 0 ended, and n subscribers were notified   -1 this owner holds nothing
 local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
 local owner, stem, channel, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
 
--- How long a reader lives yet, in ms; 0 where it does not.
+-- What is left of a reader, in ms; 0 or less if it has ended.
 local function left_of(field)
   local left = 0
   for hold = 1, tonumber(redis.call('HGET', lock, field)) or 0 do
