@@ -1,15 +1,13 @@
 //! Real servers, real faults and the checks that hold `distlock` to its promises.
 //!
-//! But for [`chaos`], [`any_lock`], [`faults`] and [`flaws`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
+//! But for [`any_lock`], [`faults`] and [`flaws`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
 //! its work panics, for a panic is how a test says so; none of them skips in silence.
 //!
 //! | module | what it gives |
 //! | --- | --- |
 //! | [`server`] | a `redis-server` for one test: start, kill, stop, restart, ask |
 //! | [`proxy`] | the wire between client and server, with faults on it |
-//! | [`history`] | what every task saw and when, and whether a lock may have let it happen |
 //! | [`resource`] | what the lock guards: it sees who is inside |
-//! | [`chaos`] | random operations under random faults, replayed by their seed |
 //! | [`any_lock`] | every exclusive lock behind one face |
 //! | [`faults`], [`flaws`] | backends that delay, lose and double commands, or make a mistake on purpose; [`Disturbed`] builds them in |
 //! | [`process`] | a child program that a test kills and stops |
@@ -26,11 +24,9 @@
 )]
 
 pub mod any_lock;
-pub mod chaos;
 pub mod drop_after;
 pub mod eventually;
 pub mod guardian;
-pub mod history;
 pub mod leaks;
 pub mod process;
 pub mod proxy;

@@ -7,11 +7,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::WireFault;
 use super::{HEALS, LEASE, RedisRun, forgets};
-use crate::chaos::plan::{Plan, Step};
-use crate::chaos::time::stamp;
 use crate::history::{Event, Fault, Hindered, What, Wiped};
-use crate::proxy::{self, Select, Which};
-use crate::server::RedisServer;
+use crate::plan::{Plan, Step};
+use crate::time::stamp;
+use distlock_tests::proxy::{self, Select, Which};
+use distlock_tests::server::RedisServer;
 
 impl RedisRun {
     /// Plays a list of faults, one after another, as far as their time goes.

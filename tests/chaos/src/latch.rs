@@ -6,8 +6,8 @@ use tokio::time::sleep;
 use super::intent::{Intent, Leave};
 use super::time::stamp;
 use super::worker::{Asking, Crew, refusal};
-use crate::any_lock::COUNT;
 use crate::history::{Change, Id, What};
+use distlock_tests::any_lock::COUNT;
 
 /// One operation of a worker on a latch.
 pub(super) struct Visit<'a> {

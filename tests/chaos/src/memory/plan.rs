@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::faults::{Fault, Op};
+use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, pace};
-use crate::any_lock::Of;
-use crate::chaos::plan::{Plan, Step};
+use crate::plan::{Plan, Step};
+use distlock_tests::any_lock::Of;
 
 /// Faults for this long are one size: with what follows, some thousand operations.
 const FAULTY: Duration = Duration::from_secs(50);

@@ -7,10 +7,10 @@ use distlock::test_util::{Sizes, sizes};
 use tokio::time::{Instant, sleep};
 
 use super::{BOUNDS, LEASE, QUIET, RedisRun};
-use crate::any_lock::{COUNT, Of, PERMITS};
-use crate::chaos::Pace;
+use crate::Pace;
 use crate::history::{Operations, Orphan, wrong_sum};
-use crate::server::RedisServer;
+use distlock_tests::any_lock::{COUNT, Of, PERMITS};
+use distlock_tests::server::RedisServer;
 
 impl RedisRun {
     /// Are there other permits than there were, when all were given back but those of the dead?

@@ -4,7 +4,13 @@
 //! them again. On memory time is paused and a run repeats itself but for the order in which a `select!` looks at its
 //! branches; on real servers only the lists are the same, and a failing one is played several times.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a broken harness must fail the test at once"
+)]
+
 mod alarm;
+pub mod history;
 mod intent;
 mod latch;
 pub mod memory;
@@ -18,10 +24,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::history::{
-    Bounds, History, Operations, Stamp, Violation, check, contended, faults_that_met,
-};
-use crate::resource::Resource;
+use distlock_tests::resource::Resource;
+use history::{Bounds, History, Operations, Stamp, Violation, check, contended, faults_that_met};
 
 use intent::Pace;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::chaos::plan::{Plan, Step};
-use crate::proxy::{Flow, Select, Way};
+use crate::plan::{Plan, Step};
+use distlock_tests::proxy::{Flow, Select, Way};
 
 /// A fault of a real server, its wire or a process.
 #[derive(Clone, Debug)]

@@ -9,12 +9,12 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::chaos::time::Time;
-use crate::chaos::worker::{Crew, Sink, Worker};
-use crate::chaos::{Pace, alarm};
 use crate::history::Stamp;
-use crate::process::Process;
-use crate::resource::Door;
+use crate::time::Time;
+use crate::worker::{Crew, Sink, Worker};
+use crate::{Pace, alarm};
+use distlock_tests::process::Process;
+use distlock_tests::resource::Door;
 
 /// What a child is told, as JSON in its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]

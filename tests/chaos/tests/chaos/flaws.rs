@@ -1,7 +1,7 @@
 //! The checker is checked: a lock with a flaw must be caught within a few seeds.
 
+use distlock_chaos::memory;
 use distlock_tests::Of;
-use distlock_tests::chaos::memory;
 use distlock_tests::flaws::Flaw;
 use libtest_mimic::{Failed, Trial};
 

@@ -1,6 +1,6 @@
 //! Random operations under random faults for as long as one likes, and a seed once more.
 //!
-//! `cargo run --release -p distlock-tests --bin chaos -- --minutes 20`
+//! `cargo run --release -p distlock-chaos --bin chaos -- --minutes 20`
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use distlock_chaos::redis::child::Orders;
+use distlock_chaos::{Outcome, memory, redis};
 use distlock_tests::Of;
-use distlock_tests::chaos::redis::child::Orders;
-use distlock_tests::chaos::{Outcome, memory, redis};
 use distlock_tests::leaks::{open_files, resident};
 use tokio::time::Instant;
 

@@ -4,8 +4,8 @@ use distlock::test_util::{Sizes, sizes, stored};
 use tokio::time::{Instant, sleep};
 
 use super::{BOUNDS, LEASE, MemoryRun};
-use crate::any_lock::{COUNT, Of, PERMITS};
 use crate::history::{Operations, wrong_sum};
+use distlock_tests::any_lock::{COUNT, Of, PERMITS};
 
 impl MemoryRun {
     /// Are there other permits than there were, when all were given back?

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::intent::{Ask, Intent, Leave, Pace, Section};
 use super::latch;
 use super::time::{Time, stamp};
-use crate::any_lock::Of;
 use crate::history::{End, Event, History, Id, Refusal, Stamp, What};
-use crate::resource::Door;
+use distlock_tests::any_lock::Of;
+use distlock_tests::resource::Door;
 
 /// Where events go.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::Disturbed as _;
-use crate::faults::{Fault, Faults, Op};
-use crate::flaws::Flaw;
 use distlock::{Client, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
+use distlock_tests::flaws::Flaw;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -19,9 +19,9 @@ use super::plan::{Plan, Step};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, alarm, judge};
-use crate::any_lock::{AnyLock, Of, PERMITS};
 use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
-use crate::resource::{Door, Resource};
+use distlock_tests::any_lock::{AnyLock, Of, PERMITS};
+use distlock_tests::resource::{Door, Resource};
 
 pub use plan::{MemoryFault, plan};
 

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 
-use crate::any_lock::Of;
+use distlock_tests::any_lock::Of;
 
 /// How fast a run goes, and what its operations are like.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Random operations under random faults, checked by their history; and the checker, checked by locks with flaws.
 //!
-//! What a run is made of stands in `distlock_tests::chaos`. `SEED=.. cargo test -p distlock-tests --test chaos memory`
+//! What a run is made of stands in `distlock_chaos`. `SEED=.. cargo test -p distlock-chaos --test chaos memory`
 //! plays one seed again, and so does `redis`; a seed that ever failed goes into `seeds.txt` and is played each time.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
@@ -15,8 +15,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use distlock_chaos::{Outcome, memory, redis};
 use distlock_tests::Of;
-use distlock_tests::chaos::{Outcome, memory, redis};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Runs on memory: some thousand operations each.
@@ -94,7 +94,7 @@ fn seeds(backend: &str, new: usize) -> Vec<u64> {
     if let Ok(seed) = std::env::var("SEED") {
         return vec![seed.parse().expect("SEED is a number"); REPEATS];
     }
-    let failed = include_str!("seeds.txt").lines().filter_map(|line| {
+    let failed = include_str!("../../seeds.txt").lines().filter_map(|line| {
         let (of, seed) = line.split_once(' ')?;
         (of == backend).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
     });

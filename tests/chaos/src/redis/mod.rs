@@ -21,12 +21,12 @@ use self::plan::{Plans, plans};
 use super::time::{Time, stamp};
 use super::worker::{Crew, Sink, Worker};
 use super::{Outcome, Pace, alarm, judge};
-use crate::any_lock::{Of, PERMITS};
 use crate::history::{Bounds, History, Stamp};
-use crate::process::Process;
-use crate::proxy::Proxy;
-use crate::resource::{Door, Resource, Served};
-use crate::server::RedisServer;
+use distlock_tests::any_lock::{Of, PERMITS};
+use distlock_tests::process::Process;
+use distlock_tests::proxy::Proxy;
+use distlock_tests::resource::{Door, Resource, Served};
+use distlock_tests::server::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(2);
 
