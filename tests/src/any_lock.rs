@@ -23,7 +23,7 @@ pub const SERVERS: usize = 3;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-pub enum Of {
+pub enum LockKind {
     /// The reentrant lock.
     Reentrant,
     /// The non-reentrant lock.
@@ -81,7 +81,7 @@ pub enum AnyLock {
     Red(RedLock),
 }
 
-impl Of {
+impl LockKind {
     /// A lock of this kind.
     ///
     /// # Panics

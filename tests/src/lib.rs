@@ -37,7 +37,7 @@ pub mod size;
 
 pub use distlock_test_backends::{Disturbed, faults, flaws};
 
-pub use any_lock::{AnyLock, Of};
+pub use any_lock::{AnyLock, LockKind};
 pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;

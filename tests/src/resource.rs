@@ -149,7 +149,7 @@ impl Drop for Served {
 
 /// A task's way to the resource: in its own process, or over a socket.
 #[derive(Debug)]
-pub enum Door {
+pub enum ResourceHandle {
     /// In the same process.
     Here(Resource),
     /// In the tester's.
@@ -164,7 +164,7 @@ pub struct Line {
     stream: Option<BufReader<TcpStream>>,
 }
 
-impl Door {
+impl ResourceHandle {
     /// The door to a resource in another process.
     #[must_use]
     pub fn there(addr: SocketAddr) -> Self {

@@ -3,48 +3,48 @@
 use distlock::{CountDownLatch, Error};
 use tokio::time::sleep;
 
-use super::intent::{Intent, Leave};
-use super::time::stamp;
-use super::worker::{Asking, Crew, refusal};
-use crate::history::{Change, Id, What};
+use super::planned_operation::{Leave, PlannedOperation};
+use super::time::timestamp;
+use super::worker::{PendingAnswer, WorkerContext, refusal};
+use crate::history::{Change, EventKind, Id};
 use distlock_tests::any_lock::COUNT;
 
 /// One operation of a worker on a latch.
-pub(super) struct Visit<'a> {
-    crew: &'a Crew,
+pub(super) struct LatchOperation<'a> {
+    context: &'a WorkerContext,
     id: Id,
     latch: &'a CountDownLatch,
-    intent: &'a Intent,
+    planned: &'a PlannedOperation,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> LatchOperation<'a> {
     pub(super) fn new(
-        crew: &'a Crew,
+        context: &'a WorkerContext,
         id: Id,
         latch: &'a CountDownLatch,
-        intent: &'a Intent,
+        planned: &'a PlannedOperation,
     ) -> Self {
         Self {
-            crew,
+            context,
             id,
             latch,
-            intent,
+            planned,
         }
     }
 
     /// How many more operations came of it.
     pub(super) async fn pay(mut self) -> u32 {
-        if !self.intent.counts {
+        if !self.planned.counts {
             self.wait().await;
             return 0;
         }
         let left = self.latch.count_down();
         let left = self.change(Change::CountDown, left).await;
         // Not each time: who waits has to have time to see that it is over.
-        if left != Some(0) || self.intent.leave == Leave::Release {
+        if left != Some(0) || self.planned.leave == Leave::Release {
             return 0;
         }
-        sleep(self.intent.work).await;
+        sleep(self.planned.work).await;
         self.id.number += 1;
         let set = async { self.latch.try_set_count(COUNT).await.map(u64::from) };
         self.change(Change::Set, set).await;
@@ -52,19 +52,19 @@ impl<'a> Visit<'a> {
     }
 
     async fn wait(&self) {
-        let (id, key) = (self.id, self.intent.key.clone());
-        let wait = self.intent.wait.unwrap_or_default();
-        self.crew.now(What::Called {
+        let (id, key) = (self.id, self.planned.key.clone());
+        let wait = self.planned.wait.unwrap_or_default();
+        self.context.now(EventKind::Called {
             id,
             key,
-            wait: Some(stamp(wait)),
+            wait: Some(timestamp(wait)),
             lease: None,
             shared: true,
             leased: true,
         });
-        let asking = Asking::new(self.crew, id);
-        asking.told(match self.latch.wait().timeout(wait).await {
-            Ok(()) => What::LetGo { id },
+        let asking = PendingAnswer::new(self.context, id);
+        asking.report(match self.latch.wait().timeout(wait).await {
+            Ok(()) => EventKind::LatchOpened { id },
             Err(error) => self.refused(&error),
         });
     }
@@ -74,23 +74,23 @@ impl<'a> Visit<'a> {
         change: Change,
         answer: impl Future<Output = Result<u64, Error>>,
     ) -> Option<u64> {
-        let (id, key) = (self.id, self.intent.key.clone());
-        self.crew.now(What::Changing { id, key, change });
-        let asking = Asking::new(self.crew, id);
+        let (id, key) = (self.id, self.planned.key.clone());
+        self.context.now(EventKind::Changing { id, key, change });
+        let asking = PendingAnswer::new(self.context, id);
         match answer.await {
             Ok(answer) => {
-                asking.told(What::Changed { id, answer });
+                asking.report(EventKind::Changed { id, answer });
                 Some(answer)
             }
             Err(error) => {
-                asking.told(self.refused(&error));
+                asking.report(self.refused(&error));
                 None
             }
         }
     }
 
-    fn refused(&self, error: &Error) -> What {
+    fn refused(&self, error: &Error) -> EventKind {
         let (id, why) = (self.id, refusal(error));
-        What::Refused { id, why }
+        EventKind::Refused { id, why }
     }
 }

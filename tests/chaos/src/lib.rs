@@ -9,12 +9,12 @@
     reason = "a broken harness must fail the test at once"
 )]
 
-mod alarm;
+mod error_counter;
+pub mod fault_plan;
 pub mod history;
-mod intent;
 mod latch;
 pub mod memory;
-pub mod plan;
+mod planned_operation;
 pub mod redis;
 mod time;
 mod worker;
@@ -25,9 +25,11 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use distlock_tests::resource::Resource;
-use history::{Bounds, History, Operations, Stamp, Violation, check, contended, faults_that_met};
+use history::{
+    Bounds, History, Operations, Timestamp, Violation, check, contended, fault_coverage,
+};
 
-use intent::Pace;
+use planned_operation::Workload;
 
 /// What came of a run, or of several.
 #[derive(Clone, Debug, Default)]
@@ -53,13 +55,13 @@ pub struct Outcome {
 }
 
 /// Looks at the history of a run.
-fn judge(
+fn evaluate(
     (backend, seed): (&str, u64),
     history: &History,
     bounds: &Bounds,
     resource: &Resource,
 ) -> Outcome {
-    let operations = Operations::of(&history.events(), bounds.lease);
+    let operations = Operations::from_events(&history.events(), bounds.lease);
     let waits = operations
         .all
         .iter()
@@ -70,7 +72,7 @@ fn judge(
         granted: operations.all.iter().filter(|op| op.granted).count(),
         contended: contended(&operations),
         writes: resource.values().values().sum(),
-        faults: faults_that_met(&operations),
+        faults: fault_coverage(&operations),
         longest_wait: Duration::from_nanos(waits.max().unwrap_or_default()),
         violations: check(&operations, bounds),
         failed: vec![(format!("{backend}-{seed}"), history.clone())],
@@ -111,7 +113,7 @@ impl Outcome {
     }
 
     fn found(&mut self, rule: &'static str, what: String) {
-        let at = Stamp::default();
+        let at = Timestamp::default();
         self.violations.push(Violation { rule, at, what });
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-use crate::history::Stamp;
+use crate::history::Timestamp;
 
 /// Where stamps come from.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Time {
 
     /// A stamp for what happens now.
     #[must_use]
-    pub(super) fn now(&self) -> Stamp {
+    pub(super) fn now(&self) -> Timestamp {
         match self {
             Self::Machine => self.clock(),
             Self::Paused { last, .. } => {
@@ -48,19 +48,19 @@ impl Time {
 
     /// What the clock shows.
     #[must_use]
-    pub(super) fn clock(&self) -> Stamp {
+    pub(super) fn clock(&self) -> Timestamp {
         match self {
             Self::Machine => {
                 let time = clock_gettime(ClockId::Monotonic);
                 time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
             }
-            Self::Paused { base, .. } => stamp(base.elapsed()),
+            Self::Paused { base, .. } => timestamp(base.elapsed()),
         }
     }
 }
 
 /// A duration in stamps.
 #[must_use]
-pub(super) fn stamp(duration: Duration) -> Stamp {
+pub(super) fn timestamp(duration: Duration) -> Timestamp {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

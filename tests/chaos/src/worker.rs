@@ -11,12 +11,12 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
-use super::intent::{Ask, Intent, Leave, Pace, Section};
 use super::latch;
-use super::time::{Time, stamp};
-use crate::history::{End, Event, History, Id, Refusal, Stamp, What};
-use distlock_tests::any_lock::Of;
-use distlock_tests::resource::Door;
+use super::planned_operation::{Leave, PlannedOperation, Request, Section, Workload};
+use super::time::{Time, timestamp};
+use crate::history::{End, Event, EventKind, History, Id, Refusal, Timestamp};
+use distlock_tests::any_lock::LockKind;
+use distlock_tests::resource::ResourceHandle;
 
 /// Where events go.
 #[derive(Clone, Debug)]
@@ -29,21 +29,21 @@ pub(super) enum Sink {
 
 /// What all workers of a process have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Crew {
+pub(super) struct WorkerContext {
     /// The number of the process.
     pub(super) process: u32,
     /// The seed of the run.
     pub(super) seed: u64,
     /// What the operations are like.
-    pub(super) pace: Pace,
+    pub(super) workload: Workload,
     /// The clock.
     pub(super) time: Time,
     /// Where events go.
     pub(super) sink: Sink,
 }
 
-impl Crew {
-    fn note(&self, at: Stamp, what: What) {
+impl WorkerContext {
+    fn note(&self, at: Timestamp, what: EventKind) {
         let event = Event { at, what };
         match &self.sink {
             Sink::History(history) => history.add(event),
@@ -51,25 +51,25 @@ impl Crew {
         }
     }
 
-    pub(super) fn now(&self, what: What) {
+    pub(super) fn now(&self, what: EventKind) {
         self.note(self.time.now(), what);
     }
 
     /// The owner's own deadline, as a stamp of this run.
-    fn deadline(&self, guard: &Guard) -> Stamp {
+    fn deadline(&self, guard: &Guard) -> Timestamp {
         // In this order: a pause between the two makes it earlier and not later.
         let clock = self.time.clock();
         let (now, deadline) = held_until(guard);
-        (clock + stamp(deadline)).saturating_sub(stamp(now))
+        (clock + timestamp(deadline)).saturating_sub(timestamp(now))
     }
 }
 
 /// One task.
 #[derive(Debug)]
 pub(super) struct Worker {
-    crew: Crew,
+    context: WorkerContext,
     program: Arc<[Client]>,
-    door: Door,
+    resource: ResourceHandle,
     next: Id,
     random: StdRng,
     /// Holds that are looked at no more: their fixed leases have to end them, or the worker when it is done.
@@ -79,124 +79,133 @@ pub(super) struct Worker {
 impl Worker {
     /// The worker of this number in its process; of its clients there is one for each server.
     #[must_use]
-    pub(super) fn new(crew: &Crew, task: u32, program: &Arc<[Client]>, door: Door) -> Self {
-        let (process, number) = (crew.process, 0);
+    pub(super) fn new(
+        context: &WorkerContext,
+        task: u32,
+        program: &Arc<[Client]>,
+        resource: ResourceHandle,
+    ) -> Self {
+        let (process, number) = (context.process, 0);
         let who = (u64::from(process) << 40) | (u64::from(task) << 16);
         Self {
-            crew: crew.clone(),
+            context: context.clone(),
             program: Arc::clone(program),
-            door,
+            resource,
             next: Id {
                 process,
                 task,
                 number,
             },
-            random: StdRng::seed_from_u64(crew.seed ^ who),
+            random: StdRng::seed_from_u64(context.seed ^ who),
             left: Vec::new(),
         }
     }
 
     /// Works until this time.
-    pub(super) async fn work_until(mut self, end: Stamp) {
-        while self.crew.time.now() < end {
-            let intent = Intent::draw(&mut self.random, &self.crew.pace);
-            sleep(intent.pause).await;
-            match intent.cut {
-                Some(after) => drop(timeout(after, self.operate(&intent)).await),
-                None => self.operate(&intent).await,
+    pub(super) async fn work_until(mut self, end: Timestamp) {
+        while self.context.time.now() < end {
+            let planned = PlannedOperation::draw(&mut self.random, &self.context.workload);
+            sleep(planned.pause).await;
+            match planned.cut {
+                Some(after) => drop(timeout(after, self.operate(&planned)).await),
+                None => self.operate(&planned).await,
             }
             self.next.number += 1;
         }
     }
 
-    async fn operate(&mut self, intent: &Intent) {
-        if intent.of == Of::Latch {
-            let latch = self.program[0].count_down_latch(&intent.key);
-            let visit = latch::Visit::new(&self.crew, self.next, &latch, intent);
+    async fn operate(&mut self, planned: &PlannedOperation) {
+        if planned.lock_kind == LockKind::Latch {
+            let latch = self.program[0].count_down_latch(&planned.key);
+            let visit = latch::LatchOperation::new(&self.context, self.next, &latch, planned);
             self.next.number += visit.pay().await;
             return;
         }
-        let Some(hold) = self.acquire(intent).await else {
+        let Some(hold) = self.acquire(planned).await else {
             return;
         };
-        let told = section(&mut self.door, &hold, intent).await;
-        if told {
-            hold.told();
+        let loss_reported = section(&mut self.resource, &hold, planned).await;
+        if loss_reported {
+            hold.report();
         }
-        let how = if told { Leave::Drop } else { intent.leave };
+        let how = if loss_reported {
+            Leave::Drop
+        } else {
+            planned.leave
+        };
         self.left.extend(hold.leave(how).await);
     }
 
-    async fn acquire(&self, intent: &Intent) -> Option<Held> {
-        let lock = intent.of.lock_on(&self.program, &intent.key);
-        let wait = match intent.ask {
-            Ask::Try => Some(Duration::ZERO),
-            Ask::Await => intent.wait,
+    async fn acquire(&self, planned: &PlannedOperation) -> Option<Held> {
+        let lock = planned.lock_kind.lock_on(&self.program, &planned.key);
+        let wait = match planned.ask {
+            Request::Try => Some(Duration::ZERO),
+            Request::Await => planned.wait,
         };
         let id = self.next;
-        self.crew.now(What::Called {
+        self.context.now(EventKind::Called {
             id,
-            key: intent.key.clone(),
-            wait: wait.map(stamp),
-            lease: intent.lease.map(stamp),
-            shared: intent.of == Of::Read,
-            leased: intent.of.has_lease(),
+            key: planned.key.clone(),
+            wait: wait.map(timestamp),
+            lease: planned.lease.map(timestamp),
+            shared: planned.lock_kind == LockKind::Read,
+            leased: planned.lock_kind.has_lease(),
         });
-        let asking = Asking::new(&self.crew, id);
-        asking.answered(lock.acquire(wait, intent.lease).await)
+        let asking = PendingAnswer::new(&self.context, id);
+        asking.answered(lock.acquire(wait, planned.lease).await)
     }
 }
 
 /// An acquisition that is not answered yet.
-pub(super) struct Asking<'a> {
-    crew: &'a Crew,
+pub(super) struct PendingAnswer<'a> {
+    context: &'a WorkerContext,
     id: Id,
     answered: bool,
 }
 
-impl<'a> Asking<'a> {
-    pub(super) fn new(crew: &'a Crew, id: Id) -> Self {
+impl<'a> PendingAnswer<'a> {
+    pub(super) fn new(context: &'a WorkerContext, id: Id) -> Self {
         Self {
-            crew,
+            context,
             id,
             answered: false,
         }
     }
 
     /// By something else than a hold.
-    pub(super) fn told(mut self, what: What) {
+    pub(super) fn report(mut self, what: EventKind) {
         self.answered = true;
-        self.crew.now(what);
+        self.context.now(what);
     }
 
     fn answered(mut self, answer: Result<Guard, Error>) -> Option<Held> {
         self.answered = true;
-        let (crew, id) = (self.crew, self.id);
+        let (context, id) = (self.context, self.id);
         match answer {
             Ok(guard) => {
-                let (owner, deadline) = (guard.owner().to_string(), crew.deadline(&guard));
-                crew.now(What::Granted {
+                let (owner, deadline) = (guard.owner().to_string(), context.deadline(&guard));
+                context.now(EventKind::Granted {
                     id,
                     owner,
                     deadline,
                     token: token(&guard),
                 });
-                let (crew, guard) = (crew.clone(), Some(guard));
-                Some(Held { crew, id, guard })
+                let (context, guard) = (context.clone(), Some(guard));
+                Some(Held { context, id, guard })
             }
             Err(error) => {
                 let why = refusal(&error);
-                crew.now(What::Refused { id, why });
+                context.now(EventKind::Refused { id, why });
                 None
             }
         }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.crew.now(What::GivenUp { id: self.id });
+            self.context.now(EventKind::Abandoned { id: self.id });
         }
     }
 }
@@ -214,7 +223,7 @@ pub(super) fn refusal(error: &Error) -> Refusal {
 /// A hold. Dropped, it writes down that it ends before it does.
 #[derive(Debug)]
 struct Held {
-    crew: Crew,
+    context: WorkerContext,
     id: Id,
     guard: Option<Guard>,
 }
@@ -224,20 +233,20 @@ impl Held {
         self.guard.as_ref().expect("held until it is left")
     }
 
-    fn told(&self) {
-        self.crew.now(What::Told { id: self.id });
+    fn report(&self) {
+        self.context.now(EventKind::LossReported { id: self.id });
     }
 
     fn ending(&self, guard: &Guard) {
-        let deadline = self.crew.deadline(guard);
-        self.crew.now(What::Ending {
+        let deadline = self.context.deadline(guard);
+        self.context.now(EventKind::Ending {
             id: self.id,
             deadline,
         });
     }
 
     fn ended(&self, how: End) {
-        self.crew.now(What::Ended { id: self.id, how });
+        self.context.now(EventKind::Ended { id: self.id, how });
     }
 
     /// Ends the hold, or gives it back where it is to be left alone.
@@ -251,7 +260,7 @@ impl Held {
             Leave::Release => {
                 let guard = self.guard.take()?;
                 self.ending(&guard);
-                let releasing = Releasing {
+                let releasing = PendingReleaseAnswer {
                     held: &self,
                     answered: false,
                 };
@@ -273,12 +282,12 @@ impl Drop for Held {
 }
 
 /// A release that is not answered yet.
-struct Releasing<'a> {
+struct PendingReleaseAnswer<'a> {
     held: &'a Held,
     answered: bool,
 }
 
-impl Releasing<'_> {
+impl PendingReleaseAnswer<'_> {
     fn answered(mut self, answer: Result<(), Error>) {
         self.answered = true;
         self.held.ended(match answer {
@@ -292,7 +301,7 @@ impl Releasing<'_> {
     }
 }
 
-impl Drop for Releasing<'_> {
+impl Drop for PendingReleaseAnswer<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.held.ended(End::Dropped);
@@ -301,10 +310,10 @@ impl Drop for Releasing<'_> {
 }
 
 /// Runs the section. Was the owner told of a loss?
-async fn section(door: &mut Door, hold: &Held, intent: &Intent) -> bool {
+async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) -> bool {
     let guard = hold.guard();
-    let body = visit(door, hold, intent);
-    match intent.section {
+    let body = visit(resource, hold, planned);
+    match planned.section {
         Section::Watched => tokio::select! {
             biased;
             () = guard.lost() => true,
@@ -324,22 +333,22 @@ async fn section(door: &mut Door, hold: &Held, intent: &Intent) -> bool {
 }
 
 /// Reads, works and writes, as one step of whoever holds the lock.
-async fn visit(door: &mut Door, hold: &Held, intent: &Intent) {
-    let (id, crew) = (hold.id, &hold.crew);
-    if intent.of.capacity() > 1 {
+async fn visit(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) {
+    let (id, context) = (hold.id, &hold.context);
+    if planned.lock_kind.capacity() > 1 {
         // The resource lets in one at a time.
-        return sleep(intent.work).await;
+        return sleep(planned.work).await;
     }
-    let entry = door.enter(&intent.key).await;
-    crew.now(What::Entered { id });
-    sleep(intent.work).await;
-    if intent.section == Section::Nested {
+    let entry = resource.enter(&planned.key).await;
+    context.now(EventKind::Entered { id });
+    sleep(planned.work).await;
+    if planned.section == Section::Nested {
         // A loss is found by the scope around it.
         let _again = hold.guard().reenter();
-        sleep(intent.work / 4).await;
+        sleep(planned.work / 4).await;
     }
     if hold.guard().is_held() {
-        let accepted = door.write(&intent.key, entry).await;
-        crew.now(What::Wrote { id, accepted });
+        let accepted = resource.write(&planned.key, entry).await;
+        context.now(EventKind::Wrote { id, accepted });
     }
 }

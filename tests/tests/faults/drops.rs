@@ -11,7 +11,7 @@ use distlock::{Client, Error, Guard, MultiLock, Quorum, RedLock};
 use distlock_tests::Disturbed as _;
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::faults::{Fault, Op};
-use distlock_tests::{AnyLock, Of, eventually_eq};
+use distlock_tests::{AnyLock, LockKind, eventually_eq};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -25,7 +25,7 @@ use crate::support::ms;
 /// What is acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    One(Of),
+    One(LockKind),
     /// A multi-lock of three kinds and two clients, whose keys are taken one after another.
     Mixed,
     /// Redlock, of three servers.
@@ -88,7 +88,7 @@ impl What {
     }
 
     fn has_permits(self) -> bool {
-        matches!(self, Self::One(Of::Permit | Of::Semaphore))
+        matches!(self, Self::One(LockKind::Permit | LockKind::Semaphore))
     }
 
     fn is_reentrant(self) -> bool {
@@ -115,12 +115,12 @@ impl Program {
 
     /// What keeps others out that want what this program wants.
     fn in_the_way(&self) -> Vec<Wanted> {
-        let one = |of: Of| Wanted::One(of.lock(&self.clients[0], KEY));
+        let one = |kind: LockKind| Wanted::One(kind.lock(&self.clients[0], KEY));
         match self.what {
-            What::One(Of::Read) => vec![one(Of::Write)],
+            What::One(LockKind::Read) => vec![one(LockKind::Write)],
             What::One(of) => vec![one(of); of.capacity() as usize],
             // The one in the middle: others before it and behind it are free.
-            What::Mixed => vec![one(Of::Fair)],
+            What::Mixed => vec![one(LockKind::Fair)],
             What::Quorum => vec![self.wanted()],
         }
     }
@@ -142,11 +142,11 @@ impl Program {
     /// How many permits are to be had, if there are any.
     async fn permits(&self) -> i64 {
         match self.what {
-            What::One(Of::Permit) => {
+            What::One(LockKind::Permit) => {
                 let seats = self.clients[0].expirable_semaphore(KEY);
                 seats.available_permits().await.unwrap()
             }
-            What::One(Of::Semaphore) => {
+            What::One(LockKind::Semaphore) => {
                 let pool = self.clients[0].semaphore(KEY);
                 pool.available_permits().await.unwrap()
             }
@@ -156,11 +156,11 @@ impl Program {
 
     async fn set_permits(&self) {
         let set = match self.what {
-            What::One(Of::Permit) => {
+            What::One(LockKind::Permit) => {
                 let seats = self.clients[0].expirable_semaphore(KEY);
                 seats.try_set_permits(PERMITS).await
             }
-            What::One(Of::Semaphore) => {
+            What::One(LockKind::Semaphore) => {
                 let pool = self.clients[0].semaphore(KEY);
                 pool.try_set_permits(PERMITS).await
             }
@@ -322,17 +322,17 @@ macro_rules! drops {
 }
 
 drops! {
-    What::One(Of::NonReentrant) => f67_non_reentrant_lock_dropped_in_memory, f67_non_reentrant_lock_dropped;
-    What::One(Of::Spin) => f67_spin_lock_dropped_in_memory, f67_spin_lock_dropped;
-    What::One(Of::Fenced) => f67_fenced_lock_dropped_in_memory, f67_fenced_lock_dropped;
-    What::One(Of::Fair) => f67_fair_lock_dropped_in_memory, f67_fair_lock_dropped;
-    What::One(Of::NonReentrantFair) =>
+    What::One(LockKind::NonReentrant) => f67_non_reentrant_lock_dropped_in_memory, f67_non_reentrant_lock_dropped;
+    What::One(LockKind::Spin) => f67_spin_lock_dropped_in_memory, f67_spin_lock_dropped;
+    What::One(LockKind::Fenced) => f67_fenced_lock_dropped_in_memory, f67_fenced_lock_dropped;
+    What::One(LockKind::Fair) => f67_fair_lock_dropped_in_memory, f67_fair_lock_dropped;
+    What::One(LockKind::NonReentrantFair) =>
         f67_non_reentrant_fair_lock_dropped_in_memory, f67_non_reentrant_fair_lock_dropped;
-    What::One(Of::Write) => f67_write_lock_dropped_in_memory, f67_write_lock_dropped;
-    What::One(Of::Read) => f67_read_lock_dropped_in_memory, f67_read_lock_dropped;
-    What::One(Of::Permit) => f67_expirable_permit_dropped_in_memory, f67_expirable_permit_dropped;
-    What::One(Of::Semaphore) => f67_permit_dropped_in_memory, f67_permit_dropped;
-    What::One(Of::Multi) => f67_multi_lock_dropped_in_memory, f67_multi_lock_dropped;
+    What::One(LockKind::Write) => f67_write_lock_dropped_in_memory, f67_write_lock_dropped;
+    What::One(LockKind::Read) => f67_read_lock_dropped_in_memory, f67_read_lock_dropped;
+    What::One(LockKind::Permit) => f67_expirable_permit_dropped_in_memory, f67_expirable_permit_dropped;
+    What::One(LockKind::Semaphore) => f67_permit_dropped_in_memory, f67_permit_dropped;
+    What::One(LockKind::Multi) => f67_multi_lock_dropped_in_memory, f67_multi_lock_dropped;
     What::Mixed => f67_multi_lock_of_several_kinds_dropped_in_memory, f67_multi_lock_of_several_kinds_dropped;
     What::Quorum => f67_red_lock_dropped_in_memory, f67_red_lock_dropped;
 }

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use distlock_chaos::redis::child::Orders;
+use distlock_chaos::redis::child::ChildConfig;
 use distlock_chaos::{Outcome, memory, redis};
-use distlock_tests::Of;
+use distlock_tests::LockKind;
 use distlock_tests::leaks::{open_files, resident};
 use tokio::time::Instant;
 
@@ -30,8 +30,8 @@ struct Args {
     #[arg(long, value_enum, default_value_t = Backend::Redis)]
     backend: Backend,
     /// Which kind of lock.
-    #[arg(long, value_enum, default_value_t = Of::Reentrant)]
-    lock: Of,
+    #[arg(long, value_enum, default_value_t = LockKind::Reentrant)]
+    lock: LockKind,
     /// How many seconds of each run faults happen.
     #[arg(long, default_value_t = 12.0)]
     seconds: f64,
@@ -62,10 +62,10 @@ impl Args {
             }
             Backend::Redis => {
                 let program = std::env::current_exe().expect("this program");
-                let setting = redis::Setting {
+                let setting = redis::RunConfig {
                     program: program.display().to_string(),
                     faulty: Duration::from_secs_f64(self.seconds),
-                    of: self.lock,
+                    lock_kind: self.lock,
                     only_kills: false,
                 };
                 setting.run(seed)
@@ -87,8 +87,8 @@ impl Args {
 /// What a child process of a run does.
 #[tokio::main(flavor = "current_thread")]
 async fn work(orders: &str) -> Result<(), Box<dyn Error>> {
-    let orders: Orders = serde_json::from_str(orders)?;
-    Ok(orders.obey().await?)
+    let orders: ChildConfig = serde_json::from_str(orders)?;
+    Ok(orders.run().await?)
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {

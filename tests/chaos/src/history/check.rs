@@ -17,25 +17,25 @@
 
 use std::fmt;
 
-use super::{Claim, End, Hindered, Operation, Operations, Refusal, Stamp, latch};
+use super::{Affected, Claim, End, Operation, Operations, Refusal, Timestamp, latch};
 
 /// What is soon, and what is late.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The watchdog's lease.
-    pub lease: Stamp,
+    pub lease: Timestamp,
     /// How long a key may be free while somebody waits for it, without a fault.
-    pub wake: Stamp,
+    pub wake: Timestamp,
     /// How late a timer may be.
-    pub late: Stamp,
+    pub late: Timestamp,
     /// How long a fault goes on to keep clients from the server after its end: they have yet to notice, and to connect.
-    pub aftermath: Stamp,
+    pub aftermath: Timestamp,
     /// Whether grants follow the order of arrival.
     pub in_order: bool,
     /// How many may have a key at once; readers do not count among each other.
     pub capacity: u32,
     /// How long it may take until a client has done what was left to the background.
-    pub settle: Stamp,
+    pub settle: Timestamp,
 }
 
 /// A rule that was broken.
@@ -44,7 +44,7 @@ pub struct Violation {
     /// Which rule.
     pub rule: &'static str,
     /// When.
-    pub at: Stamp,
+    pub at: Timestamp,
     /// By whom and how.
     pub what: String,
 }
@@ -76,7 +76,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
             checker.order(key, &ops);
         }
         checker.wake_ups(key, &ops);
-        checker.let_go(key, &ops);
+        checker.latch_opened(key, &ops);
     }
     for op in &operations.all {
         checker.wait(op);
@@ -94,7 +94,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn found(&mut self, rule: &'static str, at: Stamp, what: String) {
+    fn found(&mut self, rule: &'static str, at: Timestamp, what: String) {
         self.found.push(Violation { rule, at, what });
     }
 
@@ -137,7 +137,7 @@ impl Checker<'_> {
         let mut granted: Vec<_> = ops.iter().filter_map(granted).collect();
         granted.sort_unstable();
         // The highest token of all that were granted before a call.
-        let mut highest: Vec<(Stamp, u64)> = Vec::with_capacity(granted.len());
+        let mut highest: Vec<(Timestamp, u64)> = Vec::with_capacity(granted.len());
         for (returned, _, token, _) in &granted {
             let before = highest.last().map_or(0, |(_, token)| *token);
             highest.push((*returned, before.max(*token)));
@@ -178,8 +178,8 @@ impl Checker<'_> {
         &self,
         claims: &[(Claim, &Operation)],
         entitled: &Operation,
-        from: Stamp,
-        to: Stamp,
+        from: Timestamp,
+        to: Timestamp,
     ) -> bool {
         claims.iter().any(|(claim, op)| {
             op.id != entitled.id
@@ -194,7 +194,7 @@ impl Checker<'_> {
     /// A5.
     fn wake_ups(&mut self, key: &str, ops: &[&Operation]) {
         let mut gaps = self.gaps(ops);
-        let dry = self.dry_from(ops);
+        let dry = self.exhausted_from(ops);
         gaps.retain_mut(|(from, to)| {
             *to = dry.min(*to);
             from < to
@@ -216,16 +216,18 @@ impl Checker<'_> {
     }
 
     /// From when on all permits may be out for ever.
-    fn dry_from(&self, ops: &[&Operation]) -> Stamp {
-        let orphans = ops.iter().filter_map(|op| op.orphan(self.bounds.settle));
-        let mut since: Vec<Stamp> = orphans.map(|(since, _)| since).collect();
+    fn exhausted_from(&self, ops: &[&Operation]) -> Timestamp {
+        let leaked_permits = ops
+            .iter()
+            .filter_map(|op| op.leaked_permit(self.bounds.settle));
+        let mut since: Vec<Timestamp> = leaked_permits.map(|(since, _)| since).collect();
         since.sort_unstable();
         let last = since.get((self.bounds.capacity as usize).saturating_sub(1));
-        last.copied().unwrap_or(Stamp::MAX)
+        last.copied().unwrap_or(Timestamp::MAX)
     }
 
     /// When nobody had a claim, or a latch was at 0.
-    fn gaps(&self, ops: &[&Operation]) -> Vec<(Stamp, Stamp)> {
+    fn gaps(&self, ops: &[&Operation]) -> Vec<(Timestamp, Timestamp)> {
         if ops.iter().any(|op| op.change.is_some()) {
             return latch::at_0(ops, self.bounds.settle);
         }
@@ -247,7 +249,7 @@ impl Checker<'_> {
     }
 
     /// Was there time enough between the two, without faults and what has yet to heal of them?
-    fn neglected(&self, from: Stamp, to: Stamp) -> bool {
+    fn neglected(&self, from: Timestamp, to: Timestamp) -> bool {
         let mut calm_since = from;
         for fault in &self.operations.faults {
             if fault.from >= to.min(calm_since + self.bounds.wake) {
@@ -259,9 +261,9 @@ impl Checker<'_> {
     }
 
     /// A1, of latches.
-    fn let_go(&mut self, key: &str, ops: &[&Operation]) {
+    fn latch_opened(&mut self, key: &str, ops: &[&Operation]) {
         let eras = latch::above_0(ops, self.bounds.settle);
-        for op in ops.iter().filter(|op| op.let_go) {
+        for op in ops.iter().filter(|op| op.latch_opened) {
             let Some(returned) = op.returned else {
                 continue;
             };
@@ -288,8 +290,8 @@ impl Checker<'_> {
                 format!("{} timed out {early} ns early", op.id),
             );
         }
-        let answered = op.granted || op.let_go || op.refused.is_some();
-        if wait > 0 && answered && returned > due + late && !self.stood_still(op, due, returned) {
+        let answered = op.granted || op.latch_opened || op.refused.is_some();
+        if wait > 0 && answered && returned > due + late && !self.was_stopped(op, due, returned) {
             let (over, how) = (
                 returned - due,
                 if op.granted { "granted" } else { "refused" },
@@ -309,7 +311,7 @@ impl Checker<'_> {
         };
         let Bounds { lease, late, .. } = *self.bounds;
         let until = op.held_until(self.operations.end);
-        if until > op.deadline + late && !self.stood_still(op, op.deadline, until) {
+        if until > op.deadline + late && !self.was_stopped(op, op.deadline, until) {
             let over = until - op.deadline;
             self.found(
                 "A7",
@@ -322,8 +324,8 @@ impl Checker<'_> {
             .filter(|fault| fault.from < until);
         if let Some(wiped) = wiped.filter(|_| op.lease.is_none()) {
             let known = wiped.to.max(granted) + lease / 3 + late;
-            let hindered = self.was_hindered(op, wiped.from, known);
-            if until > known && !hindered && !self.stood_still(op, wiped.from, known) {
+            let affected = self.was_obstructed(op, wiped.from, known);
+            if until > known && !affected && !self.was_stopped(op, wiped.from, known) {
                 let over = until - wiped.to;
                 let what = format!("{} was told {over} ns after its lock was wiped", op.id);
                 self.found("A7", until, what);
@@ -337,11 +339,11 @@ impl Checker<'_> {
                 None
             }
             (Some((at, End::Lost)), _) => Some(*at),
-            _ => op.told,
+            _ => op.loss_reported,
         };
         if let Some(lost_at) = lost_at.filter(|_| op.lease.is_none()) {
             let since = op.deadline.saturating_sub(lease);
-            let kept_away = self.hindered(op, since, lost_at);
+            let kept_away = self.affected(op, since, lost_at);
             let wiped = op.wiped(&self.operations.faults);
             if kept_away < lease / 3 && wiped.is_none_or(|fault| fault.from > lost_at) {
                 let what = format!(
@@ -384,7 +386,7 @@ impl Checker<'_> {
     }
 
     /// Was there a fault between the two times, of this kind or any, or had one yet to heal?
-    fn any_fault(&self, from: Stamp, to: Stamp, kind: Option<&str>) -> bool {
+    fn any_fault(&self, from: Timestamp, to: Timestamp, kind: Option<&str>) -> bool {
         let mut faults = self.operations.faults.iter();
         faults.any(|fault| {
             let meant = kind.is_none_or(|kind| kind == fault.kind);
@@ -393,31 +395,31 @@ impl Checker<'_> {
     }
 
     /// The faults that kept an operation's process from the server between two times, with their aftermath.
-    fn hindrances(
+    fn obstructions(
         &self,
         op: &Operation,
-        from: Stamp,
-        to: Stamp,
-    ) -> impl Iterator<Item = (Stamp, Stamp)> {
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let (process, aftermath) = (op.id.process, self.bounds.aftermath);
         let faults = self.operations.faults.iter();
-        let theirs = faults.filter(move |fault| match fault.hindered {
-            Hindered::Nobody => false,
-            Hindered::Process(stopped) => stopped == process,
-            Hindered::Everybody => true,
+        let theirs = faults.filter(move |fault| match fault.affected {
+            Affected::Nobody => false,
+            Affected::Process(stopped) => stopped == process,
+            Affected::Everybody => true,
         });
         let spans = theirs.map(move |fault| (fault.from, fault.to + aftermath));
         spans.filter(move |(begin, end)| *begin <= to && *end >= from)
     }
 
-    fn was_hindered(&self, op: &Operation, from: Stamp, to: Stamp) -> bool {
-        self.hindrances(op, from, to).next().is_some()
+    fn was_obstructed(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
+        self.obstructions(op, from, to).next().is_some()
     }
 
     /// How long faults kept an operation's process from the server between two times.
-    fn hindered(&self, op: &Operation, from: Stamp, to: Stamp) -> Stamp {
+    fn affected(&self, op: &Operation, from: Timestamp, to: Timestamp) -> Timestamp {
         let (mut total, mut counted) = (0, from);
-        for (begin, end) in self.hindrances(op, from, to) {
+        for (begin, end) in self.obstructions(op, from, to) {
             let until = end.min(to);
             total += until.saturating_sub(begin.max(counted));
             counted = counted.max(until);
@@ -426,11 +428,11 @@ impl Checker<'_> {
     }
 
     /// Did the operation's process stand still at some time between the two?
-    fn stood_still(&self, op: &Operation, from: Stamp, to: Stamp) -> bool {
-        let stopped = Hindered::Process(op.id.process);
+    fn was_stopped(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
+        let stopped = Affected::Process(op.id.process);
         let mut faults = self.operations.faults.iter();
         faults.any(|fault| {
-            fault.hindered == stopped && fault.from < to && fault.to + self.bounds.late > from
+            fault.affected == stopped && fault.from < to && fault.to + self.bounds.late > from
         })
     }
 }

@@ -3,21 +3,21 @@
 //! All are set to one count. Whoever counts it down learns what is left: from one setting to the next each number is
 //! told once, but to those who never heard. A 0 is told to more of them: to the last, and as long as there is no latch.
 
-use super::{Change, Claim, Operation, Stamp};
+use super::{Change, Claim, Operation, Timestamp};
 
 /// A change of a latch: from its call to the time by which it was carried out, if ever, and its answer.
 struct Changed {
-    called: Stamp,
-    until: Stamp,
-    returned: Stamp,
+    called: Timestamp,
+    until: Timestamp,
+    returned: Timestamp,
     answer: Option<u64>,
 }
 
 /// Those that had this effect, or may have had.
-fn changes(ops: &[&Operation], wanted: Change, effect: u64, settle: Stamp) -> Vec<Changed> {
+fn changes(ops: &[&Operation], wanted: Change, effect: u64, settle: Timestamp) -> Vec<Changed> {
     let of_op = |op: &&Operation| {
         let (change, answer) = op.change?;
-        let returned = op.returned.or(op.died).unwrap_or(Stamp::MAX);
+        let returned = op.returned.or(op.died).unwrap_or(Timestamp::MAX);
         let meant = change == wanted && answer.is_none_or(|answer| answer == effect);
         meant.then_some(Changed {
             called: op.called,
@@ -30,16 +30,16 @@ fn changes(ops: &[&Operation], wanted: Change, effect: u64, settle: Stamp) -> Ve
 }
 
 /// When the first of them may have come that may lie behind this time.
-fn first_after(changes: &[Changed], time: Stamp) -> Stamp {
+fn first_after(changes: &[Changed], time: Timestamp) -> Timestamp {
     let later = changes.iter().filter(|change| change.until >= time);
     later
         .map(|change| change.called)
         .min()
-        .unwrap_or(Stamp::MAX)
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// When it surely stood above 0: after it was set, until one may have counted it down to 0.
-pub(super) fn above_0(ops: &[&Operation], settle: Stamp) -> Vec<Claim> {
+pub(super) fn above_0(ops: &[&Operation], settle: Timestamp) -> Vec<Claim> {
     let ends = changes(ops, Change::CountDown, 0, settle);
     let sets = changes(ops, Change::Set, 1, settle);
     let sure = sets.iter().filter(|set| set.answer.is_some());
@@ -53,7 +53,7 @@ pub(super) fn above_0(ops: &[&Operation], settle: Stamp) -> Vec<Claim> {
 }
 
 /// When there surely was none: after a 0 was told, until one may have set it.
-pub(super) fn at_0(ops: &[&Operation], settle: Stamp) -> Vec<(Stamp, Stamp)> {
+pub(super) fn at_0(ops: &[&Operation], settle: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     let sets = changes(ops, Change::Set, 1, settle);
     let ends = changes(ops, Change::CountDown, 0, settle);
     let sure = ends.iter().filter(|end| end.answer.is_some());

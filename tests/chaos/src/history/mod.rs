@@ -9,8 +9,8 @@
 //! lock's data was wiped in the server, the claim ends there: the owner can only be told of that.
 
 mod check;
+mod coverage;
 mod latch;
-mod met;
 mod operation;
 
 use std::fmt;
@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check};
+pub use coverage::{contended, fault_coverage};
 pub use latch::wrong_sum;
-pub use met::{contended, faults_that_met};
-pub use operation::{Claim, Operation, Operations, Orphan};
+pub use operation::{Claim, LeakedPermit, Operation, Operations};
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.
-pub type Stamp = u64;
+pub type Timestamp = u64;
 
 /// An acquisition and all that follows from it, by process, task and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,14 +50,14 @@ impl fmt::Display for Id {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// When.
-    pub at: Stamp,
+    pub at: Timestamp,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum What {
+pub enum EventKind {
     /// An acquisition began.
     Called {
         /// Whose.
@@ -65,9 +65,9 @@ pub enum What {
         /// Which lock.
         key: String,
         /// How long it waits at most; without limit where there is none, and zero is a single try.
-        wait: Option<Stamp>,
+        wait: Option<Timestamp>,
         /// Its fixed lease, if it has one.
-        lease: Option<Stamp>,
+        lease: Option<Timestamp>,
         /// Whether others may have it at the same time: readers.
         shared: bool,
         /// Whether it ends by itself: a plain permit does not.
@@ -80,7 +80,7 @@ pub enum What {
         /// The name of the hold in the server.
         owner: String,
         /// The owner's own deadline, as of now.
-        deadline: Stamp,
+        deadline: Timestamp,
         /// Its fencing token, where the lock has them.
         token: Option<u64>,
     },
@@ -92,7 +92,7 @@ pub enum What {
         why: Refusal,
     },
     /// Its caller dropped it before it was answered.
-    GivenUp {
+    Abandoned {
         /// Whose.
         id: Id,
     },
@@ -109,7 +109,7 @@ pub enum What {
         accepted: bool,
     },
     /// The owner was told that its hold is lost.
-    Told {
+    LossReported {
         /// Whose.
         id: Id,
     },
@@ -118,7 +118,7 @@ pub enum What {
         /// Whose.
         id: Id,
         /// The owner's own deadline, as of now.
-        deadline: Stamp,
+        deadline: Timestamp,
     },
     /// The release was answered, or the hold dropped.
     Ended {
@@ -128,7 +128,7 @@ pub enum What {
         how: End,
     },
     /// Who waited for a latch was let go.
-    LetGo {
+    LatchOpened {
         /// Whose.
         id: Id,
     },
@@ -204,19 +204,19 @@ pub struct Fault {
     /// Its kind.
     pub kind: String,
     /// Its begin.
-    pub from: Stamp,
+    pub from: Timestamp,
     /// Its end, with what follows of it.
-    pub to: Stamp,
+    pub to: Timestamp,
     /// What it did to the locks' data.
     pub wiped: Wiped,
     /// Whom it kept from the server or from running.
-    pub hindered: Hindered,
+    pub affected: Affected,
     /// For how long after its end a key may still be free beside a waiter.
-    pub heals: Stamp,
+    pub heals: Timestamp,
     /// Whether it happened: a cut that met no connection did not.
     pub hit: bool,
     /// Whether an attempt sent at its begin may be carried out as late as its end.
-    pub defers: bool,
+    pub delays_attempts: bool,
 }
 
 /// Which locks' data a fault took away.
@@ -245,7 +245,7 @@ impl Wiped {
 
 /// Whom a fault kept from the server, or from running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Hindered {
+pub enum Affected {
     /// Nobody.
     #[default]
     Nobody,

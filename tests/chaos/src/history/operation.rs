@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Change, End, Event, Fault, Id, Refusal, Stamp, What};
+use super::{Change, End, Event, EventKind, Fault, Id, Refusal, Timestamp};
 
 /// One acquisition and what followed.
 #[derive(Clone, Debug)]
@@ -12,56 +12,56 @@ pub struct Operation {
     /// Which lock.
     pub key: String,
     /// How long it waits at most.
-    pub wait: Option<Stamp>,
+    pub wait: Option<Timestamp>,
     /// Its fixed lease.
-    pub lease: Option<Stamp>,
+    pub lease: Option<Timestamp>,
     /// Whether others of its kind may have the lock at the same time.
     pub shared: bool,
     /// Whether its hold ends by itself.
     pub leased: bool,
     /// When it was called.
-    pub called: Stamp,
+    pub called: Timestamp,
     /// The name of its hold in the server.
     pub owner: Option<String>,
     /// Its fencing token.
     pub token: Option<u64>,
     /// When its lease was last asked for before it was granted: until then its hold was in the server.
-    pub asked: Stamp,
+    pub lease_requested: Timestamp,
     /// The first grant of its hold, which others may have had before: from then on it was in the server.
-    pub stood: Stamp,
+    pub held_since: Timestamp,
     /// When it was answered or given up.
-    pub returned: Option<Stamp>,
+    pub returned: Option<Timestamp>,
     /// Whether it was granted.
     pub granted: bool,
     /// Why it was not.
     pub refused: Option<Refusal>,
     /// Whether it was let go by a latch that it waited for.
-    pub let_go: bool,
+    pub latch_opened: bool,
     /// Which change of a latch it is, and what was answered.
     pub change: Option<(Change, Option<u64>)>,
     /// The owner's own deadline, as it was known when it was granted.
-    pub granted_until: Stamp,
+    pub granted_until: Timestamp,
     /// The same as it was known last.
-    pub deadline: Stamp,
+    pub deadline: Timestamp,
     /// When the owner entered the resource.
-    pub entered: Option<Stamp>,
+    pub entered: Option<Timestamp>,
     /// When its write was answered, and whether it was accepted.
-    pub wrote: Option<(Stamp, bool)>,
+    pub wrote: Option<(Timestamp, bool)>,
     /// When the owner was told of a loss.
-    pub told: Option<Stamp>,
+    pub loss_reported: Option<Timestamp>,
     /// When the owner began to release.
-    pub ending: Option<Stamp>,
+    pub ending: Option<Timestamp>,
     /// When and how the hold ended.
-    pub ended: Option<(Stamp, End)>,
+    pub ended: Option<(Timestamp, End)>,
     /// When its process was killed, if that ended it.
-    pub killed: Option<Stamp>,
+    pub killed: Option<Timestamp>,
     /// When its process was killed, whatever it had come to by then.
-    pub died: Option<Stamp>,
+    pub died: Option<Timestamp>,
 }
 
 /// A permit without a lease that nobody is left to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Orphan {
+pub enum LeakedPermit {
     /// Its owner had it and died.
     Surely,
     /// Its owner died while it asked for it, or while it gave it back.
@@ -72,14 +72,14 @@ pub enum Orphan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The return of the acquisition.
-    pub from: Stamp,
+    pub from: Timestamp,
     /// The first of: release called, loss told, deadline, data wiped; or process killed, but that gives back no permit
     /// that has no lease.
-    pub to: Stamp,
+    pub to: Timestamp,
 }
 
 impl Claim {
-    fn cut(&mut self, at: Option<Stamp>) {
+    fn cut(&mut self, at: Option<Timestamp>) {
         if let Some(at) = at {
             self.to = self.to.min(at.max(self.from));
         }
@@ -87,7 +87,7 @@ impl Claim {
 }
 
 impl Operation {
-    fn new(id: Id, called: Stamp) -> Self {
+    fn new(id: Id, called: Timestamp) -> Self {
         Self {
             id,
             key: String::new(),
@@ -98,18 +98,18 @@ impl Operation {
             called,
             owner: None,
             token: None,
-            asked: called,
-            stood: Stamp::MAX,
+            lease_requested: called,
+            held_since: Timestamp::MAX,
             returned: None,
             granted: false,
-            let_go: false,
+            latch_opened: false,
             change: None,
             refused: None,
             granted_until: 0,
             deadline: 0,
             entered: None,
             wrote: None,
-            told: None,
+            loss_reported: None,
             ending: None,
             ended: None,
             killed: None,
@@ -120,31 +120,31 @@ impl Operation {
     /// Whether its permit stays out for ever, and since when. What its owner left to the background `settle` or less
     /// before its death may not have been done.
     #[must_use]
-    pub fn orphan(&self, settle: Stamp) -> Option<(Stamp, Orphan)> {
+    pub fn leaked_permit(&self, settle: Timestamp) -> Option<(Timestamp, LeakedPermit)> {
         let died = self.died.filter(|_| !self.leased)?;
         let done = match &self.ended {
             Some((_, End::Released)) => return None,
             Some((at, _)) => Some(*at),
             None => self.returned.filter(|_| !self.granted),
         };
-        let orphan = match done {
+        let leaked_permit = match done {
             Some(at) if at + settle < died => return None,
-            None if self.granted && self.ending.is_none() => Orphan::Surely,
-            _ => Orphan::Perhaps,
+            None if self.granted && self.ending.is_none() => LeakedPermit::Surely,
+            _ => LeakedPermit::Perhaps,
         };
-        Some((died, orphan))
+        Some((died, leaked_permit))
     }
 
     /// When it stopped to wait, or `end` where it never did.
     #[must_use]
-    pub fn waited_until(&self, end: Stamp) -> Stamp {
+    pub fn waited_until(&self, end: Timestamp) -> Timestamp {
         self.returned.or(self.killed).unwrap_or(end)
     }
 
     /// The end of its hold by its own doing or knowledge, or `end` where it never had one.
     #[must_use]
-    pub fn held_until(&self, end: Stamp) -> Stamp {
-        let ends = [self.ending, self.told, self.killed];
+    pub fn held_until(&self, end: Timestamp) -> Timestamp {
+        let ends = [self.ending, self.loss_reported, self.killed];
         ends.into_iter().flatten().min().unwrap_or(end)
     }
 
@@ -161,14 +161,14 @@ impl Operation {
         self.claim_until(self.surely_wiped(faults).map(|fault| fault.from))
     }
 
-    fn claim_until(&self, wiped: Option<Stamp>) -> Option<Claim> {
+    fn claim_until(&self, wiped: Option<Timestamp>) -> Option<Claim> {
         let from = self.returned.filter(|_| self.granted)?;
         let mut claim = Claim {
             from,
             to: self.deadline.max(from),
         };
         claim.cut(self.ending);
-        claim.cut(self.told);
+        claim.cut(self.loss_reported);
         claim.cut(self.killed.filter(|_| self.leased));
         claim.cut(wiped);
         Some(claim)
@@ -177,7 +177,9 @@ impl Operation {
     /// The first fault that may have taken its hold away.
     pub(super) fn wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
         let mut faults = faults.iter();
-        faults.find(|fault| fault.wiped.has(&self.key) && fault.hit && fault.to >= self.asked)
+        faults.find(|fault| {
+            fault.wiped.has(&self.key) && fault.hit && fault.to >= self.lease_requested
+        })
     }
 
     /// The first fault that did take its hold away, for good: an attempt of its owner that was still on its way then
@@ -185,17 +187,19 @@ impl Operation {
     pub(super) fn surely_wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
         let comes_back = |wipe: &Fault| {
             let mut faults = faults.iter();
-            faults.any(|fault| fault.defers && fault.from <= self.stood && fault.to >= wipe.from)
+            faults.any(|fault| {
+                fault.delays_attempts && fault.from <= self.held_since && fault.to >= wipe.from
+            })
         };
-        let mut wipes = faults
-            .iter()
-            .filter(|fault| fault.wiped.has(&self.key) && fault.hit && fault.from > self.stood);
+        let mut wipes = faults.iter().filter(|fault| {
+            fault.wiped.has(&self.key) && fault.hit && fault.from > self.held_since
+        });
         wipes.find(|wipe| !comes_back(wipe))
     }
 
-    fn take(&mut self, at: Stamp, what: &What) {
+    fn apply(&mut self, at: Timestamp, what: &EventKind) {
         match what {
-            What::Called {
+            EventKind::Called {
                 key,
                 wait,
                 lease,
@@ -207,7 +211,7 @@ impl Operation {
                 (self.wait, self.lease) = (*wait, *lease);
                 (self.shared, self.leased) = (*shared, *leased);
             }
-            What::Granted {
+            EventKind::Granted {
                 owner,
                 deadline,
                 token,
@@ -218,33 +222,33 @@ impl Operation {
                 (self.granted_until, self.deadline) = (*deadline, *deadline);
                 self.owner = Some(owner.clone());
             }
-            What::Refused { why, .. } => {
+            EventKind::Refused { why, .. } => {
                 (self.returned, self.refused) = (Some(at), Some(why.clone()));
             }
-            What::GivenUp { .. } => self.returned = Some(at),
-            What::LetGo { .. } => (self.returned, self.let_go) = (Some(at), true),
-            What::Changing { key, change, .. } => {
+            EventKind::Abandoned { .. } => self.returned = Some(at),
+            EventKind::LatchOpened { .. } => (self.returned, self.latch_opened) = (Some(at), true),
+            EventKind::Changing { key, change, .. } => {
                 self.key.clone_from(key);
                 self.change = Some((*change, None));
             }
-            What::Changed { answer, .. } => {
+            EventKind::Changed { answer, .. } => {
                 self.returned = Some(at);
                 self.change = self.change.map(|(change, _)| (change, Some(*answer)));
             }
-            What::Entered { .. } => self.entered = Some(at),
-            What::Wrote { accepted, .. } => self.wrote = Some((at, *accepted)),
-            What::Told { .. } => self.told = self.told.or(Some(at)),
-            What::Ending { deadline, .. } => {
-                let before = self.ending.unwrap_or(Stamp::MAX);
+            EventKind::Entered { .. } => self.entered = Some(at),
+            EventKind::Wrote { accepted, .. } => self.wrote = Some((at, *accepted)),
+            EventKind::LossReported { .. } => self.loss_reported = self.loss_reported.or(Some(at)),
+            EventKind::Ending { deadline, .. } => {
+                let before = self.ending.unwrap_or(Timestamp::MAX);
                 (self.ending, self.deadline) = (Some(at.min(before)), *deadline);
             }
-            What::Ended { how, .. } => {
+            EventKind::Ended { how, .. } => {
                 if *how == End::Left {
                     self.ending = Some(self.deadline);
                 }
                 self.ended = Some((at, how.clone()));
             }
-            What::Fault(_) | What::Killed { .. } => {}
+            EventKind::Fault(_) | EventKind::Killed { .. } => {}
         }
     }
 }
@@ -257,34 +261,34 @@ pub struct Operations {
     /// The faults, in the order of their begins.
     pub faults: Vec<Fault>,
     /// When the last event was.
-    pub end: Stamp,
+    pub end: Timestamp,
 }
 
 impl Operations {
     /// Puts the events of each operation together; `lease` is the watchdog's.
     #[must_use]
-    pub fn of(events: &[Event], lease: Stamp) -> Self {
+    pub fn from_events(events: &[Event], lease: Timestamp) -> Self {
         let mut all: BTreeMap<Id, Operation> = BTreeMap::new();
         let (mut faults, mut kills, mut end) = (Vec::new(), Vec::new(), 0);
         for Event { at, what } in events {
             end = end.max(*at);
             match what {
-                What::Fault(fault) => faults.push(fault.clone()),
-                What::Killed { process } => kills.push((*process, *at)),
-                What::Called { id, .. }
-                | What::Granted { id, .. }
-                | What::Refused { id, .. }
-                | What::GivenUp { id }
-                | What::Entered { id }
-                | What::Wrote { id, .. }
-                | What::Told { id }
-                | What::LetGo { id }
-                | What::Changing { id, .. }
-                | What::Changed { id, .. }
-                | What::Ending { id, .. }
-                | What::Ended { id, .. } => {
+                EventKind::Fault(fault) => faults.push(fault.clone()),
+                EventKind::Killed { process } => kills.push((*process, *at)),
+                EventKind::Called { id, .. }
+                | EventKind::Granted { id, .. }
+                | EventKind::Refused { id, .. }
+                | EventKind::Abandoned { id }
+                | EventKind::Entered { id }
+                | EventKind::Wrote { id, .. }
+                | EventKind::LossReported { id }
+                | EventKind::LatchOpened { id }
+                | EventKind::Changing { id, .. }
+                | EventKind::Changed { id, .. }
+                | EventKind::Ending { id, .. }
+                | EventKind::Ended { id, .. } => {
                     let op = all.entry(*id).or_insert_with(|| Operation::new(*id, *at));
-                    op.take(*at, what);
+                    op.apply(*at, what);
                 }
             }
         }
@@ -317,14 +321,14 @@ impl Operations {
 }
 
 /// Finds the beginning of each hold: it may have been handed over from one operation to the next.
-fn trace_back(all: &mut [Operation], lease: Stamp) {
-    let mut first: HashMap<String, Stamp> = HashMap::new();
+fn trace_back(all: &mut [Operation], lease: Timestamp) {
+    let mut first: HashMap<String, Timestamp> = HashMap::new();
     let mut granted: Vec<&mut Operation> = all.iter_mut().filter(|op| op.granted).collect();
     granted.sort_by_key(|op| op.returned);
     for op in granted {
         if let (Some(owner), Some(returned)) = (&op.owner, op.returned) {
-            op.stood = *first.entry(owner.clone()).or_insert(returned);
-            op.asked = op.granted_until.saturating_sub(op.lease.unwrap_or(lease));
+            op.held_since = *first.entry(owner.clone()).or_insert(returned);
+            op.lease_requested = op.granted_until.saturating_sub(op.lease.unwrap_or(lease));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A run on the memory backend: paused time, faults by the decorator. Fast, and nearly the same each time.
 
-mod left;
+mod leftovers;
 mod plan;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +14,14 @@ use distlock_tests::flaws::Flaw;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::intent::Pace;
-use super::plan::{Plan, Step};
-use super::time::{Time, stamp};
-use super::worker::{Crew, Sink, Worker};
-use super::{Outcome, alarm, judge};
-use crate::history::{self, Bounds, Event, Hindered, History, Stamp, What, Wiped};
-use distlock_tests::any_lock::{AnyLock, Of, PERMITS};
-use distlock_tests::resource::{Door, Resource};
+use super::fault_plan::{FaultPlan, PlannedFault};
+use super::planned_operation::Workload;
+use super::time::{Time, timestamp};
+use super::worker::{Sink, Worker, WorkerContext};
+use super::{Outcome, error_counter, evaluate};
+use crate::history::{self, Affected, Bounds, Event, EventKind, History, Timestamp, Wiped};
+use distlock_tests::any_lock::{AnyLock, LockKind, PERMITS};
+use distlock_tests::resource::{Resource, ResourceHandle};
 
 pub use plan::{MemoryFault, plan};
 
@@ -36,7 +36,7 @@ const UNDISTURBED: Duration = Duration::from_secs(8);
 /// The verbs that faults befall.
 const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
-const PROGRAMS: usize = 2;
+const CLIENT_SETS: usize = 2;
 
 /// A crowd, in which holds are handed over; or a few, with whom a key lies free long enough that it shows.
 const TASKS: [u32; 2] = [16, 6];
@@ -55,25 +55,25 @@ const BOUNDS: Bounds = Bounds {
     settle: HEALS.as_nanos() as u64,
 };
 
-fn bounds(of: Of) -> Bounds {
+fn bounds(lock_kind: LockKind) -> Bounds {
     Bounds {
-        in_order: of.is_fair(),
-        capacity: match of {
-            Of::Permit | Of::Semaphore => of.capacity(),
+        in_order: lock_kind.is_fair(),
+        capacity: match lock_kind {
+            LockKind::Permit | LockKind::Semaphore => lock_kind.capacity(),
             _ => 1,
         },
-        settle: match of {
+        settle: match lock_kind {
             // A change that was given up may come as late as its fault.
-            Of::Latch => BOUNDS.lease,
+            LockKind::Latch => BOUNDS.lease,
             _ => BOUNDS.settle,
         },
         ..BOUNDS
     }
 }
 
-fn pace(of: Of) -> Pace {
-    Pace {
-        of,
+fn workload(lock_kind: LockKind) -> Workload {
+    Workload {
+        lock_kind,
         lease: LEASE,
         work: Duration::from_millis(60),
         long: 24,
@@ -88,14 +88,14 @@ fn pace(of: Of) -> Pace {
 /// # Panics
 /// If the run itself fails.
 #[must_use]
-pub fn run(plan: &Plan<MemoryFault>, of: Of, flaw: Option<Flaw>) -> Outcome {
+pub fn run(plan: &FaultPlan<MemoryFault>, lock_kind: LockKind, flaw: Option<Flaw>) -> Outcome {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    alarm::install();
-    let alarms = alarm::count_here();
-    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, of, flaw).play(plan));
-    if alarm::count_here() > alarms {
+    error_counter::install();
+    let errors = error_counter::panics_on_this_thread();
+    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, lock_kind, flaw).play(plan));
+    if error_counter::panics_on_this_thread() > errors {
         outcome.found("A11", String::from("a panic"));
     }
     outcome
@@ -105,7 +105,7 @@ pub fn run(plan: &Plan<MemoryFault>, of: Of, flaw: Option<Flaw>) -> Outcome {
 type Outage = (Vec<Op>, Fault);
 
 struct MemoryRun {
-    crew: Crew,
+    context: WorkerContext,
     history: History,
     servers: Vec<MemoryServer>,
     faults: Faults,
@@ -113,14 +113,16 @@ struct MemoryRun {
     outage: Arc<Mutex<Option<Outage>>>,
     /// Faults of single commands that did not meet theirs yet.
     planned: Arc<AtomicUsize>,
-    programs: Vec<Arc<[Client]>>,
-    wiper: Vec<Client>,
+    client_sets: Vec<Arc<[Client]>>,
+    admin: Vec<Client>,
 }
 
 impl MemoryRun {
-    fn new(seed: u64, of: Of, flaw: Option<Flaw>) -> Self {
+    fn new(seed: u64, lock_kind: LockKind, flaw: Option<Flaw>) -> Self {
         let (history, faults) = (History::default(), Faults::new());
-        let servers: Vec<_> = (0..of.servers()).map(|_| MemoryServer::new()).collect();
+        let servers: Vec<_> = (0..lock_kind.servers())
+            .map(|_| MemoryServer::new())
+            .collect();
         // Of several servers all meet the faults, or some: without a minority there is still a quorum.
         let meeting = 1 + (seed / 2) as usize % servers.len();
         let client = |(at, server): (usize, &MemoryServer)| {
@@ -134,63 +136,68 @@ impl MemoryRun {
             builder.in_memory(server).expect("a client")
         };
         let program = |_| servers.iter().enumerate().map(client).collect();
-        let programs = (0..PROGRAMS).map(program).collect();
-        let wiper = |server| Client::builder().in_memory(server).expect("a client");
-        let wiper = servers.iter().map(wiper).collect();
-        let crew = Crew {
+        let client_sets = (0..CLIENT_SETS).map(program).collect();
+        let admin = |server| Client::builder().in_memory(server).expect("a client");
+        let admin = servers.iter().map(admin).collect();
+        let context = WorkerContext {
             process: 0,
             seed,
-            pace: pace(of),
+            workload: workload(lock_kind),
             time: Time::paused(),
             sink: Sink::History(history.clone()),
         };
         Self {
-            crew,
+            context,
             history,
             servers,
             faults,
             outage: Arc::default(),
             planned: Arc::default(),
-            programs,
-            wiper,
+            client_sets,
+            admin,
         }
     }
 
-    async fn play(self, plan: &Plan<MemoryFault>) -> Outcome {
+    async fn play(self, plan: &FaultPlan<MemoryFault>) -> Outcome {
         self.note_hits();
-        if self.crew.pace.of == Of::Semaphore {
-            for key in &self.crew.pace.keys {
-                let semaphore = self.wiper[0].semaphore(key.as_str());
+        if self.context.workload.lock_kind == LockKind::Semaphore {
+            for key in &self.context.workload.keys {
+                let semaphore = self.admin[0].semaphore(key.as_str());
                 semaphore.try_set_permits(PERMITS).await.expect("no fault");
             }
         }
         let resource = Resource::default();
         let (begin, end) = (
             Instant::now(),
-            self.crew.time.clock() + stamp(plan.lasts + UNDISTURBED),
+            self.context.time.clock() + timestamp(plan.lasts + UNDISTURBED),
         );
         let mut workers = JoinSet::new();
         let tasks = TASKS[usize::from(plan.seed.is_multiple_of(2))];
         for task in 0..tasks {
-            let program = &self.programs[task as usize % PROGRAMS];
-            let worker = Worker::new(&self.crew, task, program, Door::Here(resource.clone()));
+            let program = &self.client_sets[task as usize % CLIENT_SETS];
+            let worker = Worker::new(
+                &self.context,
+                task,
+                program,
+                ResourceHandle::Here(resource.clone()),
+            );
             workers.spawn(worker.work_until(end));
         }
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
             // Late behind others, or too long: the calm at the end stays calm.
-            if begin.elapsed() + step.length < plan.lasts && self.concerns(&step.fault) {
+            if begin.elapsed() + step.length < plan.lasts && self.applies(&step.fault) {
                 self.apply(step).await;
             }
         }
-        self.calm();
+        self.clear_faults();
         let hang = sleep(LEASE * 100);
         tokio::select! {
             _ = workers.join_all() => {}
             () = hang => {}
         }
-        let bounds = bounds(self.crew.pace.of);
-        let mut outcome = judge(("memory", plan.seed), &self.history, &bounds, &resource);
+        let bounds = bounds(self.context.workload.lock_kind);
+        let mut outcome = evaluate(("memory", plan.seed), &self.history, &bounds, &resource);
         let never = self.planned.load(Ordering::Relaxed);
         outcome
             .faults
@@ -206,7 +213,7 @@ impl MemoryRun {
 
     /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
     fn note_hits(&self) {
-        let (history, time) = (self.history.clone(), self.crew.time.clone());
+        let (history, time) = (self.history.clone(), self.context.time.clone());
         let (outage, planned) = (Arc::clone(&self.outage), Arc::clone(&self.planned));
         self.faults.on_hit(move |op, fault| {
             let lasts = match fault {
@@ -228,48 +235,48 @@ impl MemoryRun {
             let happened = history::Fault {
                 kind: format!("{op:?} {name}"),
                 from: time.clock(),
-                to: time.clock() + stamp(lasts),
+                to: time.clock() + timestamp(lasts),
                 wiped: Wiped::Nothing,
-                hindered: hindered(&[op]),
+                affected: affected(&[op]),
                 heals: if fault == Fault::Double {
                     0
                 } else {
-                    stamp(HEALS)
+                    timestamp(HEALS)
                 },
                 hit: true,
-                defers: op == Op::Attempt && matches!(fault, Fault::Late(_)),
+                delays_attempts: op == Op::Attempt && matches!(fault, Fault::Late(_)),
             };
             let at = time.now();
             history.add(Event {
                 at,
-                what: What::Fault(happened),
+                what: EventKind::Fault(happened),
             });
         });
     }
 
     /// Can the fault meet anything? A lock that is waited for without messages does not miss them.
     /// Permits without a lease are renewed by nobody, and not to be had back where their semaphore was taken away.
-    fn concerns(&self, fault: &MemoryFault) -> bool {
-        let of = self.crew.pace.of;
+    fn applies(&self, fault: &MemoryFault) -> bool {
+        let lock_kind = self.context.workload.lock_kind;
         match fault {
-            MemoryFault::Deaf => of != Of::Spin,
-            MemoryFault::Wipe(_) => of.has_lease() && of != Of::Latch,
-            _ if of == Of::Latch => true,
-            MemoryFault::Next(op, _) => of.has_lease() || *op != Op::Renew,
-            MemoryFault::Outage(ops) | MemoryFault::Unheard(ops) => {
-                of.has_lease() || **ops != [Op::Renew]
+            MemoryFault::Mute => lock_kind != LockKind::Spin,
+            MemoryFault::Wipe(_) => lock_kind.has_lease() && lock_kind != LockKind::Latch,
+            _ if lock_kind == LockKind::Latch => true,
+            MemoryFault::Next(op, _) => lock_kind.has_lease() || *op != Op::Renew,
+            MemoryFault::Outage(ops) | MemoryFault::RepliesLost(ops) => {
+                lock_kind.has_lease() || **ops != [Op::Renew]
             }
             MemoryFault::Slow(_) => true,
         }
     }
 
-    async fn apply(&self, step: &Step<MemoryFault>) {
-        let from = self.crew.time.clock();
+    async fn apply(&self, step: &PlannedFault<MemoryFault>) {
+        let from = self.context.time.clock();
         match &step.fault {
             MemoryFault::Next(op, fault) => {
                 self.planned.fetch_add(1, Ordering::Relaxed);
-                let op = match self.crew.pace.of {
-                    Of::Latch => Op::Adjust,
+                let op = match self.context.workload.lock_kind {
+                    LockKind::Latch => Op::Adjust,
                     _ => *op,
                 };
                 self.faults.next(op, *fault);
@@ -278,21 +285,21 @@ impl MemoryRun {
                 let hit = self.all_meet(ops, Fault::Never, step.length).await;
                 // Holds that nobody could release end by their leases.
                 let kind = format!("outage of {ops:?}");
-                let what = (Wiped::Nothing, hindered(ops));
+                let what = (Wiped::Nothing, affected(ops));
                 self.note(&kind, from, what, LEASE, hit);
             }
-            MemoryFault::Unheard(ops) => {
+            MemoryFault::RepliesLost(ops) => {
                 let hit = self.all_meet(ops, Fault::FailAfter, step.length).await;
                 let kind = format!("unheard {ops:?}");
-                let what = (Wiped::Nothing, hindered(ops));
+                let what = (Wiped::Nothing, affected(ops));
                 self.note(&kind, from, what, HEALS, hit);
             }
             MemoryFault::Slow(fault) => {
                 let hit = self.all_meet(self.commands(), *fault, step.length).await;
-                let what = (Wiped::Nothing, Hindered::Everybody);
+                let what = (Wiped::Nothing, Affected::Everybody);
                 self.note("slow", from, what, HEALS, hit);
             }
-            MemoryFault::Deaf => {
+            MemoryFault::Mute => {
                 let before = self.faults.hits(Op::Subscribe);
                 let _fell = self.faults.mute();
                 sleep(step.length).await;
@@ -301,15 +308,15 @@ impl MemoryRun {
                 self.note(
                     "deaf",
                     from,
-                    (Wiped::Nothing, Hindered::Nobody),
+                    (Wiped::Nothing, Affected::Nobody),
                     Duration::ZERO,
                     hit,
                 );
             }
             MemoryFault::Wipe(key) => {
                 let hit = self.wipe(key).await;
-                let from = self.crew.time.clock();
-                let what = (Wiped::One(key.clone()), Hindered::Nobody);
+                let from = self.context.time.clock();
+                let what = (Wiped::One(key.clone()), Affected::Nobody);
                 self.note("wipe", from, what, Duration::ZERO, hit);
             }
         }
@@ -317,8 +324,8 @@ impl MemoryRun {
 
     /// All commands of these verbs meet a fault for this long, and their answers are waited for. Whether any did.
     async fn all_meet(&self, ops: &[Op], fault: Fault, length: Duration) -> bool {
-        let ops = match self.crew.pace.of {
-            Of::Latch => self.commands(),
+        let ops = match self.context.workload.lock_kind {
+            LockKind::Latch => self.commands(),
             _ => ops,
         };
         let before = self.hits();
@@ -327,7 +334,7 @@ impl MemoryRun {
             self.faults.always(*op, fault);
         }
         sleep(length).await;
-        self.calm();
+        self.clear_faults();
         *self.outage.lock().unwrap() = None;
         if fault != Fault::FailAfter {
             sleep(RESPONSE_TIMEOUT).await;
@@ -337,15 +344,15 @@ impl MemoryRun {
 
     /// Takes a lock's data away as soon as there is any.
     async fn wipe(&self, key: &str) -> bool {
-        let of = self.crew.pace.of;
-        let lock = of.lock_on(&self.wiper, key);
+        let lock_kind = self.context.workload.lock_kind;
+        let lock = lock_kind.lock_on(&self.admin, key);
         // Of a read/write lock whichever side has it.
-        let writer = Of::Write.lock_on(&self.wiper, key);
+        let writer = LockKind::Write.lock_on(&self.admin, key);
         for _ in 0..100 {
             let freed = async |lock: &AnyLock| lock.force_release().await.expect("no fault");
-            if freed(&lock).await || of == Of::Read && freed(&writer).await {
-                if of == Of::Permit {
-                    let semaphore = self.wiper[0].expirable_semaphore(key);
+            if freed(&lock).await || lock_kind == LockKind::Read && freed(&writer).await {
+                if lock_kind == LockKind::Permit {
+                    let semaphore = self.admin[0].expirable_semaphore(key);
                     let _set = semaphore.try_set_permits(PERMITS).await;
                 }
                 return true;
@@ -357,8 +364,8 @@ impl MemoryRun {
 
     /// The verbs that faults befall here.
     fn commands(&self) -> &'static [Op] {
-        match self.crew.pace.of {
-            Of::Latch => &[Op::Adjust],
+        match self.context.workload.lock_kind {
+            LockKind::Latch => &[Op::Adjust],
             _ => &COMMANDS,
         }
     }
@@ -367,7 +374,7 @@ impl MemoryRun {
         self.commands().iter().map(|op| self.faults.hits(*op)).sum()
     }
 
-    fn calm(&self) {
+    fn clear_faults(&self) {
         for op in self.commands() {
             self.faults.clear(*op);
         }
@@ -376,35 +383,35 @@ impl MemoryRun {
     fn note(
         &self,
         kind: &str,
-        from: Stamp,
-        (wiped, hindered): (Wiped, Hindered),
+        from: Timestamp,
+        (wiped, affected): (Wiped, Affected),
         heals: Duration,
         hit: bool,
     ) {
-        let (at, to) = (self.crew.time.now(), self.crew.time.clock());
+        let (at, to) = (self.context.time.now(), self.context.time.clock());
         let kind = kind.to_owned();
         let fault = history::Fault {
             kind,
             from,
             to,
             wiped,
-            hindered,
-            heals: stamp(heals),
+            affected,
+            heals: timestamp(heals),
             hit,
-            defers: false,
+            delays_attempts: false,
         };
         self.history.add(Event {
             at,
-            what: What::Fault(fault),
+            what: EventKind::Fault(fault),
         });
     }
 }
 
 /// Only what befalls renewals may cost a hold.
-fn hindered(ops: &[Op]) -> Hindered {
+fn affected(ops: &[Op]) -> Affected {
     if ops.contains(&Op::Renew) {
-        Hindered::Everybody
+        Affected::Everybody
     } else {
-        Hindered::Nobody
+        Affected::Nobody
     }
 }

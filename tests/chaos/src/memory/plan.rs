@@ -6,9 +6,9 @@ use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, pace};
-use crate::plan::{Plan, Step};
-use distlock_tests::any_lock::Of;
+use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, workload};
+use crate::fault_plan::{FaultPlan, PlannedFault};
+use distlock_tests::any_lock::LockKind;
 
 /// Faults for this long are one size: with what follows, some thousand operations.
 const FAULTY: Duration = Duration::from_secs(50);
@@ -24,18 +24,18 @@ pub enum MemoryFault {
     /// No command of these verbs is carried out.
     Outage(&'static [Op]),
     /// Commands of these verbs are carried out, and nobody hears of it.
-    Unheard(&'static [Op]),
+    RepliesLost(&'static [Op]),
     /// All commands, or all answers, take this long.
     Slow(Fault),
     /// No message comes through, and every subscription falls.
-    Deaf,
+    Mute,
     /// The lock's data is taken away.
     Wipe(String),
 }
 
 /// The faults that this seed makes, over so many times the usual size.
 #[must_use]
-pub fn plan(seed: u64, size: u32) -> Plan<MemoryFault> {
+pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
     let mut random = StdRng::seed_from_u64(seed);
     // Of single commands there are most variants, and what deafness and slowness lay bare is rare: they count more.
     let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 3, 4]
@@ -57,10 +57,10 @@ pub fn plan(seed: u64, size: u32) -> Plan<MemoryFault> {
         .collect();
     steps.sort_by_key(|step| step.at);
     let lasts = FAULTY * size;
-    Plan { seed, lasts, steps }
+    FaultPlan { seed, lasts, steps }
 }
 
-fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
+fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFault> {
     // Short ones are the more revealing: what was in doubt is soon put to the test.
     let length = LEASE.mul_f64(random.random::<f64>().powi(2) * 1.5);
     let (fault, length) = match kind {
@@ -76,10 +76,10 @@ fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
                 &COMMANDS[2..],
             ];
             let ops = ops[random.random_range(0..ops.len())];
-            let faults = [MemoryFault::Outage(ops), MemoryFault::Unheard(ops)];
+            let faults = [MemoryFault::Outage(ops), MemoryFault::RepliesLost(ops)];
             (faults[random.random_range(0..faults.len())].clone(), length)
         }
-        2 => (MemoryFault::Deaf, length / 2),
+        2 => (MemoryFault::Mute, length / 2),
         3 => {
             let by = RESPONSE_TIMEOUT.mul_f64(random.random::<f64>() * 0.9);
             let faults = [Fault::Delay(by), Fault::DelayReply(by)];
@@ -87,12 +87,12 @@ fn step(at: Duration, kind: u32, random: &mut StdRng) -> Step<MemoryFault> {
             (MemoryFault::Slow(slow), length)
         }
         _ => {
-            let keys = pace(Of::Reentrant).keys;
+            let keys = workload(LockKind::Reentrant).keys;
             let key = &keys[random.random_range(0..keys.len())];
             (MemoryFault::Wipe(key.clone()), Duration::ZERO)
         }
     };
-    Step { at, length, fault }
+    PlannedFault { at, length, fault }
 }
 
 fn command_fault(random: &mut StdRng) -> (Op, Fault) {

@@ -9,16 +9,16 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::history::Stamp;
+use crate::history::Timestamp;
 use crate::time::Time;
-use crate::worker::{Crew, Sink, Worker};
-use crate::{Pace, alarm};
+use crate::worker::{Sink, Worker, WorkerContext};
+use crate::{Workload, error_counter};
 use distlock_tests::process::Process;
-use distlock_tests::resource::Door;
+use distlock_tests::resource::ResourceHandle;
 
 /// What a child is told, as JSON in its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Orders {
+pub struct ChildConfig {
     /// The URL of each server.
     pub(super) urls: Vec<String>,
     /// Where the resource is.
@@ -30,12 +30,12 @@ pub struct Orders {
     /// How many workers.
     pub(super) tasks: u32,
     /// Until when.
-    pub(super) end: Stamp,
+    pub(super) end: Timestamp,
     /// What the operations are like.
-    pub(super) pace: Pace,
+    pub(super) workload: Workload,
 }
 
-impl Orders {
+impl ChildConfig {
     /// Starts the child: `program` is the binary `chaos` of this package.
     pub(super) fn start(&self, program: &str) -> Process {
         let orders = serde_json::to_string(self).expect("orders");
@@ -46,24 +46,29 @@ impl Orders {
     ///
     /// # Errors
     /// If it cannot connect within some seconds.
-    pub async fn obey(self) -> Result<(), distlock::Error> {
-        alarm::install();
-        let program = connect(&self.urls, self.pace.lease).await?;
-        let crew = Crew {
+    pub async fn run(self) -> Result<(), distlock::Error> {
+        error_counter::install();
+        let program = connect(&self.urls, self.workload.lease).await?;
+        let context = WorkerContext {
             process: self.process,
             seed: self.seed,
-            pace: self.pace,
+            workload: self.workload,
             time: Time::Machine,
             sink: Sink::Lines,
         };
         let mut workers = JoinSet::new();
         for task in 0..self.tasks {
-            let worker = Worker::new(&crew, task, &program, Door::there(self.resource));
+            let worker = Worker::new(
+                &context,
+                task,
+                &program,
+                ResourceHandle::there(self.resource),
+            );
             workers.spawn(worker.work_until(self.end));
         }
         workers.join_all().await;
         for client in program.iter() {
-            client.close(crew.pace.lease * 3).await?;
+            client.close(context.workload.lease * 3).await?;
         }
         Ok(())
     }

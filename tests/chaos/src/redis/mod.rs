@@ -1,8 +1,8 @@
 //! A run on a real server behind a proxy: clients of this process and of children, and everything that can befall them.
 
-mod befall;
 pub mod child;
-mod left;
+mod inject;
+mod leftovers;
 mod plan;
 
 use std::iter;
@@ -16,16 +16,16 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use self::child::{Orders, connect};
-use self::plan::{Plans, plans};
-use super::time::{Time, stamp};
-use super::worker::{Crew, Sink, Worker};
-use super::{Outcome, Pace, alarm, judge};
-use crate::history::{Bounds, History, Stamp};
-use distlock_tests::any_lock::{Of, PERMITS};
+use self::child::{ChildConfig, connect};
+use self::plan::{FaultPlans, plans};
+use super::time::{Time, timestamp};
+use super::worker::{Sink, Worker, WorkerContext};
+use super::{Outcome, Workload, error_counter, evaluate};
+use crate::history::{Bounds, History, Timestamp};
+use distlock_tests::any_lock::{LockKind, PERMITS};
 use distlock_tests::process::Process;
 use distlock_tests::proxy::Proxy;
-use distlock_tests::resource::{Door, Resource, Served};
+use distlock_tests::resource::{Resource, ResourceHandle, Served};
 use distlock_tests::server::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// At the end nothing happens: what has yet to heal does, and for two leases more everybody has to get on.
 const UNDISTURBED: Duration = Duration::from_secs(8);
 
-const PROGRAMS: usize = 4;
+const CLIENT_SETS: usize = 4;
 const TASKS: u32 = 40;
 const CHILDREN: usize = 3;
 const TASKS_OF_A_CHILD: u32 = 8;
@@ -58,18 +58,18 @@ const BOUNDS: Bounds = Bounds {
 
 /// What a run on a real server is made of.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub struct RunConfig {
     /// The binary `chaos` of this package: it is the child processes too.
     pub program: String,
     /// How long faults happen; operations go on for some seconds more.
     pub faulty: Duration,
     /// Which kind of lock.
-    pub of: Of,
+    pub lock_kind: LockKind,
     /// No fault but that each second a process is killed.
     pub only_kills: bool,
 }
 
-impl Setting {
+impl RunConfig {
     /// Plays the operations and faults of a seed.
     ///
     /// # Panics
@@ -88,22 +88,22 @@ impl Setting {
     }
 
     async fn play(&self, seed: u64) -> Outcome {
-        alarm::install();
-        let (pace, alarms) = (pace(self.of), alarm::count());
+        error_counter::install();
+        let (workload, errors) = (workload(self.lock_kind), error_counter::count());
         let plans = match self.only_kills {
-            true => Plans::of_kills(seed, self.faulty),
+            true => FaultPlans::of_kills(seed, self.faulty),
             false => {
-                let subscribes = self.of != Of::Spin;
-                plans(seed, self.faulty, LEASE, &pace.keys, subscribes)
+                let subscribes = self.lock_kind != LockKind::Spin;
+                plans(seed, self.faulty, LEASE, &workload.keys, subscribes)
             }
         };
-        let run = RedisRun::new(seed, pace, self).await;
+        let run = RedisRun::new(seed, workload, self).await;
         let mut outcome = run.play(&plans).await;
-        if alarm::count() > alarms {
+        if error_counter::count() > errors {
             outcome.found("A11", String::from("a panic, or an error in the log"));
         }
         if !outcome.violations.is_empty() {
-            let Plans {
+            let FaultPlans {
                 server,
                 wire,
                 processes,
@@ -114,20 +114,20 @@ impl Setting {
     }
 }
 
-fn bounds(of: Of) -> Bounds {
+fn bounds(lock_kind: LockKind) -> Bounds {
     Bounds {
-        in_order: of.is_fair(),
-        capacity: match of {
-            Of::Permit | Of::Semaphore => of.capacity(),
+        in_order: lock_kind.is_fair(),
+        capacity: match lock_kind {
+            LockKind::Permit | LockKind::Semaphore => lock_kind.capacity(),
             _ => 1,
         },
         ..BOUNDS
     }
 }
 
-fn pace(of: Of) -> Pace {
-    Pace {
-        of,
+fn workload(lock_kind: LockKind) -> Workload {
+    Workload {
+        lock_kind,
         lease: LEASE,
         work: Duration::from_millis(4),
         pause: Duration::from_millis(30),
@@ -138,7 +138,7 @@ fn pace(of: Of) -> Pace {
 }
 
 struct RedisRun {
-    crew: Crew,
+    context: WorkerContext,
     history: History,
     server: Mutex<RedisServer>,
     durable: bool,
@@ -147,9 +147,9 @@ struct RedisRun {
     proxy: Proxy,
     resource: Resource,
     served: Served,
-    programs: Vec<Arc<[Client]>>,
+    client_sets: Vec<Arc<[Client]>>,
     program: String,
-    end: Stamp,
+    end: Timestamp,
     children: Mutex<Vec<Child>>,
     /// What was wrong with children that are no more.
     odd: Mutex<Vec<String>>,
@@ -165,7 +165,7 @@ struct Child {
 
 impl Child {
     /// What is wrong with a child that has ended, if anything is; the last line of one that was killed may be cut short.
-    async fn oddity(self, killed: bool) -> Option<String> {
+    async fn unexpected_output(self, killed: bool) -> Option<String> {
         let lines = self.reader.await.unwrap_or_default();
         let said = self.process.stderr();
         if said.is_empty() && lines.len() <= usize::from(killed) {
@@ -177,31 +177,31 @@ impl Child {
 }
 
 impl RedisRun {
-    async fn new(seed: u64, pace: Pace, setting: &Setting) -> Self {
+    async fn new(seed: u64, workload: Workload, setting: &RunConfig) -> Self {
         let (history, resource) = (History::default(), Resource::default());
-        let durable = seed.is_multiple_of(2) || !forgets(pace.of);
+        let durable = seed.is_multiple_of(2) || !forgets(workload.lock_kind);
         let server = RedisServer::builder().appendonly(durable).start().await;
         let proxy = Proxy::start(server.addr()).await;
         let served = resource.serve().await.expect("a port for the resource");
         let mut others = Vec::new();
-        for _ in 1..pace.of.servers() {
+        for _ in 1..workload.lock_kind.servers() {
             others.push(RedisServer::start().await);
         }
-        if pace.of == Of::Semaphore {
-            set_permits(&server, &pace.keys).await;
+        if workload.lock_kind == LockKind::Semaphore {
+            set_permits(&server, &workload.keys).await;
         }
         let urls = urls(&proxy, &others);
-        let mut programs = Vec::new();
-        for _ in 0..PROGRAMS {
-            programs.push(connect(&urls, LEASE).await.expect("the clients"));
+        let mut client_sets = Vec::new();
+        for _ in 0..CLIENT_SETS {
+            client_sets.push(connect(&urls, LEASE).await.expect("the clients"));
         }
         let time = Time::Machine;
         Self {
-            end: time.now() + stamp(setting.faulty + UNDISTURBED),
-            crew: Crew {
+            end: time.now() + timestamp(setting.faulty + UNDISTURBED),
+            context: WorkerContext {
                 process: 0,
                 seed,
-                pace,
+                workload,
                 time,
                 sink: Sink::History(history.clone()),
             },
@@ -212,7 +212,7 @@ impl RedisRun {
             proxy,
             resource,
             served,
-            programs,
+            client_sets,
             program: setting.program.clone(),
             children: Mutex::default(),
             odd: Mutex::default(),
@@ -220,7 +220,7 @@ impl RedisRun {
         }
     }
 
-    async fn play(mut self, plans: &Plans) -> Outcome {
+    async fn play(mut self, plans: &FaultPlans) -> Outcome {
         let begin = Instant::now();
         for _ in 0..CHILDREN {
             let child = self.start_child();
@@ -228,21 +228,26 @@ impl RedisRun {
         }
         let mut workers = JoinSet::new();
         for task in 0..TASKS {
-            let program = &self.programs[task as usize % PROGRAMS];
-            let worker = Worker::new(&self.crew, task, program, Door::Here(self.resource.clone()));
+            let program = &self.client_sets[task as usize % CLIENT_SETS];
+            let worker = Worker::new(
+                &self.context,
+                task,
+                program,
+                ResourceHandle::Here(self.resource.clone()),
+            );
             workers.spawn(worker.work_until(self.end));
         }
         tokio::join!(
-            self.befall(&plans.server, begin),
-            self.befall(&plans.wire, begin),
-            self.befall(&plans.processes, begin),
+            self.inject(&plans.server, begin),
+            self.inject(&plans.wire, begin),
+            self.inject(&plans.processes, begin),
         );
         self.proxy.heal();
         let done = timeout(UNDISTURBED + QUIET, workers.join_all()).await;
         let children = self.children_end().await;
-        let name = ("redis", self.crew.seed);
-        let bounds = bounds(self.crew.pace.of);
-        let mut outcome = judge(name, &self.history, &bounds, &self.resource);
+        let name = ("redis", self.context.seed);
+        let bounds = bounds(self.context.workload.lock_kind);
+        let mut outcome = evaluate(name, &self.history, &bounds, &self.resource);
         if done.is_err() {
             outcome.found("A11", String::from("workers that never end"));
         }
@@ -252,9 +257,9 @@ impl RedisRun {
         if let Some(left) = self.left().await {
             outcome.found("A10", left);
         }
-        let wrong = match self.crew.pace.of {
-            Of::Semaphore => self.wrong_sum().await,
-            Of::Latch => self.wrong_counts().await,
+        let wrong = match self.context.workload.lock_kind {
+            LockKind::Semaphore => self.wrong_sum().await,
+            LockKind::Latch => self.wrong_counts().await,
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -265,14 +270,14 @@ impl RedisRun {
 
     fn start_child(&self) -> Child {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
-        let orders = Orders {
+        let orders = ChildConfig {
             urls: urls(&self.proxy, &self.others),
             resource: self.served.addr(),
             process: number,
-            seed: self.crew.seed,
+            seed: self.context.seed,
             tasks: TASKS_OF_A_CHILD,
             end: self.end,
-            pace: self.crew.pace.clone(),
+            workload: self.context.workload.clone(),
         };
         let mut process = orders.start(&self.program);
         let (mut lines, history) = (process.take_output(), self.history.clone());
@@ -301,7 +306,7 @@ impl RedisRun {
             if !status.success() {
                 odd.push(format!("process {}: {status}", child.number));
             }
-            odd.extend(child.oddity(false).await);
+            odd.extend(child.unexpected_output(false).await);
         }
         odd
     }
@@ -314,8 +319,11 @@ fn urls(proxy: &Proxy, others: &[RedisServer]) -> Vec<String> {
 }
 
 /// May a server lose its data? Not where a number is kept, which nobody gets back, nor one of a quorum.
-fn forgets(of: Of) -> bool {
-    !matches!(of, Of::Semaphore | Of::Red | Of::Latch)
+fn forgets(lock_kind: LockKind) -> bool {
+    !matches!(
+        lock_kind,
+        LockKind::Semaphore | LockKind::Red | LockKind::Latch
+    )
 }
 
 async fn set_permits(server: &RedisServer, keys: &[String]) {

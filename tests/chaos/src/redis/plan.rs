@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::plan::{Plan, Step};
+use crate::fault_plan::{FaultPlan, PlannedFault};
 use distlock_tests::proxy::{Flow, Select, Way};
 
 /// A fault of a real server, its wire or a process.
@@ -74,24 +74,24 @@ impl WireFault {
 
 /// The three lists of a seed.
 #[derive(Clone, Debug)]
-pub(super) struct Plans {
+pub(super) struct FaultPlans {
     /// The server and its data.
-    pub server: Plan<WireFault>,
+    pub server: FaultPlan<WireFault>,
     /// The wire.
-    pub wire: Plan<WireFault>,
+    pub wire: FaultPlan<WireFault>,
     /// The processes.
-    pub processes: Plan<WireFault>,
+    pub processes: FaultPlan<WireFault>,
 }
 
-impl Plans {
+impl FaultPlans {
     /// A child process is killed each second, and nothing else happens.
     pub(super) fn of_kills(seed: u64, time: Duration) -> Self {
-        let plan = |steps| Plan {
+        let plan = |steps| FaultPlan {
             seed,
             lasts: time,
             steps,
         };
-        let kill = |second| Step {
+        let kill = |second| PlannedFault {
             at: Duration::from_secs(second),
             length: Duration::ZERO,
             fault: WireFault::KillChild,
@@ -116,7 +116,7 @@ pub(super) fn plans(
     lease: Duration,
     keys: &[String],
     subscribes: bool,
-) -> Plans {
+) -> FaultPlans {
     let mut random = StdRng::seed_from_u64(seed);
     let mut list = |steps: u32, draw: &dyn Fn(&mut StdRng) -> (WireFault, f64)| {
         let mut steps: Vec<_> = (0..steps)
@@ -124,18 +124,18 @@ pub(super) fn plans(
                 let at = time.mul_f64(random.random());
                 let (fault, leases) = draw(&mut random);
                 let length = lease.mul_f64(leases * random.random::<f64>());
-                Step { at, length, fault }
+                PlannedFault { at, length, fault }
             })
             .collect();
         steps.sort_by_key(|step| step.at);
-        Plan {
+        FaultPlan {
             seed,
             lasts: time,
             steps,
         }
     };
     let [servers, wires, processes] = STEPS;
-    Plans {
+    FaultPlans {
         server: list(servers, &|random| server_fault(random, keys, subscribes)),
         wire: list(wires, &|random| wire_fault(random, subscribes)),
         processes: list(processes, &process_fault),

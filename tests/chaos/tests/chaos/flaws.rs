@@ -1,7 +1,7 @@
 //! The checker is checked: a lock with a flaw must be caught within a few seeds.
 
 use distlock_chaos::memory;
-use distlock_tests::Of;
+use distlock_tests::LockKind;
 use distlock_tests::flaws::Flaw;
 use libtest_mimic::{Failed, Trial};
 
@@ -13,14 +13,14 @@ const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, and a rule that each has to be caught by, in runs of the usual size. The
 /// others show on the reentrant lock.
-const BY_RULE: [(Flaw, Of, &str); 7] = [
-    (Flaw::ReaderBesideWriter, Of::Read, "A1"),
-    (Flaw::PermitsGivenAgain, Of::Semaphore, "A1"),
-    (Flaw::TokenFromMemory, Of::Fenced, "A2"),
-    (Flaw::PlaceNotKept, Of::Fair, "A8"),
-    (Flaw::PermitsGivenAgain, Of::Semaphore, "A9"),
-    (Flaw::RefusalTakenForGrant, Of::Red, "A1"),
-    (Flaw::ChangeCountsAgain, Of::Latch, "A9"),
+const BY_RULE: [(Flaw, LockKind, &str); 7] = [
+    (Flaw::ReaderBesideWriter, LockKind::Read, "A1"),
+    (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A1"),
+    (Flaw::TokenFromMemory, LockKind::Fenced, "A2"),
+    (Flaw::PlaceNotKept, LockKind::Fair, "A8"),
+    (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A9"),
+    (Flaw::RefusalTakenForGrant, LockKind::Red, "A1"),
+    (Flaw::ChangeCountsAgain, LockKind::Latch, "A9"),
 ];
 
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
@@ -28,20 +28,20 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let others = Flaw::ALL.into_iter().filter(move |flaw| !of_a_kind(*flaw));
     let flaws = others.map(|flaw| {
         let name = format!("flaw_{flaw:?}_is_caught");
-        Trial::test(name, move || caught(flaw, Of::Reentrant, SIZE, None))
+        Trial::test(name, move || caught(flaw, LockKind::Reentrant, SIZE, None))
     });
-    let by_rule = BY_RULE.into_iter().map(|(flaw, of, rule)| {
+    let by_rule = BY_RULE.into_iter().map(|(flaw, lock_kind, rule)| {
         let name = format!("flaw_{flaw:?}_is_caught_by_{rule}");
-        Trial::test(name, move || caught(flaw, of, 1, Some(rule)))
+        Trial::test(name, move || caught(flaw, lock_kind, 1, Some(rule)))
     });
-    let innocent = Trial::test("flawless_lock_is_not_caught", innocent);
-    flaws.chain(by_rule).chain([innocent])
+    let flawless = Trial::test("flawless_lock_is_not_caught", flawless);
+    flaws.chain(by_rule).chain([flawless])
 }
 
-fn caught(flaw: Flaw, of: Of, size: u32, rule: Option<&str>) -> Result<(), Failed> {
+fn caught(flaw: Flaw, lock_kind: LockKind, size: u32, rule: Option<&str>) -> Result<(), Failed> {
     for tried in 1..=SEEDS {
         let seed = rand::random();
-        let outcome = memory::run(&memory::plan(seed, size), of, Some(flaw));
+        let outcome = memory::run(&memory::plan(seed, size), lock_kind, Some(flaw));
         let mut violations = outcome.violations.iter();
         if let Some(violation) = violations.find(|found| rule.is_none_or(|rule| rule == found.rule))
         {
@@ -53,10 +53,10 @@ fn caught(flaw: Flaw, of: Of, size: u32, rule: Option<&str>) -> Result<(), Faile
 }
 
 /// Else a false alarm of the longer runs would catch every flaw.
-fn innocent() -> Result<(), Failed> {
+fn flawless() -> Result<(), Failed> {
     for _ in 0..SEEDS {
         let plan = memory::plan(rand::random(), SIZE);
-        let outcome = memory::run(&plan, Of::Reentrant, None);
+        let outcome = memory::run(&plan, LockKind::Reentrant, None);
         if !outcome.violations.is_empty() {
             return Err(format!("{plan}{outcome}").into());
         }

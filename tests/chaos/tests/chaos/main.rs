@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use distlock_chaos::{Outcome, memory, redis};
-use distlock_tests::Of;
+use distlock_tests::LockKind;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Runs on memory: some thousand operations each.
@@ -33,19 +33,19 @@ const SEEDS_OF_A_KIND: usize = 150;
 const PROCESSES_TIME: Duration = Duration::from_secs(10);
 
 /// The other kinds of lock.
-const KINDS: [(&str, Of); 12] = [
-    ("non_reentrant", Of::NonReentrant),
-    ("spin", Of::Spin),
-    ("fenced", Of::Fenced),
-    ("fair", Of::Fair),
-    ("non_reentrant_fair", Of::NonReentrantFair),
-    ("write", Of::Write),
-    ("read_write", Of::Read),
-    ("permit", Of::Permit),
-    ("multi", Of::Multi),
-    ("semaphore", Of::Semaphore),
-    ("red", Of::Red),
-    ("latch", Of::Latch),
+const KINDS: [(&str, LockKind); 12] = [
+    ("non_reentrant", LockKind::NonReentrant),
+    ("spin", LockKind::Spin),
+    ("fenced", LockKind::Fenced),
+    ("fair", LockKind::Fair),
+    ("non_reentrant_fair", LockKind::NonReentrantFair),
+    ("write", LockKind::Write),
+    ("read_write", LockKind::Read),
+    ("permit", LockKind::Permit),
+    ("multi", LockKind::Multi),
+    ("semaphore", LockKind::Semaphore),
+    ("red", LockKind::Red),
+    ("latch", LockKind::Latch),
 ];
 
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
@@ -60,29 +60,33 @@ fn main() -> ExitCode {
     args.test_threads = Some(1);
     let mut trials = vec![
         Trial::test("memory", || {
-            sound(on_memory(&seeds("memory", MEMORY_SEEDS), Of::Reentrant))
+            sound(on_memory(
+                &seeds("memory", MEMORY_SEEDS),
+                LockKind::Reentrant,
+            ))
         }),
         Trial::test("redis", || {
             let seeds = seeds("redis", REDIS_SEEDS);
-            sound(on_redis(&seeds, Of::Reentrant))
+            sound(on_redis(&seeds, LockKind::Reentrant))
         }),
     ];
-    for (name, of) in KINDS {
+    for (name, lock_kind) in KINDS {
         let memory = format!("memory_{name}");
         trials.push(Trial::test(memory.clone(), move || {
-            sound(on_memory(&seeds(&memory, SEEDS_OF_A_KIND), of))
+            sound(on_memory(&seeds(&memory, SEEDS_OF_A_KIND), lock_kind))
         }));
         let redis = format!("redis_{name}");
         trials.push(Trial::test(redis.clone(), move || {
-            sound(on_redis(&seeds(&redis, AT_ONCE), of))
+            sound(on_redis(&seeds(&redis, AT_ONCE), lock_kind))
         }));
     }
     trials.push(Trial::test("processes", || {
         let seeds = |name| seeds(&format!("processes_{name}"), 1);
-        let all = KINDS.map(|(name, of)| seeds(name).into_iter().map(move |seed| (seed, of)));
+        let all = KINDS
+            .map(|(name, lock_kind)| seeds(name).into_iter().map(move |seed| (seed, lock_kind)));
         let all: Vec<_> = all.into_iter().flatten().collect();
-        sound(each(&all, AT_ONCE, |(seed, of)| {
-            setting(of, PROCESSES_TIME, true).run(seed)
+        sound(each(&all, AT_ONCE, |(seed, lock_kind)| {
+            setting(lock_kind, PROCESSES_TIME, true).run(seed)
         }))
     }));
     trials.extend(flaws::trials());
@@ -95,49 +99,51 @@ fn seeds(backend: &str, new: usize) -> Vec<u64> {
         return vec![seed.parse().expect("SEED is a number"); REPEATS];
     }
     let failed = include_str!("../../seeds.txt").lines().filter_map(|line| {
-        let (of, seed) = line.split_once(' ')?;
-        (of == backend).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
+        let (lock_kind, seed) = line.split_once(' ')?;
+        (lock_kind == backend).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
     });
     let failed = failed.flat_map(|seed| [seed; REPEATS]);
     failed.chain((0..new).map(|_| rand::random())).collect()
 }
 
-fn on_memory(seeds: &[u64], of: Of) -> Outcome {
+fn on_memory(seeds: &[u64], lock_kind: LockKind) -> Outcome {
     let threads = thread::available_parallelism().map_or(2, usize::from);
-    each(&of_kind(seeds, of), threads, |(seed, of)| {
+    each(&of_kind(seeds, lock_kind), threads, |(seed, lock_kind)| {
         let plan = memory::plan(seed, 1);
-        let outcome = memory::run(&plan, of, None);
+        let outcome = memory::run(&plan, lock_kind, None);
         if !outcome.violations.is_empty() {
-            let fails = |plan: &_| !memory::run(plan, of, None).violations.is_empty();
+            let fails = |plan: &_| !memory::run(plan, lock_kind, None).violations.is_empty();
             eprintln!("{plan}and still with\n{}", plan.clone().shrink(fails));
         }
         outcome
     })
 }
 
-fn on_redis(seeds: &[u64], of: Of) -> Outcome {
-    let setting = setting(of, REDIS_TIME, false);
-    each(&of_kind(seeds, of), AT_ONCE, |(seed, _)| setting.run(seed))
+fn on_redis(seeds: &[u64], lock_kind: LockKind) -> Outcome {
+    let setting = setting(lock_kind, REDIS_TIME, false);
+    each(&of_kind(seeds, lock_kind), AT_ONCE, |(seed, _)| {
+        setting.run(seed)
+    })
 }
 
-fn setting(of: Of, faulty: Duration, only_kills: bool) -> redis::Setting {
-    redis::Setting {
+fn setting(lock_kind: LockKind, faulty: Duration, only_kills: bool) -> redis::RunConfig {
+    redis::RunConfig {
         program: env!("CARGO_BIN_EXE_chaos").to_owned(),
         faulty,
-        of,
+        lock_kind,
         only_kills,
     }
 }
 
-fn of_kind(seeds: &[u64], of: Of) -> Vec<(u64, Of)> {
-    seeds.iter().map(|seed| (*seed, of)).collect()
+fn of_kind(seeds: &[u64], lock_kind: LockKind) -> Vec<(u64, LockKind)> {
+    seeds.iter().map(|seed| (*seed, lock_kind)).collect()
 }
 
 /// Plays each seed, so many at a time.
 fn each(
-    seeds: &[(u64, Of)],
+    seeds: &[(u64, LockKind)],
     at_once: usize,
-    play: impl Fn((u64, Of)) -> Outcome + Sync,
+    play: impl Fn((u64, LockKind)) -> Outcome + Sync,
 ) -> Outcome {
     let seeds: Mutex<VecDeque<_>> = Mutex::new(seeds.iter().copied().collect());
     let all = Mutex::new(Outcome::default());

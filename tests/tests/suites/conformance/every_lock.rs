@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use distlock::Client;
 use distlock_tests::faults::{Fault, Op};
-use distlock_tests::{AnyLock, Of};
+use distlock_tests::{AnyLock, LockKind};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,12 +25,12 @@ macro_rules! on_every_lock {
     (@backends $of:ident, [$($test:ident),* $(,)?]) => {
         mod memory {
             $(#[test] fn $test() {
-                crate::conformance::stage::memory(async |stage| super::super::$test(stage, super::super::Of::$of).await);
+                crate::conformance::stage::memory(async |stage| super::super::$test(stage, super::super::LockKind::$of).await);
             })*
         }
         mod redis {
             $(#[test] fn $test() {
-                crate::conformance::stage::redis(async |stage| super::super::$test(stage, super::super::Of::$of).await);
+                crate::conformance::stage::redis(async |stage| super::super::$test(stage, super::super::LockKind::$of).await);
             })*
         }
     };
@@ -78,7 +78,7 @@ async fn is_had_within(time: Option<Duration>, lock: &AnyLock) {
     guard.release().await.unwrap();
 }
 
-async fn held_lock_keeps_others_out_and_released_lock_does_not(stage: &Stage, of: Of) {
+async fn held_lock_keeps_others_out_and_released_lock_does_not(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let guard = acquire(&of.lock(&one, KEY)).await;
     assert!(guard.is_held());
@@ -91,7 +91,7 @@ async fn held_lock_keeps_others_out_and_released_lock_does_not(stage: &Stage, of
 }
 
 /// Releases while another client waits; how long that took to be granted.
-async fn waiter_of_another_client_is_granted_after_the_release(stage: &Stage, of: Of) {
+async fn waiter_of_another_client_is_granted_after_the_release(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let guard = acquire(&of.lock(&one, KEY)).await;
     let waiter = tokio::spawn({
@@ -106,7 +106,7 @@ async fn waiter_of_another_client_is_granted_after_the_release(stage: &Stage, of
     granted.expect("the waiter was told").unwrap();
 }
 
-async fn waiters_of_one_client_are_granted_one_after_the_other(stage: &Stage, of: Of) {
+async fn waiters_of_one_client_are_granted_one_after_the_other(stage: &Stage, of: LockKind) {
     let client = stage.client().await;
     let inside = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -125,7 +125,7 @@ async fn waiters_of_one_client_are_granted_one_after_the_other(stage: &Stage, of
     }
 }
 
-async fn wait_that_ends_is_a_timeout_and_leaves_nothing(stage: &Stage, of: Of) {
+async fn wait_that_ends_is_a_timeout_and_leaves_nothing(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let guard = acquire(&of.lock(&one, KEY)).await;
     let (start, wait) = (Instant::now(), stage.part(10));
@@ -137,7 +137,7 @@ async fn wait_that_ends_is_a_timeout_and_leaves_nothing(stage: &Stage, of: Of) {
     guard.release().await.unwrap();
 }
 
-async fn watchdog_keeps_the_lock_for_three_leases(stage: &Stage, of: Of) {
+async fn watchdog_keeps_the_lock_for_three_leases(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let guard = acquire(&of.lock(&one, KEY)).await;
     let end = Instant::now() + stage.lease() * 3;
@@ -149,7 +149,7 @@ async fn watchdog_keeps_the_lock_for_three_leases(stage: &Stage, of: Of) {
     guard.release().await.unwrap();
 }
 
-async fn fixed_lease_ends_and_the_next_one_gets_in(stage: &Stage, of: Of) {
+async fn fixed_lease_ends_and_the_next_one_gets_in(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let (start, lease) = (Instant::now(), stage.part(2));
     let lock = of.lock(&one, KEY);
@@ -162,7 +162,7 @@ async fn fixed_lease_ends_and_the_next_one_gets_in(stage: &Stage, of: Of) {
     next.release().await.unwrap();
 }
 
-async fn force_release_is_told_to_the_holder(stage: &Stage, of: Of) {
+async fn force_release_is_told_to_the_holder(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let guard = acquire(&of.lock(&one, KEY)).await;
     assert!(of.lock(&two, KEY).force_release().await.unwrap());
@@ -172,13 +172,13 @@ async fn force_release_is_told_to_the_holder(stage: &Stage, of: Of) {
     assert!(guard.release().await.unwrap_err().is_lost());
 }
 
-async fn dropped_guard_frees_the_lock(stage: &Stage, of: Of) {
+async fn dropped_guard_frees_the_lock(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     drop(acquire(&of.lock(&one, KEY)).await);
     is_had_within(Some(stage.part(4)), &of.lock(&two, KEY)).await;
 }
 
-async fn body_is_cut_when_the_hold_is_lost(stage: &Stage, of: Of) {
+async fn body_is_cut_when_the_hold_is_lost(stage: &Stage, of: LockKind) {
     let client = stage.client().await;
     let lock = of.lock(&client, KEY);
     let guard = lock.acquire(None, Some(stage.part(4))).await.unwrap();
@@ -188,7 +188,7 @@ async fn body_is_cut_when_the_hold_is_lost(stage: &Stage, of: Of) {
     stage.assert_took(start, stage.part(4));
 }
 
-async fn nested_acquire_enters_again_or_is_refused_at_once(stage: &Stage, of: Of) {
+async fn nested_acquire_enters_again_or_is_refused_at_once(stage: &Stage, of: LockKind) {
     let client = stage.client().await;
     let lock = of.lock(&client, KEY);
     let guard = acquire(&lock).await;
@@ -204,7 +204,7 @@ async fn nested_acquire_enters_again_or_is_refused_at_once(stage: &Stage, of: Of
     guard.release().await.unwrap();
 }
 
-async fn branches_of_one_scope_exclude_each_other(stage: &Stage, of: Of) {
+async fn branches_of_one_scope_exclude_each_other(stage: &Stage, of: LockKind) {
     if !of.is_reentrant() {
         return;
     }
@@ -227,7 +227,7 @@ async fn branches_of_one_scope_exclude_each_other(stage: &Stage, of: Of) {
 /// The points at which an acquisition can be dropped, and some more.
 const POINTS: usize = 12;
 
-async fn acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: Of) {
+async fn acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: LockKind) {
     let client = stage.client().await;
     for polls in 0..POINTS {
         let lock = of.lock(&client, KEY);
@@ -239,7 +239,7 @@ async fn acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: Of
     }
 }
 
-async fn waiting_acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: Of) {
+async fn waiting_acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     for polls in 0..POINTS {
         let guard = acquire(&of.lock(&one, KEY)).await;
@@ -255,7 +255,7 @@ async fn waiting_acquisition_dropped_at_every_point_leaves_nothing(stage: &Stage
     }
 }
 
-async fn unheard_grant_is_cleaned_up(stage: &Stage, of: Of) {
+async fn unheard_grant_is_cleaned_up(stage: &Stage, of: LockKind) {
     let client = stage.faulty_client().await;
     stage.faults().always(Op::Attempt, Fault::FailAfter);
     let wait = Some(stage.part(10));
@@ -267,7 +267,7 @@ async fn unheard_grant_is_cleaned_up(stage: &Stage, of: Of) {
     is_had_within(Some(stage.part(2)), &of.lock(&other, KEY)).await;
 }
 
-async fn doubled_commands_do_what_one_does(stage: &Stage, of: Of) {
+async fn doubled_commands_do_what_one_does(stage: &Stage, of: LockKind) {
     let client = stage.faulty_client().await;
     let lock = of.lock(&client, KEY);
     stage.faults().next(Op::Attempt, Fault::Double);
@@ -278,7 +278,7 @@ async fn doubled_commands_do_what_one_does(stage: &Stage, of: Of) {
     assert_eq!(stage.faults().hits(Op::Attempt), 1);
 }
 
-async fn release_that_nobody_answers_is_seen_through(stage: &Stage, of: Of) {
+async fn release_that_nobody_answers_is_seen_through(stage: &Stage, of: LockKind) {
     let client = stage.faulty_client().await;
     let guard = acquire(&of.lock(&client, KEY)).await;
     stage.faults().next(Op::Release, Fault::FailAfter);
@@ -313,7 +313,7 @@ async fn one_of_a_crowd(lock: AnyLock, inside: Arc<AtomicU32>, n: u32) -> u32 {
     entered
 }
 
-async fn crowd_never_overlaps(stage: &Stage, of: Of) {
+async fn crowd_never_overlaps(stage: &Stage, of: LockKind) {
     let clients: [Client; 2] = [stage.client().await, stage.client().await];
     let inside = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -328,7 +328,7 @@ async fn crowd_never_overlaps(stage: &Stage, of: Of) {
     assert!(entered >= 60, "only {entered} entered");
 }
 
-async fn server_shows_who_holds_it(stage: &Stage, of: Of) {
+async fn server_shows_who_holds_it(stage: &Stage, of: LockKind) {
     let (one, two) = (stage.client().await, stage.client().await);
     let (lock, seen) = (of.lock(&one, KEY), of.lock(&two, KEY));
     assert!(seen.holders().await.unwrap().is_empty());
@@ -341,7 +341,7 @@ async fn server_shows_who_holds_it(stage: &Stage, of: Of) {
             .any(|holder| holder.owner.starts_with(&guard.owner().to_string()))
     );
     assert!(holders.iter().all(|holder| holder.count == 1));
-    let counted = u64::from(of != Of::Multi);
+    let counted = u64::from(of != LockKind::Multi);
     assert_eq!(seen.hold_count().await.unwrap(), counted);
     let left = seen.remaining_lease().await.unwrap().unwrap();
     assert!(

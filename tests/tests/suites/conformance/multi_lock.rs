@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::test_util::sizes;
 use distlock::{Client, Error, Member, MultiLock};
-use distlock_tests::Of;
+use distlock_tests::LockKind;
 use distlock_tests::faults::{Fault, Op};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -285,14 +285,14 @@ async fn members_of_every_kind_are_held_and_freed_together(stage: &Stage) {
     let other = stage.client().await;
     // Others that want one of the keys alone; a key that is read, to write it.
     let alone = [
-        Of::Write.lock(&other, "reading"),
-        Of::Read.lock(&other, "writing"),
-        Of::Fair.lock(&other, "fair"),
-        Of::NonReentrantFair.lock(&other, "fair once"),
-        Of::Spin.lock(&other, "spin"),
-        Of::Fenced.lock(&other, "fenced"),
-        Of::NonReentrant.lock(&other, "once"),
-        Of::Reentrant.lock(&other, "plain"),
+        LockKind::Write.lock(&other, "reading"),
+        LockKind::Read.lock(&other, "writing"),
+        LockKind::Fair.lock(&other, "fair"),
+        LockKind::NonReentrantFair.lock(&other, "fair once"),
+        LockKind::Spin.lock(&other, "spin"),
+        LockKind::Fenced.lock(&other, "fenced"),
+        LockKind::NonReentrant.lock(&other, "once"),
+        LockKind::Reentrant.lock(&other, "plain"),
     ];
     let guard = multi.acquire().await.unwrap();
     assert_eq!(guard.keys().count(), alone.len());
@@ -315,7 +315,7 @@ async fn nothing_is_kept_while_a_member_of_another_kind_is_waited_for(stage: &St
     let other = stage.client().await;
     for taken in ["a", "b", "c"] {
         let client = stage.client().await;
-        let held = Of::Fenced.lock(&other, taken);
+        let held = LockKind::Fenced.lock(&other, taken);
         let held = held.acquire(None, None).await.unwrap();
         let multi = MultiLock::of([
             client.lock("a").into(),

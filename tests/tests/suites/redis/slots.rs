@@ -9,7 +9,7 @@ use std::pin::Pin;
 
 use distlock::Client;
 use distlock::test_util::{self, Sizes};
-use distlock_tests::{Of, RedisServer, eventually_eq};
+use distlock_tests::{LockKind, RedisServer, eventually_eq};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 
@@ -83,7 +83,7 @@ const BROKEN: &[&str] = &["a{b", "a}b", "{}x", "{", "}", "}{"];
 /// A primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    Exclusive(Of),
+    Exclusive(LockKind),
     Read,
     Semaphore,
     Permits,
@@ -91,13 +91,13 @@ enum What {
 }
 
 const WHAT: &[What] = &[
-    What::Exclusive(Of::Reentrant),
-    What::Exclusive(Of::NonReentrant),
-    What::Exclusive(Of::Spin),
-    What::Exclusive(Of::Fenced),
-    What::Exclusive(Of::Fair),
-    What::Exclusive(Of::NonReentrantFair),
-    What::Exclusive(Of::Write),
+    What::Exclusive(LockKind::Reentrant),
+    What::Exclusive(LockKind::NonReentrant),
+    What::Exclusive(LockKind::Spin),
+    What::Exclusive(LockKind::Fenced),
+    What::Exclusive(LockKind::Fair),
+    What::Exclusive(LockKind::NonReentrantFair),
+    What::Exclusive(LockKind::Write),
     What::Read,
     What::Semaphore,
     What::Permits,
@@ -189,7 +189,7 @@ async fn live(what: What, name: &str, one: &Client, two: &Client, watch: &mut Wa
             let guard = lock.acquire(None, None).await.unwrap();
             let waiter = tokio::spawn(async move { other.acquire(None, None).await });
             match of {
-                Of::Spin => tokio::time::sleep(ms(5)).await,
+                LockKind::Spin => tokio::time::sleep(ms(5)).await,
                 _ => watch.until("SUBSCRIBE").await,
             }
             lock.holders().await.unwrap();

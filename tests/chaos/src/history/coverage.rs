@@ -6,7 +6,7 @@ use super::{Claim, Operation, Operations, Wiped, latch};
 
 /// The faults of each kind: how many met an operation under way, and of how many.
 #[must_use]
-pub fn faults_that_met(operations: &Operations) -> BTreeMap<String, (usize, usize)> {
+pub fn fault_coverage(operations: &Operations) -> BTreeMap<String, (usize, usize)> {
     let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for fault in &operations.faults {
         let under_way = |op: &Operation| {

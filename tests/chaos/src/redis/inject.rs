@@ -7,46 +7,46 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::WireFault;
 use super::{HEALS, LEASE, RedisRun, forgets};
-use crate::history::{Event, Fault, Hindered, What, Wiped};
-use crate::plan::{Plan, Step};
-use crate::time::stamp;
+use crate::fault_plan::{FaultPlan, PlannedFault};
+use crate::history::{Affected, Event, EventKind, Fault, Wiped};
+use crate::time::timestamp;
 use distlock_tests::proxy::{self, Select, Which};
 use distlock_tests::server::RedisServer;
 
 impl RedisRun {
     /// Plays a list of faults, one after another, as far as their time goes.
-    pub(super) async fn befall(&self, plan: &Plan<WireFault>, begin: Instant) {
+    pub(super) async fn inject(&self, plan: &FaultPlan<WireFault>, begin: Instant) {
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
             // Late behind others, or too long: the calm at the end stays calm.
             let late = begin.elapsed() + step.length >= plan.lasts;
-            if late || wipes(&step.fault) && !forgets(self.crew.pace.of) {
+            if late || wipes(&step.fault) && !forgets(self.context.workload.lock_kind) {
                 continue;
             }
-            let from = self.crew.time.now();
-            let (hit, wiped, hindered) = self.apply(step).await;
-            let to = self.crew.time.now();
+            let from = self.context.time.now();
+            let (hit, wiped, affected) = self.apply(step).await;
+            let to = self.context.time.now();
             let kind = step.fault.kind();
-            let heals = stamp(HEALS);
+            let heals = timestamp(HEALS);
             let fault = Fault {
                 kind,
                 from,
                 to,
                 wiped,
-                hindered,
+                affected,
                 heals,
                 hit,
-                defers: matches!(step.fault, WireFault::Hold | WireFault::Flow(..)),
+                delays_attempts: matches!(step.fault, WireFault::Hold | WireFault::Flow(..)),
             };
             self.history.add(Event {
                 at: to,
-                what: What::Fault(fault),
+                what: EventKind::Fault(fault),
             });
         }
     }
 
-    async fn apply(&self, step: &Step<WireFault>) -> (bool, Wiped, Hindered) {
-        let Step { length, fault, .. } = step;
+    async fn apply(&self, step: &PlannedFault<WireFault>) -> (bool, Wiped, Affected) {
+        let PlannedFault { length, fault, .. } = step;
         match fault {
             WireFault::KillServer
             | WireFault::StopServer
@@ -62,19 +62,19 @@ impl RedisRun {
             WireFault::Block => {
                 let length = *length;
                 let blocked = tokio::spawn(async move { std::thread::sleep(length) });
-                (blocked.await.is_ok(), Wiped::Nothing, Hindered::Process(0))
+                (blocked.await.is_ok(), Wiped::Nothing, Affected::Process(0))
             }
             _ => {
                 let hit = self.on_wire(fault, *length).await;
-                (hit, Wiped::Nothing, Hindered::Everybody)
+                (hit, Wiped::Nothing, Affected::Everybody)
             }
         }
     }
 
-    async fn on_server(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Hindered) {
+    async fn on_server(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Affected) {
         let mut server = self.server.lock().await;
         let ms = length.as_millis().max(1).to_string();
-        let nothing = (true, Wiped::Nothing, Hindered::Everybody);
+        let nothing = (true, Wiped::Nothing, Affected::Everybody);
         match fault {
             WireFault::KillServer => {
                 server.kill();
@@ -85,7 +85,7 @@ impl RedisRun {
                 } else {
                     Wiped::Everything
                 };
-                (true, wiped, Hindered::Everybody)
+                (true, wiped, Affected::Everybody)
             }
             WireFault::StopServer => {
                 server.stop();
@@ -103,22 +103,22 @@ impl RedisRun {
                 server.cli(&["DEBUG", "SLEEP", &seconds]).await;
                 nothing
             }
-            WireFault::KillClients(of) => (
-                server.kill_clients(of).await > 0,
+            WireFault::KillClients(client_type) => (
+                server.kill_clients(client_type).await > 0,
                 Wiped::Nothing,
-                Hindered::Everybody,
+                Affected::Everybody,
             ),
             WireFault::ForgetScripts => {
                 server.cli(&["SCRIPT", "FLUSH"]).await;
-                (true, Wiped::Nothing, Hindered::Nobody)
+                (true, Wiped::Nothing, Affected::Nobody)
             }
             WireFault::Flush => {
                 server.cli(&["FLUSHALL"]).await;
-                (true, Wiped::Everything, Hindered::Nobody)
+                (true, Wiped::Everything, Affected::Nobody)
             }
             WireFault::Wipe(key) => {
                 let hit = wipe(&server, key).await;
-                (hit, Wiped::One(key.clone()), Hindered::Nobody)
+                (hit, Wiped::One(key.clone()), Affected::Nobody)
             }
             WireFault::OutOfMemory => {
                 server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -179,11 +179,11 @@ impl RedisRun {
         }
     }
 
-    async fn on_child(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Hindered) {
+    async fn on_child(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Affected) {
         let mut children = self.children.lock().await;
         // The oldest first, so that each has its turn.
         let mut child = children.remove(0);
-        let stopped = Hindered::Process(child.number);
+        let stopped = Affected::Process(child.number);
         if matches!(fault, WireFault::StopChild) {
             child.process.stop();
             sleep(length).await;
@@ -191,14 +191,14 @@ impl RedisRun {
             children.push(child);
             return (true, Wiped::Nothing, stopped);
         }
-        let at = self.crew.time.now();
+        let at = self.context.time.now();
         let by_itself = child.process.exited();
         child.process.kill();
         let process = child.number;
         let mut odd = self.odd.lock().await;
         odd.extend(by_itself.map(|status| format!("process {process} ended by itself: {status}")));
-        odd.extend(child.oddity(true).await);
-        let what = What::Killed { process };
+        odd.extend(child.unexpected_output(true).await);
+        let what = EventKind::Killed { process };
         self.history.add(Event { at, what });
         children.push(self.start_child());
         (true, Wiped::Nothing, stopped)

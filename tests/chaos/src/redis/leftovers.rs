@@ -7,25 +7,25 @@ use distlock::test_util::{Sizes, sizes};
 use tokio::time::{Instant, sleep};
 
 use super::{BOUNDS, LEASE, QUIET, RedisRun};
-use crate::Pace;
-use crate::history::{Operations, Orphan, wrong_sum};
-use distlock_tests::any_lock::{COUNT, Of, PERMITS};
+use crate::Workload;
+use crate::history::{LeakedPermit, Operations, wrong_sum};
+use distlock_tests::any_lock::{COUNT, LockKind, PERMITS};
 use distlock_tests::server::RedisServer;
 
 impl RedisRun {
     /// Are there other permits than there were, when all were given back but those of the dead?
     pub(super) async fn wrong_sum(&mut self) -> Option<String> {
-        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let client = Client::connect(&self.server.get_mut().url()).await;
         let client = client.expect("a server without faults");
-        for key in &self.crew.pace.keys {
+        for key in &self.context.workload.keys {
             let free = client.semaphore(key).available_permits().await;
             let free = free.expect("a server without faults");
             let of_key = operations.all.iter().filter(|op| op.key == *key);
             let (mut least, mut most) = (i64::from(PERMITS), i64::from(PERMITS));
-            for (_, orphan) in of_key.filter_map(|op| op.orphan(BOUNDS.settle)) {
+            for (_, leaked_permit) in of_key.filter_map(|op| op.leaked_permit(BOUNDS.settle)) {
                 least -= 1;
-                most -= i64::from(orphan == Orphan::Surely);
+                most -= i64::from(leaked_permit == LeakedPermit::Surely);
             }
             if !(least..=most).contains(&free) {
                 let what = format!("{key}: {free} permits, and not {least} to {most}");
@@ -37,7 +37,7 @@ impl RedisRun {
 
     /// Was a latch counted down otherwise than it was told?
     pub(super) async fn wrong_counts(&mut self) -> Option<String> {
-        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let client = Client::connect(&self.server.get_mut().url()).await;
         let client = client.expect("a server without faults");
         for (key, ops) in operations.by_key() {
@@ -54,15 +54,15 @@ impl RedisRun {
     pub(super) async fn left(&mut self) -> Option<String> {
         let quiet = Instant::now() + QUIET;
         loop {
-            let clients = self.programs.iter().flat_map(|program| program.iter());
+            let clients = self.client_sets.iter().flat_map(|program| program.iter());
             let sizes: Vec<Sizes> = clients.map(sizes).collect();
             let first = &*self.server.get_mut();
             let mut stored = Vec::new();
             for server in iter::once(first).chain(&self.others) {
-                stored.extend(left_on(server, &self.crew.pace).await);
+                stored.extend(leftovers_on(server, &self.context.workload).await);
             }
             if stored.is_empty() && sizes.iter().all(|size| *size == Sizes::default()) {
-                self.programs.clear();
+                self.client_sets.clear();
                 let mut open = Vec::new();
                 for server in iter::once(first).chain(&self.others) {
                     open.extend(server.client_list().await);
@@ -81,14 +81,17 @@ impl RedisRun {
 }
 
 /// The keys and channels that no run may leave on a server.
-async fn left_on(server: &RedisServer, pace: &Pace) -> Vec<String> {
+async fn leftovers_on(server: &RedisServer, workload: &Workload) -> Vec<String> {
     let (mut keys, channels) = (server.keys().await, server.pubsub_channels().await);
     // The last fencing token of a lock stays on purpose, and so does a semaphore.
     keys.retain(|key| !key.starts_with("redisson_lock_token:"));
-    if matches!(pace.of, Of::Permit | Of::Semaphore | Of::Latch) {
-        keys.retain(|key| !pace.keys.contains(key));
+    if matches!(
+        workload.lock_kind,
+        LockKind::Permit | LockKind::Semaphore | LockKind::Latch
+    ) {
+        keys.retain(|key| !workload.keys.contains(key));
     }
-    if matches!(pace.of, Of::Semaphore | Of::Latch) {
+    if matches!(workload.lock_kind, LockKind::Semaphore | LockKind::Latch) {
         // What counts once is remembered for as long as it may come twice.
         keys.retain(|key| !key.ends_with(":request"));
     }

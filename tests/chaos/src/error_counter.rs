@@ -9,10 +9,10 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber, subscriber};
 
-static ALARMS: AtomicU64 = AtomicU64::new(0);
+static COUNT_IN_PROCESS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static OF_THIS_THREAD: Cell<u64> = const { Cell::new(0) };
+    static COUNT_ON_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Counts from here on, in this whole process. What panics by `resume_unwind` is planned and does not count.
@@ -21,8 +21,8 @@ pub(super) fn install() {
     ONCE.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            ALARMS.fetch_add(1, Ordering::Relaxed);
-            let _ending = OF_THIS_THREAD.try_with(|alarms| alarms.set(alarms.get() + 1));
+            COUNT_IN_PROCESS.fetch_add(1, Ordering::Relaxed);
+            let _ending = COUNT_ON_THREAD.try_with(|errors| errors.set(errors.get() + 1));
             before(info);
         }));
         // Where somebody else listens already, nobody asked for this.
@@ -33,13 +33,13 @@ pub(super) fn install() {
 /// How many panics and logged errors there were.
 #[must_use]
 pub(super) fn count() -> u64 {
-    ALARMS.load(Ordering::Relaxed)
+    COUNT_IN_PROCESS.load(Ordering::Relaxed)
 }
 
 /// How many panics there were on this thread: a run in memory has one.
 #[must_use]
-pub(super) fn count_here() -> u64 {
-    OF_THIS_THREAD.with(Cell::get)
+pub(super) fn panics_on_this_thread() -> u64 {
+    COUNT_ON_THREAD.with(Cell::get)
 }
 
 /// Hears errors, and nothing else.
@@ -55,7 +55,7 @@ impl Subscriber for Errors {
     }
 
     fn event(&self, event: &Event<'_>) {
-        ALARMS.fetch_add(1, Ordering::Relaxed);
+        COUNT_IN_PROCESS.fetch_add(1, Ordering::Relaxed);
         eprintln!("an error was logged: {event:?}");
     }
 

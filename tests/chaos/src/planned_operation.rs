@@ -6,13 +6,13 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 
-use distlock_tests::any_lock::Of;
+use distlock_tests::any_lock::LockKind;
 
 /// How fast a run goes, and what its operations are like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Pace {
+pub(super) struct Workload {
     /// Which kind of lock; the read lock has its writers too.
-    pub(super) of: Of,
+    pub(super) lock_kind: LockKind,
     /// The watchdog's lease.
     pub(super) lease: Duration,
     /// The longest time inside, for most operations; one of ten stays up to ten times as long.
@@ -29,7 +29,7 @@ pub(super) struct Pace {
 
 /// How the hold is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum Request {
     /// Awaited, for as long as it takes or up to the wait.
     Await,
     /// One try.
@@ -62,13 +62,13 @@ pub(super) enum Leave {
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub(super) struct Intent {
+pub(super) struct PlannedOperation {
     pub(super) pause: Duration,
-    pub(super) of: Of,
+    pub(super) lock_kind: LockKind,
     pub(super) key: String,
     pub(super) wait: Option<Duration>,
     pub(super) lease: Option<Duration>,
-    pub(super) ask: Ask,
+    pub(super) ask: Request,
     pub(super) section: Section,
     pub(super) work: Duration,
     pub(super) leave: Leave,
@@ -78,27 +78,38 @@ pub(super) struct Intent {
     pub(super) counts: bool,
 }
 
-impl Intent {
-    pub(super) fn draw(random: &mut StdRng, pace: &Pace) -> Self {
+impl PlannedOperation {
+    pub(super) fn draw(random: &mut StdRng, workload: &Workload) -> Self {
         let mut up_to = |most: Duration| most.mul_f64(random.random());
-        let (pause, wait, cut) = (up_to(pace.pause), up_to(pace.wait), up_to(pace.wait));
-        let (work, lease) = (up_to(pace.work), up_to(pace.lease / 8));
-        let very_long = up_to(pace.lease * 5 / 2);
+        let (pause, wait, cut) = (
+            up_to(workload.pause),
+            up_to(workload.wait),
+            up_to(workload.wait),
+        );
+        let (work, lease) = (up_to(workload.work), up_to(workload.lease / 8));
+        let very_long = up_to(workload.lease * 5 / 2);
         let work = match random.random_range(0..1_000) {
-            n if n < pace.long => very_long,
+            n if n < workload.long => very_long,
             n if n < 100 => work * 10,
             _ => work,
         };
         let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
         let (fixed, forget, overrun) = (chance(15), chance(15), chance(40));
         // What has no lease ends by nothing else than its guard.
-        let (fixed, forget) = (fixed && pace.of.has_lease(), forget && pace.of.has_lease());
-        let lease = fixed.then_some(pace.lease / 40 + lease);
+        let (fixed, forget) = (
+            fixed && workload.lock_kind.has_lease(),
+            forget && workload.lock_kind.has_lease(),
+        );
+        let lease = fixed.then_some(workload.lease / 40 + lease);
         let work = match lease {
             Some(lease) if overrun => lease * 2,
             _ => work,
         };
-        let ask = if chance(12) { Ask::Try } else { Ask::Await };
+        let ask = if chance(12) {
+            Request::Try
+        } else {
+            Request::Await
+        };
         let section = match random.random_range(0..100) {
             0..50 => Section::Watched,
             50..85 => Section::Scoped,
@@ -108,20 +119,23 @@ impl Intent {
         let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
         let (bounded, dropped, is_cut) = (chance(75), chance(20), chance(8));
         // The square makes the first keys the busiest.
-        let at = random.random::<f64>().powi(2) * pace.keys.len() as f64;
+        let at = random.random::<f64>().powi(2) * workload.keys.len() as f64;
         // Last, so that a seed's other choices are the same for each kind.
-        let reads = pace.of == Of::Read && random.random_bool(0.7);
-        let counts = pace.of == Of::Latch && random.random_bool(0.6);
+        let reads = workload.lock_kind == LockKind::Read && random.random_bool(0.7);
+        let counts = workload.lock_kind == LockKind::Latch && random.random_bool(0.6);
         Self {
             pause,
-            of: match pace.of {
-                Of::Read if !reads => Of::Write,
-                of => of,
+            lock_kind: match workload.lock_kind {
+                LockKind::Read if !reads => LockKind::Write,
+                lock_kind => lock_kind,
             },
-            key: pace.keys[at as usize].clone(),
+            key: workload.keys[at as usize].clone(),
             // Of what dead processes keep out for ever there may be everything.
             // And nobody counts a latch down at the end.
-            wait: (bounded || !pace.of.has_lease() || pace.of == Of::Latch).then_some(wait),
+            wait: (bounded
+                || !workload.lock_kind.has_lease()
+                || workload.lock_kind == LockKind::Latch)
+                .then_some(wait),
             lease,
             ask,
             section,

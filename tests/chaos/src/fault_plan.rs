@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A fault, and when.
 #[derive(Clone, Debug)]
-pub struct Step<F> {
+pub struct PlannedFault<F> {
     /// Since the beginning of the run; later where the fault before it still lasts.
     pub at: Duration,
     /// For how long.
@@ -16,16 +16,16 @@ pub struct Step<F> {
 
 /// The faults of a run, in the order of their times.
 #[derive(Clone, Debug)]
-pub struct Plan<F> {
+pub struct FaultPlan<F> {
     /// The seed that it was made of, and that the operations are made of.
     pub seed: u64,
     /// For how long faults may begin.
     pub lasts: Duration,
     /// The faults.
-    pub steps: Vec<Step<F>>,
+    pub steps: Vec<PlannedFault<F>>,
 }
 
-impl<F: Clone> Plan<F> {
+impl<F: Clone> FaultPlan<F> {
     /// Leaves out ever smaller parts of the list for as long as the rest `fails` as well.
     #[must_use]
     pub fn shrink(mut self, mut fails: impl FnMut(&Self) -> bool) -> Self {
@@ -47,10 +47,10 @@ impl<F: Clone> Plan<F> {
     }
 }
 
-impl<F: fmt::Debug> fmt::Display for Plan<F> {
+impl<F: fmt::Debug> fmt::Display for FaultPlan<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "SEED={} with {} faults:", self.seed, self.steps.len())?;
-        for Step { at, length, fault } in &self.steps {
+        for PlannedFault { at, length, fault } in &self.steps {
             let (at, length) = (at.as_secs_f64(), length.as_secs_f64());
             writeln!(f, "  at {at:.3} s for {length:.3} s: {fault:?}")?;
         }

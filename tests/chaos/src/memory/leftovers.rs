@@ -5,19 +5,19 @@ use tokio::time::{Instant, sleep};
 
 use super::{BOUNDS, LEASE, MemoryRun};
 use crate::history::{Operations, wrong_sum};
-use distlock_tests::any_lock::{COUNT, Of, PERMITS};
+use distlock_tests::any_lock::{COUNT, LockKind, PERMITS};
 
 impl MemoryRun {
     /// Are there other permits than there were, when all were given back?
     pub(super) async fn wrong_sum(&self) -> Option<String> {
-        match self.crew.pace.of {
-            Of::Latch => return self.wrong_counts().await,
-            Of::Semaphore => {}
+        match self.context.workload.lock_kind {
+            LockKind::Latch => return self.wrong_counts().await,
+            LockKind::Semaphore => {}
             _ => return None,
         }
         let late = Instant::now() + LEASE * 2;
-        for key in &self.crew.pace.keys {
-            let semaphore = self.wiper[0].semaphore(key.as_str());
+        for key in &self.context.workload.keys {
+            let semaphore = self.admin[0].semaphore(key.as_str());
             loop {
                 let free = semaphore.available_permits().await.expect("no fault");
                 if free == i64::from(PERMITS) {
@@ -36,10 +36,10 @@ impl MemoryRun {
     async fn wrong_counts(&self) -> Option<String> {
         // Whoever was given up may still come.
         sleep(LEASE).await;
-        let operations = Operations::of(&self.history.events(), BOUNDS.lease);
+        let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let mut wrong = None;
         for (key, ops) in operations.by_key() {
-            let latch = self.wiper[0].count_down_latch(key);
+            let latch = self.admin[0].count_down_latch(key);
             let left = latch.count().await.expect("no fault");
             latch.delete().await.expect("no fault");
             let found = wrong_sum(&ops, COUNT.into(), left);
@@ -50,10 +50,10 @@ impl MemoryRun {
 
     /// A semaphore stays, whoever has its permits.
     async fn take_permits_away(&self) {
-        let of = self.crew.pace.of;
-        if matches!(of, Of::Permit | Of::Semaphore) {
-            for key in &self.crew.pace.keys {
-                let semaphore = of.lock_on(&self.wiper, key);
+        let lock_kind = self.context.workload.lock_kind;
+        if matches!(lock_kind, LockKind::Permit | LockKind::Semaphore) {
+            for key in &self.context.workload.keys {
+                let semaphore = lock_kind.lock_on(&self.admin, key);
                 semaphore.force_release().await.expect("no fault");
             }
         }
@@ -65,7 +65,7 @@ impl MemoryRun {
         // What counts once is remembered for as long as it may come twice.
         let quiet = Instant::now() + LEASE * 4;
         loop {
-            let clients = self.programs.iter().flat_map(|program| program.iter());
+            let clients = self.client_sets.iter().flat_map(|program| program.iter());
             let sizes: Vec<Sizes> = clients.map(sizes).collect();
             let stored: Vec<_> = self.servers.iter().map(stored).collect();
             let empty = stored.iter().all(|stored| *stored == (0, 0));
