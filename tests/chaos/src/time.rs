@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use distlock_tests::pulse::monotonic_nanos;
 use tokio::time::Instant;
 
 use crate::history::Timestamp;
@@ -50,10 +50,7 @@ impl Time {
     #[must_use]
     pub(super) fn clock(&self) -> Timestamp {
         match self {
-            Self::Machine => {
-                let time = clock_gettime(ClockId::Monotonic);
-                time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-            }
+            Self::Machine => monotonic_nanos(),
             Self::Paused { base, .. } => timestamp(base.elapsed()),
         }
     }

@@ -15,6 +15,7 @@ use super::latch;
 use super::planned_operation::{Leave, PlannedOperation, Request, Section, Workload};
 use super::time::{Time, timestamp};
 use crate::history::{End, Event, EventKind, History, Id, Refusal, Timestamp};
+use distlock_tests::Pulse;
 use distlock_tests::any_lock::LockKind;
 use distlock_tests::resource::ResourceHandle;
 
@@ -55,7 +56,17 @@ impl WorkerContext {
         self.note(self.time.now(), what);
     }
 
-    /// The owner's own deadline, as a stamp of this run.
+    /// Records the stalls of this process, until the pulse is dropped.
+    #[must_use]
+    pub(super) fn pulse(&self) -> Pulse {
+        let context = self.clone();
+        Pulse::start_with(move |stall| {
+            let process = context.process;
+            context.note(stall.to, EventKind::Stalled { process, stall });
+        })
+    }
+
+    /// The owner's own deadline, as a timestamp of this run.
     fn deadline(&self, guard: &Guard) -> Timestamp {
         // In this order: a pause between the two makes it earlier and not later.
         let clock = self.time.clock();

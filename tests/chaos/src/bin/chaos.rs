@@ -62,13 +62,16 @@ impl Args {
             }
             Backend::Redis => {
                 let program = std::env::current_exe().expect("this program");
-                let setting = redis::RunConfig {
-                    program: program.display().to_string(),
-                    faulty: Duration::from_secs_f64(self.seconds),
+                let config = redis::RunConfig {
+                    binary: program.display().to_string(),
+                    scale: redis::Scale {
+                        faulty: Duration::from_secs_f64(self.seconds),
+                        ..redis::Scale::FULL
+                    },
                     lock_kind: self.lock,
                     only_kills: false,
                 };
-                setting.run(seed)
+                config.run(seed)
             }
         }
     }

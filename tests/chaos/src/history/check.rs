@@ -17,6 +17,8 @@
 
 use std::fmt;
 
+use distlock_tests::pulse::Stall;
+
 use super::{Affected, Claim, End, Operation, Operations, Refusal, Timestamp, latch};
 
 /// What is soon, and what is late.
@@ -156,13 +158,20 @@ impl Checker<'_> {
 
     /// A8. Where no fault kept the first from its place.
     fn order(&mut self, key: &str, ops: &[&Operation]) {
-        let late = self.bounds.late;
+        let late = |from| {
+            self.operations
+                .stalls
+                .all()
+                .deadline(from, self.bounds.late)
+        };
         let granted = |op: &&Operation| op.granted.then_some((op.called, op.returned?, op.id));
         let granted: Vec<_> = ops.iter().filter_map(granted).collect();
         for (called, returned, id) in &granted {
             let overtaken = granted.iter().find(|(before, after, _)| {
-                before + late < *called
-                    && *after > returned + late
+                before + self.bounds.late < *called
+                    && *after > returned + self.bounds.late
+                    && *called > late(*before)
+                    && *after > late(*returned)
                     && !self.any_fault(*before, *returned, None)
             });
             if let Some((_, _, first)) = overtaken {
@@ -184,7 +193,7 @@ impl Checker<'_> {
         claims.iter().any(|(claim, op)| {
             op.id != entitled.id
                 && match op.entered {
-                    Some(at) => from < at && at < to + self.bounds.late && claim.to <= at,
+                    Some(at) => from < at && at < self.late(op, to) && claim.to <= at,
                     // It was cut short, perhaps while it entered.
                     None => claim.from < to && op.held_until(self.operations.end) > from,
                 }
@@ -250,14 +259,22 @@ impl Checker<'_> {
 
     /// Was there time enough between the two, without faults and what has yet to heal of them?
     fn neglected(&self, from: Timestamp, to: Timestamp) -> bool {
+        let stalls = self.operations.stalls.all();
+        let due = |calm_since| stalls.deadline(calm_since, self.bounds.wake);
         let mut calm_since = from;
         for fault in &self.operations.faults {
-            if fault.from >= to.min(calm_since + self.bounds.wake) {
+            if fault.from >= to.min(due(calm_since)) {
                 break;
             }
             calm_since = calm_since.max(fault.to + fault.heals);
         }
-        to > calm_since + self.bounds.wake
+        to > due(calm_since)
+    }
+
+    /// When something that an operation's process is to do at this time is late.
+    fn late(&self, op: &Operation, due: Timestamp) -> Timestamp {
+        let stalls = self.operations.stalls.of(op.id.process);
+        stalls.deadline(due, self.bounds.late)
     }
 
     /// A1, of latches.
@@ -280,7 +297,7 @@ impl Checker<'_> {
         let (Some(wait), Some(returned)) = (op.wait, op.returned) else {
             return;
         };
-        let (due, late) = (op.called + wait, self.bounds.late);
+        let due = op.called + wait;
         // Paused time gives what happens at one moment stamps that follow each other.
         if op.refused == Some(Refusal::Busy) && returned + 1_000 < due {
             let early = due - returned;
@@ -291,7 +308,8 @@ impl Checker<'_> {
             );
         }
         let answered = op.granted || op.latch_opened || op.refused.is_some();
-        if wait > 0 && answered && returned > due + late && !self.was_stopped(op, due, returned) {
+        let late = returned > self.late(op, due) && !self.was_stopped(op, due, returned);
+        if wait > 0 && answered && late {
             let (over, how) = (
                 returned - due,
                 if op.granted { "granted" } else { "refused" },
@@ -311,7 +329,7 @@ impl Checker<'_> {
         };
         let Bounds { lease, late, .. } = *self.bounds;
         let until = op.held_until(self.operations.end);
-        if until > op.deadline + late && !self.was_stopped(op, op.deadline, until) {
+        if until > self.late(op, op.deadline) && !self.was_stopped(op, op.deadline, until) {
             let over = until - op.deadline;
             self.found(
                 "A7",
@@ -323,7 +341,8 @@ impl Checker<'_> {
             .surely_wiped(&self.operations.faults)
             .filter(|fault| fault.from < until);
         if let Some(wiped) = wiped.filter(|_| op.lease.is_none()) {
-            let known = wiped.to.max(granted) + lease / 3 + late;
+            let stalls = self.operations.stalls.of(op.id.process);
+            let known = stalls.deadline(wiped.to.max(granted), lease / 3 + late);
             let affected = self.was_obstructed(op, wiped.from, known);
             if until > known && !affected && !self.was_stopped(op, wiped.from, known) {
                 let over = until - wiped.to;
@@ -343,7 +362,7 @@ impl Checker<'_> {
         };
         if let Some(lost_at) = lost_at.filter(|_| op.lease.is_none()) {
             let since = op.deadline.saturating_sub(lease);
-            let kept_away = self.affected(op, since, lost_at);
+            let kept_away = self.kept_away(op, since, lost_at);
             let wiped = op.wiped(&self.operations.faults);
             if kept_away < lease / 3 && wiped.is_none_or(|fault| fault.from > lost_at) {
                 let what = format!(
@@ -368,12 +387,12 @@ impl Checker<'_> {
             }
             // A wait of some milliseconds may end before any answer comes.
             (Some(Refusal::Unavailable), _)
-                if answered >= op.called + self.bounds.late
-                    && !self.any_fault(op.called, answered, None) =>
+                if answered >= self.late(op, op.called)
+                    && !self.any_obstacle(op, op.called, answered) =>
             {
                 "unavailable without a fault"
             }
-            (_, Some((_, End::Unanswered))) if !self.any_fault(ending, ended, None) => {
+            (_, Some((_, End::Unanswered))) if !self.any_obstacle(op, ending, ended) => {
                 "a release that nobody answered, without a fault"
             }
             _ if op.killed.is_some() => return,
@@ -392,6 +411,17 @@ impl Checker<'_> {
             let meant = kind.is_none_or(|kind| kind == fault.kind);
             meant && fault.from <= to && fault.to + fault.heals >= from
         })
+    }
+
+    /// Was there a fault between the two times, or a stall of the operation's process in which a command can time out?
+    fn any_obstacle(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
+        let mut stalls = self.operations.stalls.of(op.id.process).between(from, to);
+        stalls.any(|stall| self.times_out(stall)) || self.any_fault(from, to, None)
+    }
+
+    /// Is a stall long enough for a command to time out? That is after a sixth of the lease.
+    fn times_out(&self, stall: Stall) -> bool {
+        stall.to - stall.from >= self.bounds.lease / 6
     }
 
     /// The faults that kept an operation's process from the server between two times, with their aftermath.
@@ -416,10 +446,19 @@ impl Checker<'_> {
         self.obstructions(op, from, to).next().is_some()
     }
 
-    /// How long faults kept an operation's process from the server between two times.
-    fn affected(&self, op: &Operation, from: Timestamp, to: Timestamp) -> Timestamp {
+    /// How long faults and stalls kept an operation's process from the server between two times.
+    fn kept_away(&self, op: &Operation, from: Timestamp, to: Timestamp) -> Timestamp {
+        let aftermath = |stall| match self.times_out(stall) {
+            true => self.bounds.aftermath,
+            false => 0,
+        };
+        let stalls = self.operations.stalls.of(op.id.process);
+        let stalls = stalls.between(from.saturating_sub(self.bounds.aftermath), to);
+        let stalls = stalls.map(|stall| (stall.from, stall.to + aftermath(stall)));
+        let mut spans: Vec<_> = self.obstructions(op, from, to).chain(stalls).collect();
+        spans.sort_unstable();
         let (mut total, mut counted) = (0, from);
-        for (begin, end) in self.obstructions(op, from, to) {
+        for (begin, end) in spans {
             let until = end.min(to);
             total += until.saturating_sub(begin.max(counted));
             counted = counted.max(until);

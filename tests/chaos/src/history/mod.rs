@@ -12,6 +12,9 @@ mod check;
 mod coverage;
 mod latch;
 mod operation;
+mod stalls;
+#[cfg(test)]
+mod stalls_tests;
 
 use std::fmt;
 use std::fs;
@@ -19,12 +22,14 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use distlock_tests::pulse::Stall;
 use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check};
 pub use coverage::{contended, fault_coverage};
 pub use latch::wrong_sum;
 pub use operation::{Claim, LeakedPermit, Operation, Operations};
+pub use stalls::ProcessStalls;
 
 /// Nanoseconds on the clock of a run; of all its processes, where there are several.
 pub type Timestamp = u64;
@@ -150,6 +155,13 @@ pub enum EventKind {
     },
     /// A fault that lasted until now.
     Fault(Fault),
+    /// The timers of a process fired late, until now.
+    Stalled {
+        /// Which process.
+        process: u32,
+        /// From when to when.
+        stall: Stall,
+    },
     /// A process was killed.
     Killed {
         /// Which.

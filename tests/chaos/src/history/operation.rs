@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Change, End, Event, EventKind, Fault, Id, Refusal, Timestamp};
+use super::{Change, End, Event, EventKind, Fault, Id, ProcessStalls, Refusal, Timestamp};
 
 /// One acquisition and what followed.
 #[derive(Clone, Debug)]
@@ -248,7 +248,7 @@ impl Operation {
                 }
                 self.ended = Some((at, how.clone()));
             }
-            EventKind::Fault(_) | EventKind::Killed { .. } => {}
+            EventKind::Fault(_) | EventKind::Stalled { .. } | EventKind::Killed { .. } => {}
         }
     }
 }
@@ -260,6 +260,8 @@ pub struct Operations {
     pub all: Vec<Operation>,
     /// The faults, in the order of their begins.
     pub faults: Vec<Fault>,
+    /// The times in which a process did not run, although no fault stopped it.
+    pub stalls: ProcessStalls,
     /// When the last event was.
     pub end: Timestamp,
 }
@@ -270,10 +272,12 @@ impl Operations {
     pub fn from_events(events: &[Event], lease: Timestamp) -> Self {
         let mut all: BTreeMap<Id, Operation> = BTreeMap::new();
         let (mut faults, mut kills, mut end) = (Vec::new(), Vec::new(), 0);
+        let mut stalls = Vec::new();
         for Event { at, what } in events {
             end = end.max(*at);
             match what {
                 EventKind::Fault(fault) => faults.push(fault.clone()),
+                EventKind::Stalled { process, stall } => stalls.push((*process, *stall)),
                 EventKind::Killed { process } => kills.push((*process, *at)),
                 EventKind::Called { id, .. }
                 | EventKind::Granted { id, .. }
@@ -306,7 +310,12 @@ impl Operations {
         }
         trace_back(&mut all, lease);
         faults.sort_by_key(|fault| fault.from);
-        Self { all, faults, end }
+        Self {
+            all,
+            faults,
+            stalls: stalls.into_iter().collect(),
+            end,
+        }
     }
 
     /// The operations of each key.

@@ -60,7 +60,7 @@ impl MemoryRun {
     }
 
     /// What is left some time after the last operation, if anything is.
-    pub(super) async fn left(&self) -> Option<String> {
+    pub(super) async fn leftovers(&self) -> Option<String> {
         self.take_permits_away().await;
         // What counts once is remembered for as long as it may come twice.
         let quiet = Instant::now() + LEASE * 4;

@@ -205,7 +205,7 @@ impl MemoryRun {
         if let Some(wrong) = self.wrong_sum().await {
             outcome.found("A9", wrong);
         }
-        if let Some(left) = self.left().await {
+        if let Some(left) = self.leftovers().await {
             outcome.found("A10", left);
         }
         outcome

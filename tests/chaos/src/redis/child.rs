@@ -36,10 +36,10 @@ pub struct ChildConfig {
 }
 
 impl ChildConfig {
-    /// Starts the child: `program` is the binary `chaos` of this package.
-    pub(super) fn start(&self, program: &str) -> Process {
-        let orders = serde_json::to_string(self).expect("orders");
-        Process::start(program, ["--worker", &orders])
+    /// Starts the child: `binary` is the program `chaos` of this package.
+    pub(super) fn start(&self, binary: &str) -> Process {
+        let config = serde_json::to_string(self).expect("JSON");
+        Process::start(binary, ["--worker", &config])
     }
 
     /// What the child does: works, and prints each event as a line of JSON.
@@ -56,6 +56,7 @@ impl ChildConfig {
             time: Time::Machine,
             sink: Sink::Lines,
         };
+        let _pulse = context.pulse();
         let mut workers = JoinSet::new();
         for task in 0..self.tasks {
             let worker = Worker::new(
@@ -68,7 +69,8 @@ impl ChildConfig {
         }
         workers.join_all().await;
         for client in program.iter() {
-            client.close(context.workload.lease * 3).await?;
+            // The tester judges how long this takes: it knows the stalls.
+            client.close(context.workload.lease * 30).await?;
         }
         Ok(())
     }

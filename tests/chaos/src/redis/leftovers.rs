@@ -2,9 +2,11 @@
 
 use std::iter;
 
+use crate::time::timestamp;
 use distlock::Client;
 use distlock::test_util::{Sizes, sizes};
-use tokio::time::{Instant, sleep};
+use distlock_tests::pulse::monotonic_nanos;
+use tokio::time::sleep;
 
 use super::{BOUNDS, LEASE, QUIET, RedisRun};
 use crate::Workload;
@@ -51,8 +53,8 @@ impl RedisRun {
     }
 
     /// What is left some time after the last operation, if anything is.
-    pub(super) async fn left(&mut self) -> Option<String> {
-        let quiet = Instant::now() + QUIET;
+    pub(super) async fn leftovers(&mut self) -> Option<String> {
+        let since = monotonic_nanos();
         loop {
             let clients = self.client_sets.iter().flat_map(|program| program.iter());
             let sizes: Vec<Sizes> = clients.map(sizes).collect();
@@ -72,7 +74,7 @@ impl RedisRun {
                 }
                 stored.push(format!("{open:?}"));
             }
-            if Instant::now() > quiet {
+            if monotonic_nanos() > self.pulse.stalls().deadline(since, timestamp(QUIET)) {
                 return Some(format!("{sizes:?}, {stored:?}"));
             }
             sleep(LEASE / 20).await;

@@ -14,7 +14,7 @@ use distlock::Client;
 use tokio::runtime::Builder;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use self::child::{ChildConfig, connect};
 use self::plan::{FaultPlans, plans};
@@ -22,6 +22,7 @@ use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, Workload, error_counter, evaluate};
 use crate::history::{Bounds, History, Timestamp};
+use distlock_tests::Pulse;
 use distlock_tests::any_lock::{LockKind, PERMITS};
 use distlock_tests::process::Process;
 use distlock_tests::proxy::Proxy;
@@ -30,17 +31,55 @@ use distlock_tests::server::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// At the end nothing happens: what has yet to heal does, and for two leases more everybody has to get on.
-const UNDISTURBED: Duration = Duration::from_secs(8);
+/// How large a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// For how long faults are injected.
+    pub faulty: Duration,
+    /// For how long operations go on after the last fault: its consequences heal within [`HEALS`], and afterwards every
+    /// waiter has to make progress.
+    undisturbed: Duration,
+    /// Clients of the tester's process; of a Redlock, sets of clients.
+    client_sets: usize,
+    /// Workers in the tester's process.
+    tasks: u32,
+    /// Child processes.
+    children: usize,
+    /// Workers in each of them.
+    tasks_of_a_child: u32,
+    /// Locks.
+    keys: usize,
+}
 
-const CLIENT_SETS: usize = 4;
-const TASKS: u32 = 40;
-const CHILDREN: usize = 3;
-const TASKS_OF_A_CHILD: u32 = 8;
-const KEYS: usize = 20;
+impl Scale {
+    /// Keeps some third of a core busy for 20 s.
+    pub const FULL: Self = Self {
+        faulty: Duration::from_secs(12),
+        undisturbed: Duration::from_secs(8),
+        client_sets: 4,
+        tasks: 40,
+        children: 3,
+        tasks_of_a_child: 8,
+        keys: 20,
+    };
+
+    /// So small that a dozen of them run at once.
+    pub const SMOKE: Self = Self {
+        faulty: Duration::from_secs(3),
+        undisturbed: Duration::from_secs(6),
+        client_sets: 2,
+        tasks: 12,
+        children: 2,
+        tasks_of_a_child: 4,
+        keys: 6,
+    };
+}
 
 /// No hold, no connection and no process is left after this: late commands are looked after for a lease.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// Longer than any run.
+const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A hold that nobody could release ends by its lease, and a client that lost its connection tries again within 2 s.
 const HEALS: Duration = Duration::from_secs(4);
@@ -59,13 +98,13 @@ const BOUNDS: Bounds = Bounds {
 /// What a run on a real server is made of.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// The binary `chaos` of this package: it is the child processes too.
-    pub program: String,
-    /// How long faults happen; operations go on for some seconds more.
-    pub faulty: Duration,
+    /// The path of the program `chaos` of this package, which the child processes run.
+    pub binary: String,
     /// Which kind of lock.
     pub lock_kind: LockKind,
-    /// No fault but that each second a process is killed.
+    /// How large the run is.
+    pub scale: Scale,
+    /// A child process is killed each second, and nothing else happens.
     pub only_kills: bool,
 }
 
@@ -89,12 +128,15 @@ impl RunConfig {
 
     async fn play(&self, seed: u64) -> Outcome {
         error_counter::install();
-        let (workload, errors) = (workload(self.lock_kind), error_counter::count());
+        let (workload, errors) = (
+            workload(self.lock_kind, self.scale.keys),
+            error_counter::count(),
+        );
         let plans = match self.only_kills {
-            true => FaultPlans::of_kills(seed, self.faulty),
+            true => FaultPlans::of_kills(seed, self.scale.faulty),
             false => {
                 let subscribes = self.lock_kind != LockKind::Spin;
-                plans(seed, self.faulty, LEASE, &workload.keys, subscribes)
+                plans(seed, self.scale.faulty, LEASE, &workload.keys, subscribes)
             }
         };
         let run = RedisRun::new(seed, workload, self).await;
@@ -125,7 +167,7 @@ fn bounds(lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(lock_kind: LockKind) -> Workload {
+fn workload(lock_kind: LockKind, keys: usize) -> Workload {
     Workload {
         lock_kind,
         lease: LEASE,
@@ -133,7 +175,7 @@ fn workload(lock_kind: LockKind) -> Workload {
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
         long: 2,
-        keys: (0..KEYS).map(|n| format!("chaos:{n}")).collect(),
+        keys: (0..keys).map(|n| format!("chaos:{n}")).collect(),
     }
 }
 
@@ -148,7 +190,8 @@ struct RedisRun {
     resource: Resource,
     served: Served,
     client_sets: Vec<Arc<[Client]>>,
-    program: String,
+    config: RunConfig,
+    pulse: Pulse,
     end: Timestamp,
     children: Mutex<Vec<Child>>,
     /// What was wrong with children that are no more.
@@ -177,7 +220,7 @@ impl Child {
 }
 
 impl RedisRun {
-    async fn new(seed: u64, workload: Workload, setting: &RunConfig) -> Self {
+    async fn new(seed: u64, workload: Workload, config: &RunConfig) -> Self {
         let (history, resource) = (History::default(), Resource::default());
         let durable = seed.is_multiple_of(2) || !forgets(workload.lock_kind);
         let server = RedisServer::builder().appendonly(durable).start().await;
@@ -192,19 +235,21 @@ impl RedisRun {
         }
         let urls = urls(&proxy, &others);
         let mut client_sets = Vec::new();
-        for _ in 0..CLIENT_SETS {
+        for _ in 0..config.scale.client_sets {
             client_sets.push(connect(&urls, LEASE).await.expect("the clients"));
         }
         let time = Time::Machine;
+        let end = time.now() + timestamp(config.scale.faulty + config.scale.undisturbed);
+        let context = WorkerContext {
+            process: 0,
+            seed,
+            workload,
+            time,
+            sink: Sink::History(history.clone()),
+        };
         Self {
-            end: time.now() + timestamp(setting.faulty + UNDISTURBED),
-            context: WorkerContext {
-                process: 0,
-                seed,
-                workload,
-                time,
-                sink: Sink::History(history.clone()),
-            },
+            pulse: context.pulse(),
+            context,
             history,
             server: Mutex::new(server),
             durable,
@@ -213,7 +258,8 @@ impl RedisRun {
             resource,
             served,
             client_sets,
-            program: setting.program.clone(),
+            config: config.clone(),
+            end,
             children: Mutex::default(),
             odd: Mutex::default(),
             processes: AtomicU32::new(1),
@@ -222,13 +268,13 @@ impl RedisRun {
 
     async fn play(mut self, plans: &FaultPlans) -> Outcome {
         let begin = Instant::now();
-        for _ in 0..CHILDREN {
+        for _ in 0..self.config.scale.children {
             let child = self.start_child();
             self.children.lock().await.push(child);
         }
         let mut workers = JoinSet::new();
-        for task in 0..TASKS {
-            let program = &self.client_sets[task as usize % CLIENT_SETS];
+        for task in 0..self.config.scale.tasks {
+            let program = &self.client_sets[task as usize % self.client_sets.len()];
             let worker = Worker::new(
                 &self.context,
                 task,
@@ -243,7 +289,8 @@ impl RedisRun {
             self.inject(&plans.processes, begin),
         );
         self.proxy.heal();
-        let done = timeout(UNDISTURBED + QUIET, workers.join_all()).await;
+        let done = self.pulse.timeout(self.hangs_after(), workers.join_all());
+        let done = done.await;
         let children = self.children_end().await;
         let name = ("redis", self.context.seed);
         let bounds = bounds(self.context.workload.lock_kind);
@@ -254,7 +301,7 @@ impl RedisRun {
         children
             .into_iter()
             .for_each(|odd| outcome.found("A11", odd));
-        if let Some(left) = self.left().await {
+        if let Some(left) = self.leftovers().await {
             outcome.found("A10", left);
         }
         let wrong = match self.context.workload.lock_kind {
@@ -268,18 +315,23 @@ impl RedisRun {
         outcome
     }
 
+    /// How long it may take at the end until all workers and processes have ended.
+    fn hangs_after(&self) -> Duration {
+        self.config.scale.undisturbed + QUIET
+    }
+
     fn start_child(&self) -> Child {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
-        let orders = ChildConfig {
+        let config = ChildConfig {
             urls: urls(&self.proxy, &self.others),
             resource: self.served.addr(),
             process: number,
             seed: self.context.seed,
-            tasks: TASKS_OF_A_CHILD,
+            tasks: self.config.scale.tasks_of_a_child,
             end: self.end,
             workload: self.context.workload.clone(),
         };
-        let mut process = orders.start(&self.program);
+        let mut process = config.start(&self.config.binary);
         let (mut lines, history) = (process.take_output(), self.history.clone());
         let reader = tokio::spawn(async move {
             let mut odd = Vec::new();
@@ -302,9 +354,14 @@ impl RedisRun {
     async fn children_end(&self) -> Vec<String> {
         let mut odd = std::mem::take(&mut *self.odd.lock().await);
         for mut child in self.children.lock().await.drain(..) {
-            let status = child.process.wait(UNDISTURBED + QUIET).await;
-            if !status.success() {
-                odd.push(format!("process {}: {status}", child.number));
+            let ended = child.process.wait(NEVER);
+            match self.pulse.timeout(self.hangs_after(), ended).await {
+                Ok(status) if status.success() => {}
+                Ok(status) => odd.push(format!("process {}: {status}", child.number)),
+                Err(_) => {
+                    odd.push(format!("process {} never ended", child.number));
+                    child.process.kill();
+                }
             }
             odd.extend(child.unexpected_output(false).await);
         }

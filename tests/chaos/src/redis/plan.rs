@@ -104,8 +104,8 @@ impl FaultPlans {
     }
 }
 
-/// How many faults of each list befall a run.
-const STEPS: [u32; 3] = [16, 20, 12];
+/// How many faults of each list a run gets in twelve seconds.
+const FAULTS: [f64; 3] = [16.0, 20.0, 12.0];
 
 /// The faults of a seed, over `time`, for locks with this lease. Subscribers are meant only where waiters are: what is
 /// aimed at nobody tests nothing.
@@ -134,7 +134,8 @@ pub(super) fn plans(
             steps,
         }
     };
-    let [servers, wires, processes] = STEPS;
+    let [servers, wires, processes] =
+        FAULTS.map(|faults| (faults * time.as_secs_f64() / 12.0).round() as u32);
     FaultPlans {
         server: list(servers, &|random| server_fault(random, keys, subscribes)),
         wire: list(wires, &|random| wire_fault(random, subscribes)),

@@ -1,11 +1,13 @@
 //! Random operations under random faults, checked by their history; and the checker, checked by locks with flaws.
 //!
-//! What a run is made of stands in `distlock_chaos`. `SEED=.. cargo test -p distlock-chaos --test chaos memory`
-//! plays one seed again, and so does `redis`; a seed that ever failed goes into `seeds.txt` and is played each time.
+//! `DISTLOCK_TEST_SIZE=full` plays everything, otherwise a smoke of each test. `SEED=.. cargo test -p distlock-chaos
+//! --test chaos -- --exact memory` plays one seed again; a seed that ever failed goes into `seeds.txt` and is played each
+//! time.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod flaws;
+mod size;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,24 +15,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
 
-use distlock_chaos::{Outcome, memory, redis};
+use distlock_chaos::redis::{RunConfig, Scale};
+use distlock_chaos::{Coverage, Outcome, memory};
 use distlock_tests::LockKind;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Runs on memory: some thousand operations each.
-const MEMORY_SEEDS: usize = 2_000;
-
-/// Runs on a real server, each with faults for this long.
-const REDIS_SEEDS: usize = 20;
-const REDIS_TIME: Duration = Duration::from_secs(12);
-
-/// Runs in memory of each kind of lock but the reentrant one, of which most is the same.
-const SEEDS_OF_A_KIND: usize = 150;
-
-/// How long processes are killed, one each second, while all hammer on.
-const PROCESSES_TIME: Duration = Duration::from_secs(10);
+use size::{MEMORY_COVERAGE, Seeds, Size};
 
 /// The other kinds of lock.
 const KINDS: [(&str, LockKind); 12] = [
@@ -51,122 +42,175 @@ const KINDS: [(&str, LockKind); 12] = [
 /// How often a seed is played that is given or has failed before: on a real server only its lists are the same.
 const REPEATS: usize = 3;
 
-/// Runs on a real server at once: each keeps some half a core busy.
-const AT_ONCE: usize = 2;
+/// Kills do not depend on the seed: each meets operations of the other processes.
+const KILLS_COVERAGE: Coverage = Coverage {
+    faults: 80,
+    contended: 5,
+};
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
-    // Each of these uses the whole machine.
-    args.test_threads = Some(1);
-    let mut trials = vec![
-        Trial::test("memory", || {
-            sound(on_memory(
-                &seeds("memory", MEMORY_SEEDS),
-                LockKind::Reentrant,
-            ))
-        }),
-        Trial::test("redis", || {
-            let seeds = seeds("redis", REDIS_SEEDS);
-            sound(on_redis(&seeds, LockKind::Reentrant))
-        }),
-    ];
-    for (name, lock_kind) in KINDS {
-        let memory = format!("memory_{name}");
-        trials.push(Trial::test(memory.clone(), move || {
-            sound(on_memory(&seeds(&memory, SEEDS_OF_A_KIND), lock_kind))
-        }));
-        let redis = format!("redis_{name}");
-        trials.push(Trial::test(redis.clone(), move || {
-            sound(on_redis(&seeds(&redis, AT_ONCE), lock_kind))
-        }));
+    let size = Size::from_env();
+    if !args.list {
+        println!("\nchaos at {} size", size.name);
     }
-    trials.push(Trial::test("processes", || {
-        let seeds = |name| seeds(&format!("processes_{name}"), 1);
-        let all = KINDS
-            .map(|(name, lock_kind)| seeds(name).into_iter().map(move |seed| (seed, lock_kind)));
-        let all: Vec<_> = all.into_iter().flatten().collect();
-        sound(each(&all, AT_ONCE, |(seed, lock_kind)| {
-            setting(lock_kind, PROCESSES_TIME, true).run(seed)
-        }))
-    }));
-    trials.extend(flaws::trials());
-    libtest_mimic::run(&args, trials).exit_code()
+    // One after the other: runs on paused time keep all cores busy, and those on real servers wait for real clocks.
+    args.test_threads = Some(cores());
+    let on_paused_time = libtest_mimic::run(&args, on_paused_time(size));
+    args.test_threads = Some(size.redis_tests_at_once);
+    let on_real_servers = libtest_mimic::run(&args, on_real_servers(size));
+    let failed = on_paused_time.has_failed() || on_real_servers.has_failed();
+    ExitCode::from(if failed { 101 } else { 0 })
 }
 
-/// The seeds to play: the one given, or those that failed before and as many new ones.
-fn seeds(backend: &str, new: usize) -> Vec<u64> {
+fn on_paused_time(size: Size) -> Vec<Trial> {
+    let trial = |name: String, kind, seeds| {
+        let test = name.clone();
+        Trial::test(name, move || {
+            let outcomes = each(runs(&test, kind, seeds), cores(), on_memory);
+            outcomes.judge(MEMORY_COVERAGE)
+        })
+    };
+    let mut trials = vec![trial(
+        String::from("memory"),
+        LockKind::Reentrant,
+        size.memory,
+    )];
+    trials
+        .extend(KINDS.map(|(name, kind)| trial(format!("memory_{name}"), kind, size.memory_kind)));
+    trials.extend(flaws::trials(size.flawless));
+    trials
+}
+
+fn on_real_servers(size: Size) -> Vec<Trial> {
+    let trial = |name: String, kind, seeds| {
+        let test = name.clone();
+        Trial::test(name, move || {
+            let runs = runs(&test, kind, seeds);
+            let outcomes = each(runs, size.redis_runs_at_once, |run| {
+                on_redis(run, size.redis_scale, false)
+            });
+            outcomes.judge(size.redis_coverage)
+        })
+    };
+    // The longest ones first.
+    let mut trials = vec![
+        trial(String::from("redis"), LockKind::Reentrant, size.redis),
+        Trial::test("processes", move || processes(size)),
+    ];
+    trials.extend(KINDS.map(|(name, kind)| trial(format!("redis_{name}"), kind, size.redis_kind)));
+    trials
+}
+
+fn processes(size: Size) -> Result<(), Failed> {
+    let one = Seeds { fixed: 0, fresh: 1 };
+    let of_kind = |(name, kind)| runs(&format!("processes_{name}"), kind, one);
+    let runs = KINDS.into_iter().flat_map(of_kind).collect();
+    let outcomes = each(runs, size.redis_runs_at_once, |run| {
+        on_redis(run, size.processes_scale, true)
+    });
+    outcomes.others.assert_coverage(KILLS_COVERAGE);
+    outcomes.judge(KILLS_COVERAGE)
+}
+
+/// A seed to be played on a kind of lock.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    seed: u64,
+    kind: LockKind,
+    /// It is the same each time.
+    fixed: bool,
+}
+
+/// The seed that is given; or the fixed seeds of a test, those that failed before, and fresh ones.
+fn runs(test: &str, kind: LockKind, seeds: Seeds) -> VecDeque<Run> {
+    let run = |fixed| move |seed| Run { seed, kind, fixed };
     if let Ok(seed) = std::env::var("SEED") {
-        return vec![seed.parse().expect("SEED is a number"); REPEATS];
+        let seed = seed.parse().expect("SEED is a number");
+        return [seed; REPEATS].map(run(false)).into();
     }
     let failed = include_str!("../../seeds.txt").lines().filter_map(|line| {
-        let (lock_kind, seed) = line.split_once(' ')?;
-        (lock_kind == backend).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
+        let (of, seed) = line.split_once(' ')?;
+        (of == test).then(|| seed.trim().parse().expect("a seed in seeds.txt"))
     });
     let failed = failed.flat_map(|seed| [seed; REPEATS]);
-    failed.chain((0..new).map(|_| rand::random())).collect()
+    let fresh = (0..seeds.fresh).map(|_| rand::random());
+    let fixed = (1..=seeds.fixed).map(run(true));
+    fixed.chain(failed.chain(fresh).map(run(false))).collect()
 }
 
-fn on_memory(seeds: &[u64], lock_kind: LockKind) -> Outcome {
-    let threads = thread::available_parallelism().map_or(2, usize::from);
-    each(&of_kind(seeds, lock_kind), threads, |(seed, lock_kind)| {
-        let plan = memory::plan(seed, 1);
-        let outcome = memory::run(&plan, lock_kind, None);
-        if !outcome.violations.is_empty() {
-            let fails = |plan: &_| !memory::run(plan, lock_kind, None).violations.is_empty();
-            eprintln!("{plan}and still with\n{}", plan.clone().shrink(fails));
-        }
-        outcome
-    })
-}
-
-fn on_redis(seeds: &[u64], lock_kind: LockKind) -> Outcome {
-    let setting = setting(lock_kind, REDIS_TIME, false);
-    each(&of_kind(seeds, lock_kind), AT_ONCE, |(seed, _)| {
-        setting.run(seed)
-    })
-}
-
-fn setting(lock_kind: LockKind, faulty: Duration, only_kills: bool) -> redis::RunConfig {
-    redis::RunConfig {
-        program: env!("CARGO_BIN_EXE_chaos").to_owned(),
-        faulty,
-        lock_kind,
-        only_kills,
+fn on_memory(Run { seed, kind, .. }: Run) -> Outcome {
+    let plan = memory::plan(seed, 1);
+    let outcome = memory::run(&plan, kind, None);
+    if !outcome.violations.is_empty() {
+        let fails = |plan: &_| !memory::run(plan, kind, None).violations.is_empty();
+        eprintln!("{plan}and still with\n{}", plan.clone().shrink(fails));
     }
+    outcome
 }
 
-fn of_kind(seeds: &[u64], lock_kind: LockKind) -> Vec<(u64, LockKind)> {
-    seeds.iter().map(|seed| (*seed, lock_kind)).collect()
+fn on_redis(run: Run, scale: Scale, only_kills: bool) -> Outcome {
+    let config = RunConfig {
+        binary: env!("CARGO_BIN_EXE_chaos").to_owned(),
+        lock_kind: run.kind,
+        scale,
+        only_kills,
+    };
+    config.run(run.seed)
 }
 
-/// Plays each seed, so many at a time.
-fn each(
-    seeds: &[(u64, LockKind)],
-    at_once: usize,
-    play: impl Fn((u64, LockKind)) -> Outcome + Sync,
-) -> Outcome {
-    let seeds: Mutex<VecDeque<_>> = Mutex::new(seeds.iter().copied().collect());
-    let all = Mutex::new(Outcome::default());
+/// Plays each run, this many at a time.
+fn each(runs: VecDeque<Run>, at_once: usize, play: impl Fn(Run) -> Outcome + Sync) -> Outcomes {
+    let (runs, outcomes) = (Mutex::new(runs), Mutex::new(Outcomes::default()));
     thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
                 loop {
-                    let Some(seed) = seeds.lock().unwrap().pop_front() else {
+                    let Some(run) = runs.lock().unwrap().pop_front() else {
                         return;
                     };
-                    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed)));
-                    let outcome = outcome.unwrap_or_else(|_| Outcome::broken(seed.0));
-                    all.lock().unwrap().add(outcome);
+                    let outcome = catch_unwind(AssertUnwindSafe(|| play(run)));
+                    let outcome = outcome.unwrap_or_else(|_| Outcome::broken(run.seed));
+                    outcomes.lock().unwrap().add(run, outcome);
                 }
             });
         }
     });
-    all.into_inner().unwrap()
+    outcomes.into_inner().unwrap()
 }
 
-fn sound(outcome: Outcome) -> Result<(), Failed> {
-    println!("\n{outcome}");
-    outcome.save(&PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
-    outcome.assert_sound();
-    Ok(())
+/// What came of the runs of a test.
+#[derive(Debug, Default)]
+struct Outcomes {
+    fixed: Outcome,
+    others: Outcome,
+}
+
+impl Outcomes {
+    fn add(&mut self, run: Run, outcome: Outcome) {
+        let sum = match run.fixed {
+            true => &mut self.fixed,
+            false => &mut self.others,
+        };
+        sum.add(outcome);
+    }
+
+    /// None may violate a rule, and those of fixed seeds must reach the least coverage.
+    fn judge(self, least: Coverage) -> Result<(), Failed> {
+        let all = [("fixed seeds", &self.fixed), ("other seeds", &self.others)];
+        for (name, outcome) in all {
+            if !outcome.seeds.is_empty() {
+                println!("\n{name}\n{outcome}");
+                outcome.save(&PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
+            }
+        }
+        self.fixed.assert_sound();
+        self.others.assert_sound();
+        self.fixed.assert_coverage(least);
+        Ok(())
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(2, usize::from)
 }

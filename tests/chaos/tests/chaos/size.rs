@@ -1,0 +1,109 @@
+//! How much is played: everything, or a smoke of each part.
+
+use std::time::Duration;
+
+use distlock_chaos::Coverage;
+use distlock_chaos::redis::Scale;
+
+/// The variable that says which size is played.
+const VARIABLE: &str = "DISTLOCK_TEST_SIZE";
+
+/// How many seeds a test plays. The fixed ones are the same each time, and their shares are asserted as well; of the
+/// fresh ones only violations count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seeds {
+    pub(crate) fixed: u64,
+    pub(crate) fresh: usize,
+}
+
+/// The numbers of a size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) name: &'static str,
+    /// On paused time, some thousand operations each.
+    pub(crate) memory: Seeds,
+    /// The same for each kind of lock but the reentrant one, of which most is the same.
+    pub(crate) memory_kind: Seeds,
+    /// On a real server.
+    pub(crate) redis: Seeds,
+    pub(crate) redis_kind: Seeds,
+    pub(crate) redis_scale: Scale,
+    /// With child processes that are killed, one each second.
+    pub(crate) processes_scale: Scale,
+    /// Tests on real servers at once, and runs at once in each.
+    pub(crate) redis_tests_at_once: usize,
+    pub(crate) redis_runs_at_once: usize,
+    /// Runs of a lock without a flaw, of the size in which flaws are looked for.
+    pub(crate) flawless: usize,
+    /// What the fixed seeds on a real server have to reach.
+    pub(crate) redis_coverage: Coverage,
+}
+
+/// What the fixed seeds in memory have to reach.
+pub(crate) const MEMORY_COVERAGE: Coverage = Coverage {
+    faults: 80,
+    contended: 10,
+};
+
+const FULL: Size = Size {
+    name: "full",
+    memory: Seeds {
+        fixed: 1_000,
+        fresh: 1_000,
+    },
+    memory_kind: Seeds {
+        fixed: 75,
+        fresh: 75,
+    },
+    redis: Seeds {
+        fixed: 10,
+        fresh: 10,
+    },
+    redis_kind: Seeds { fixed: 1, fresh: 1 },
+    redis_scale: Scale::FULL,
+    processes_scale: Scale {
+        faulty: Duration::from_secs(10),
+        ..Scale::FULL
+    },
+    redis_tests_at_once: 2,
+    redis_runs_at_once: 2,
+    flawless: 20,
+    redis_coverage: Coverage {
+        faults: 70,
+        contended: 10,
+    },
+};
+
+const SMOKE: Size = Size {
+    name: "smoke",
+    memory: Seeds {
+        fixed: 50,
+        fresh: 50,
+    },
+    memory_kind: Seeds {
+        fixed: 10,
+        fresh: 10,
+    },
+    redis: Seeds { fixed: 1, fresh: 1 },
+    redis_kind: Seeds { fixed: 1, fresh: 0 },
+    redis_scale: Scale::SMOKE,
+    processes_scale: Scale::SMOKE,
+    redis_tests_at_once: 8,
+    redis_runs_at_once: 6,
+    flawless: 5,
+    redis_coverage: Coverage {
+        faults: 50,
+        contended: 5,
+    },
+};
+
+impl Size {
+    /// The size that the environment asks for; the smoke where it says nothing.
+    pub(crate) fn from_env() -> Self {
+        match std::env::var(VARIABLE).as_deref() {
+            Ok("full") => FULL,
+            Ok("smoke") | Err(std::env::VarError::NotPresent) => SMOKE,
+            other => panic!("{VARIABLE} is `full` or `smoke`, and not {other:?}"),
+        }
+    }
+}
