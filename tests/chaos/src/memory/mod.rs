@@ -94,7 +94,10 @@ pub fn run(plan: &FaultPlan<MemoryFault>, lock_kind: LockKind, flaw: Option<Flaw
     let runtime = runtime.expect("a runtime");
     error_counter::install();
     let errors = error_counter::panics_on_this_thread();
-    let mut outcome = runtime.block_on(MemoryRun::new(plan.seed, lock_kind, flaw).play(plan));
+    // Inside of the runtime, whose clock stands still. Outside of it the clock of the run would begin in real time, and later
+    // on a busy machine.
+    let run = async { MemoryRun::new(plan.seed, lock_kind, flaw).play(plan).await };
+    let mut outcome = runtime.block_on(run);
     if error_counter::panics_on_this_thread() > errors {
         outcome.found("A11", String::from("a panic"));
     }
