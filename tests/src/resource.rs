@@ -1,8 +1,8 @@
-//! The resource that a lock guards: it sees who is inside, and which writes come too late.
+//! The resource that a lock guards. It sees each entry, and refuses writes that come too late.
 //!
-//! It lives in the tester and no fault touches it; other processes reach it over a socket. Each entry gets a ticket, and
-//! a write is accepted only while no later ticket was given for its key: so a holder that overslept its lease does no
-//! harm here, and is seen.
+//! It is part of the test's process and meets no faults; other processes use it over a socket. Each entry gets a ticket,
+//! and a write is accepted only while its key has no later ticket. An owner that wakes up after the end of its lease
+//! therefore does no harm, and is noticed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -30,7 +30,7 @@ struct Cell {
 pub struct Entry {
     /// Counts the entries of a key.
     pub ticket: u64,
-    /// What was there.
+    /// The value at the entry.
     pub value: u64,
 }
 
@@ -55,7 +55,7 @@ impl Resource {
         })
     }
 
-    /// Writes one more than was read. False where another has entered since.
+    /// Writes one more than was read. Returns false if another owner has entered since.
     ///
     /// # Panics
     /// If a thread panicked inside.
@@ -70,7 +70,7 @@ impl Resource {
         })
     }
 
-    /// What stands in each cell.
+    /// The value of each cell.
     ///
     /// # Panics
     /// If a thread panicked inside.
@@ -81,7 +81,7 @@ impl Resource {
         values.collect()
     }
 
-    /// Answers other processes, on a loopback port, until the value that this gives is dropped.
+    /// Answers other processes on a loopback port, until the returned value is dropped.
     ///
     /// # Errors
     /// If no port can be had.
@@ -126,7 +126,7 @@ impl Resource {
     }
 }
 
-/// A resource that is served; until this is dropped.
+/// Serves the resource until it is dropped.
 #[derive(Debug)]
 pub struct Served {
     addr: SocketAddr,
@@ -147,29 +147,29 @@ impl Drop for Served {
     }
 }
 
-/// A task's way to the resource: in its own process, or over a socket.
+/// A task's access to the resource, in its own process or over a socket.
 #[derive(Debug)]
 pub enum ResourceHandle {
     /// In the same process.
-    Here(Resource),
-    /// In the tester's.
-    There(Line),
+    Local(Resource),
+    /// In the process of the test.
+    Remote(Connection),
 }
 
-/// A socket to the tester's process.
+/// A connection to the process of the test.
 #[derive(Debug)]
-pub struct Line {
+pub struct Connection {
     addr: SocketAddr,
-    /// Gone while a question is under way: where that was dropped, its answer is still to come.
+    /// Taken while a question is under way. If that is dropped the connection is too, since an answer is still to come.
     stream: Option<BufReader<TcpStream>>,
 }
 
 impl ResourceHandle {
-    /// The door to a resource in another process.
+    /// A handle to the resource in another process.
     #[must_use]
-    pub fn there(addr: SocketAddr) -> Self {
+    pub fn remote(addr: SocketAddr) -> Self {
         let stream = None;
-        Self::There(Line { addr, stream })
+        Self::Remote(Connection { addr, stream })
     }
 
     /// [`Resource::enter`].
@@ -178,8 +178,8 @@ impl ResourceHandle {
     /// If the tester has gone.
     pub async fn enter(&mut self, key: &str) -> Entry {
         match self {
-            Self::Here(resource) => resource.enter(key),
-            Self::There(line) => {
+            Self::Local(resource) => resource.enter(key),
+            Self::Remote(line) => {
                 let answer = line.ask(format!("enter {key}\n")).await;
                 let answer = answer.expect("the tester lives");
                 let (ticket, value) = answer.split_once(' ').expect("two numbers");
@@ -198,8 +198,8 @@ impl ResourceHandle {
     /// If the tester has gone.
     pub async fn write(&mut self, key: &str, entry: Entry) -> bool {
         match self {
-            Self::Here(resource) => resource.write(key, entry),
-            Self::There(line) => {
+            Self::Local(resource) => resource.write(key, entry),
+            Self::Remote(line) => {
                 let Entry { ticket, value } = entry;
                 let answer = line.ask(format!("write {key} {ticket} {value}\n")).await;
                 answer.expect("the tester lives") == "true"
@@ -208,7 +208,7 @@ impl ResourceHandle {
     }
 }
 
-impl Line {
+impl Connection {
     async fn ask(&mut self, question: String) -> io::Result<String> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,

@@ -1,4 +1,4 @@
-//! What no run may bring about whatever happens: a panic that nobody planned, an error in the log.
+//! Counts what no run may cause, whatever its faults: unplanned panics and errors in the log.
 
 use std::cell::Cell;
 use std::panic;
@@ -15,7 +15,7 @@ thread_local! {
     static COUNT_ON_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts from here on, in this whole process. What panics by `resume_unwind` is planned and does not count.
+/// Starts to count, in the whole process. A panic by `resume_unwind` is planned and does not count.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -25,7 +25,7 @@ pub(super) fn install() {
             let _ending = COUNT_ON_THREAD.try_with(|errors| errors.set(errors.get() + 1));
             before(info);
         }));
-        // Where somebody else listens already, nobody asked for this.
+        // A program with a subscriber of its own counts panics only.
         let _other = subscriber::set_global_default(Errors);
     });
 }
@@ -36,13 +36,13 @@ pub(super) fn count() -> u64 {
     COUNT_IN_PROCESS.load(Ordering::Relaxed)
 }
 
-/// How many panics there were on this thread: a run in memory has one.
+/// How many panics there were on this thread. A run in memory has a single thread.
 #[must_use]
 pub(super) fn panics_on_this_thread() -> u64 {
     COUNT_ON_THREAD.with(Cell::get)
 }
 
-/// Hears errors, and nothing else.
+/// Counts events of the level ERROR.
 struct Errors;
 
 impl Subscriber for Errors {

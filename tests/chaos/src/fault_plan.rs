@@ -1,32 +1,32 @@
-//! The faults of a run: a list made of its seed, printed when the run fails, and made shorter while it goes on to fail.
+//! The list of a run's faults, which its seed makes. It is printed if the run fails, and shrunk while the run still fails.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A fault, and when.
+/// A fault and its time.
 #[derive(Clone, Debug)]
 pub struct PlannedFault<F> {
-    /// Since the beginning of the run; later where the fault before it still lasts.
+    /// Since the beginning of the run. It begins later if the fault before it still lasts.
     pub at: Duration,
-    /// For how long.
+    /// How long it lasts.
     pub length: Duration,
-    /// What.
+    /// The fault.
     pub fault: F,
 }
 
 /// The faults of a run, in the order of their times.
 #[derive(Clone, Debug)]
 pub struct FaultPlan<F> {
-    /// The seed that it was made of, and that the operations are made of.
+    /// The seed of this list and of the operations.
     pub seed: u64,
-    /// For how long faults may begin.
+    /// The time in which faults happen.
     pub lasts: Duration,
     /// The faults.
     pub steps: Vec<PlannedFault<F>>,
 }
 
 impl<F: Clone> FaultPlan<F> {
-    /// Leaves out ever smaller parts of the list for as long as the rest `fails` as well.
+    /// Removes ever smaller parts of the list as long as the rest still `fails`.
     #[must_use]
     pub fn shrink(mut self, mut fails: impl FnMut(&Self) -> bool) -> Self {
         let mut part = self.steps.len().div_ceil(2);

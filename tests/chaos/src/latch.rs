@@ -1,4 +1,4 @@
-//! What a worker does with a latch: waits for it, or counts it down and sets it again.
+//! The operations of a worker on a latch: waiting for it, or counting it down and setting it again.
 
 use distlock::{CountDownLatch, Error};
 use tokio::time::sleep;
@@ -32,15 +32,15 @@ impl<'a> LatchOperation<'a> {
         }
     }
 
-    /// How many more operations came of it.
-    pub(super) async fn pay(mut self) -> u32 {
+    /// Runs it. Returns the number of further operations that it made.
+    pub(super) async fn run(mut self) -> u32 {
         if !self.planned.counts {
             self.wait().await;
             return 0;
         }
         let left = self.latch.count_down();
         let left = self.change(Change::CountDown, left).await;
-        // Not each time: who waits has to have time to see that it is over.
+        // Not each time: waiters need time to see the count at 0.
         if left != Some(0) || self.planned.leave == Leave::Release {
             return 0;
         }

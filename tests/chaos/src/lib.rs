@@ -1,8 +1,15 @@
-//! Random operations under random faults: what came of a run, and what it met.
+//! Random operations under random faults, and a checker for the history of each run.
 //!
-//! A seed makes the operations of every worker and the list of faults. A run that fails prints both; the same seed plays
-//! them again. On memory time is paused and a run repeats itself but for the order in which a `select!` looks at its
-//! branches; on real servers only the lists are the same, and a failing one is played several times.
+//! A seed makes the operations of every worker and the list of faults. A run that fails prints its seed and the list, and
+//! the same seed plays them again. In memory time is paused, and a run repeats itself except for the order in which a
+//! `select!` polls its branches. On real servers only the lists are the same, so a failing seed is played several times.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`memory`] | runs in memory on paused time |
+//! | [`redis`] | runs on a real server behind a proxy, with child processes |
+//! | [`fault_plan`] | the list of faults that a seed makes |
+//! | [`history`] | the events of a run, and the checker |
 
 #![allow(
     clippy::unwrap_used,
@@ -31,30 +38,30 @@ use history::{
 
 use planned_operation::Workload;
 
-/// What came of a run, or of several.
+/// The result of a run, or the sum of several.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Whose seeds.
+    /// The seeds that were played.
     pub seeds: Vec<u64>,
     /// Acquisitions that were called.
     pub operations: usize,
-    /// Those that were granted.
+    /// Acquisitions that were granted.
     pub granted: usize,
-    /// Those that met another's hold.
+    /// Operations that met another one's hold.
     pub contended: usize,
     /// Writes that the guarded resource accepted.
     pub writes: u64,
-    /// Faults by kind: how many met an operation, and of how many.
+    /// Faults by kind: how many met an operation, and how many there were.
     pub faults: BTreeMap<String, (usize, usize)>,
     /// The longest time that an acquisition took to be answered.
     pub longest_wait: Duration,
-    /// What no lock may do.
+    /// The rules that were violated.
     pub violations: Vec<Violation>,
-    /// The names and histories of runs in which it happened.
+    /// The names and histories of the runs that violated one.
     pub failed: Vec<(String, History)>,
 }
 
-/// Looks at the history of a run.
+/// Checks the history of a run.
 fn evaluate(
     (backend, seed): (&str, u64),
     history: &History,
@@ -83,8 +90,8 @@ fn evaluate(
     outcome
 }
 
-/// The cells that were not written once for each write that is known to be accepted; whose owner was cut short or killed
-/// may have written or not.
+/// The cells that do not have one write for each that is known to be accepted. An owner that was cancelled or killed may
+/// have written or not.
 fn lost_updates(operations: &Operations, resource: &Resource) -> Vec<String> {
     let mut lost = Vec::new();
     let values = resource.values();
@@ -101,7 +108,7 @@ fn lost_updates(operations: &Operations, resource: &Resource) -> Vec<String> {
 }
 
 impl Outcome {
-    /// A run that broke off.
+    /// A run that panicked.
     #[must_use]
     pub fn broken(seed: u64) -> Self {
         let mut outcome = Self {
@@ -135,7 +142,7 @@ impl Outcome {
         self.violations.extend(other.violations);
     }
 
-    /// Writes the histories of runs that failed into a directory, and tells where.
+    /// Writes the histories of failed runs into a directory, and prints their paths.
     pub fn save(&self, directory: &Path) {
         let failed = !self.violations.is_empty();
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
@@ -148,7 +155,7 @@ impl Outcome {
         }
     }
 
-    /// All faults: how many met an operation, and of how many.
+    /// How many faults met an operation, and how many there were.
     #[must_use]
     pub fn fault_coverage(&self) -> (usize, usize) {
         let each = self.faults.values();

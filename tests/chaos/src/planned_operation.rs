@@ -1,4 +1,4 @@
-//! What one operation of a worker is going to do: drawn from its seed before it begins.
+//! One operation of a worker, drawn from the seed before it begins.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use distlock_tests::any_lock::LockKind;
 
-/// How fast a run goes, and what its operations are like.
+/// The rates, durations and keys that the operations of a run are drawn from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Workload {
-    /// Which kind of lock; the read lock has its writers too.
+    /// The kind of lock. A run of the read lock has writers as well.
     pub(super) lock_kind: LockKind,
     /// The watchdog's lease.
     pub(super) lease: Duration,
-    /// The longest time inside, for most operations; one of ten stays up to ten times as long.
+    /// The longest time inside for most operations; one in ten stays up to ten times as long.
     pub(super) work: Duration,
-    /// Of a thousand operations, so many stay for up to two leases and a half.
+    /// How many operations in a thousand stay for up to two and a half leases.
     pub(super) long: u32,
     /// The longest time between two operations.
     pub(super) pause: Duration,
     /// The longest wait.
     pub(super) wait: Duration,
-    /// The locks: the first ones are wanted most.
+    /// The names of the locks. The first ones are requested most often.
     pub(super) keys: Vec<String>,
 }
 
-/// How the hold is asked for.
+/// How the hold is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// Awaited, for as long as it takes or up to the wait.
@@ -39,7 +39,7 @@ pub(super) enum Request {
 /// How the section is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
-    /// Beside the future that tells of a loss.
+    /// Beside the future that reports a loss.
     Watched,
     /// In the guard's scope, which is dropped at a loss.
     Scoped,
@@ -72,9 +72,9 @@ pub(super) struct PlannedOperation {
     pub(super) section: Section,
     pub(super) work: Duration,
     pub(super) leave: Leave,
-    /// After this time its future is dropped, wherever it is.
+    /// Its future is dropped after this time, wherever it is.
     pub(super) cut: Option<Duration>,
-    /// Of a latch: counts down, where others wait.
+    /// On a latch: counts it down instead of waiting for it.
     pub(super) counts: bool,
 }
 
@@ -95,7 +95,7 @@ impl PlannedOperation {
         };
         let mut chance = |in_hundred| random.random_range(0..100) < in_hundred;
         let (fixed, forget, overrun) = (chance(15), chance(15), chance(40));
-        // What has no lease ends by nothing else than its guard.
+        // Only its guard ends a hold without a lease.
         let (fixed, forget) = (
             fixed && workload.lock_kind.has_lease(),
             forget && workload.lock_kind.has_lease(),
@@ -130,8 +130,8 @@ impl PlannedOperation {
                 lock_kind => lock_kind,
             },
             key: workload.keys[at as usize].clone(),
-            // Of what dead processes keep out for ever there may be everything.
-            // And nobody counts a latch down at the end.
+            // Bounded for what has no lease, since killed processes may have taken all permits for ever, and for latches, since
+            // nobody counts them down at the end.
             wait: (bounded
                 || !workload.lock_kind.has_lease()
                 || workload.lock_kind == LockKind::Latch)
@@ -145,7 +145,7 @@ impl PlannedOperation {
                 (_, true) => Leave::Drop,
                 _ => Leave::Release,
             },
-            // Who is cut short does not know whether it counted.
+            // A cancelled count-down leaves unknown whether it counted.
             cut: (is_cut && !counts).then_some(cut),
             counts,
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::history::Timestamp;
 
-/// Where stamps come from.
+/// Where timestamps come from.
 #[derive(Clone, Debug)]
 pub(super) enum Time {
     /// The machine's clock: one for all processes.
@@ -18,13 +18,13 @@ pub(super) enum Time {
     Paused {
         /// Where it began.
         base: Instant,
-        /// What was told last. What happens at one moment of paused time has an order all the same.
+        /// The last timestamp. Events at one moment of paused time keep their order by it.
         last: Arc<AtomicU64>,
     },
 }
 
 impl Time {
-    /// Tokio's time from now on.
+    /// Tokio's paused time, from now on.
     #[must_use]
     pub(super) fn paused() -> Self {
         Self::Paused {
@@ -33,7 +33,7 @@ impl Time {
         }
     }
 
-    /// A stamp for what happens now.
+    /// A timestamp for an event that happens now.
     #[must_use]
     pub(super) fn now(&self) -> Timestamp {
         match self {
@@ -46,7 +46,7 @@ impl Time {
         }
     }
 
-    /// What the clock shows.
+    /// The time on the clock.
     #[must_use]
     pub(super) fn clock(&self) -> Timestamp {
         match self {
@@ -56,7 +56,7 @@ impl Time {
     }
 }
 
-/// A duration in stamps.
+/// A duration in nanoseconds.
 #[must_use]
 pub(super) fn timestamp(duration: Duration) -> Timestamp {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! One task that acquires, enters the resource, and releases, at random and over and over, and writes down what it saw.
+//! A task that acquires, uses the guarded resource and releases, at random and over and over, and records what it saw.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -83,12 +83,12 @@ pub(super) struct Worker {
     resource: ResourceHandle,
     next: Id,
     random: StdRng,
-    /// Holds that are looked at no more: their fixed leases have to end them, or the worker when it is done.
+    /// Holds that their fixed leases have to end. Their guards are dropped with the worker.
     left: Vec<Held>,
 }
 
 impl Worker {
-    /// The worker of this number in its process; of its clients there is one for each server.
+    /// The worker of this number in its process, with a client for each server.
     #[must_use]
     pub(super) fn new(
         context: &WorkerContext,
@@ -129,7 +129,7 @@ impl Worker {
         if planned.lock_kind == LockKind::Latch {
             let latch = self.program[0].count_down_latch(&planned.key);
             let visit = latch::LatchOperation::new(&self.context, self.next, &latch, planned);
-            self.next.number += visit.pay().await;
+            self.next.number += visit.run().await;
             return;
         }
         let Some(hold) = self.acquire(planned).await else {
@@ -183,7 +183,7 @@ impl<'a> PendingAnswer<'a> {
         }
     }
 
-    /// By something else than a hold.
+    /// Records an answer that is not a hold.
     pub(super) fn report(mut self, what: EventKind) {
         self.answered = true;
         self.context.now(what);
@@ -231,7 +231,7 @@ pub(super) fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// A hold. Dropped, it writes down that it ends before it does.
+/// A hold. On drop it records its end before it ends.
 #[derive(Debug)]
 struct Held {
     context: WorkerContext,
@@ -260,7 +260,7 @@ impl Held {
         self.context.now(EventKind::Ended { id: self.id, how });
     }
 
-    /// Ends the hold, or gives it back where it is to be left alone.
+    /// Ends the hold, or returns it if its lease has to end it.
     async fn leave(mut self, how: Leave) -> Option<Self> {
         match how {
             Leave::Drop => None,
@@ -305,7 +305,7 @@ impl PendingReleaseAnswer<'_> {
             Ok(()) => End::Released,
             Err(Error::Lost { .. }) => End::Lost,
             Err(error) if error.is_unavailable() => End::Unanswered,
-            // What the server refuses, its lease ends.
+            // The server refuses the release, so the lease ends the hold.
             Err(Error::Denied { .. }) => End::Unanswered,
             Err(error) => End::Other(error.to_string()),
         });
@@ -320,7 +320,7 @@ impl Drop for PendingReleaseAnswer<'_> {
     }
 }
 
-/// Runs the section. Was the owner told of a loss?
+/// Runs the section. Returns whether the owner was told of a loss.
 async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) -> bool {
     let guard = hold.guard();
     let body = visit(resource, hold, planned);
@@ -334,7 +334,7 @@ async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOp
         Section::Panics => {
             let scope = guard.scope(async {
                 body.await;
-                // Not by the hook: that counts the panics that nobody planned.
+                // Without the panic hook, which counts unplanned panics.
                 resume_unwind(Box::new("planned"))
             });
             let ended = AssertUnwindSafe(scope).catch_unwind().await;
@@ -343,7 +343,7 @@ async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOp
     }
 }
 
-/// Reads, works and writes, as one step of whoever holds the lock.
+/// Reads, works and writes, as one step of the owner.
 async fn visit(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) {
     let (id, context) = (hold.id, &hold.context);
     if planned.lock_kind.capacity() > 1 {
@@ -354,7 +354,7 @@ async fn visit(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOper
     context.now(EventKind::Entered { id });
     sleep(planned.work).await;
     if planned.section == Section::Nested {
-        // A loss is found by the scope around it.
+        // The scope around it reports a loss.
         let _again = hold.guard().reenter();
         sleep(planned.work / 4).await;
     }

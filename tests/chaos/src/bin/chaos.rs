@@ -1,4 +1,4 @@
-//! Random operations under random faults for as long as one likes, and a seed once more.
+//! A soak of random operations under random faults, for any time; or one seed, played again.
 //!
 //! `cargo run --release -p distlock-chaos --bin chaos -- --minutes 20`
 
@@ -14,31 +14,31 @@ use distlock_tests::LockKind;
 use distlock_tests::leaks::{open_files, resident};
 use tokio::time::Instant;
 
-/// Random operations under random faults: a soak, or a seed once more.
+/// Random operations under random faults: a soak, or one seed again.
 #[derive(Debug, Parser)]
 struct Args {
-    /// For how long, seed after seed.
+    /// How long to play seed after seed.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// This seed only; nothing else is played.
+    /// Plays this seed only.
     #[arg(long)]
     seed: Option<u64>,
     /// How often a seed is played: on a real server only its lists are the same each time.
     #[arg(long, default_value_t = 1)]
     times: u32,
-    /// What the locks lie on.
+    /// The backend of the locks.
     #[arg(long, value_enum, default_value_t = Backend::Redis)]
     backend: Backend,
-    /// Which kind of lock.
+    /// The kind of lock.
     #[arg(long, value_enum, default_value_t = LockKind::Reentrant)]
     lock: LockKind,
     /// How many seconds of each run faults happen.
     #[arg(long, default_value_t = 12.0)]
     seconds: f64,
-    /// It is a child of such a run, with these orders in JSON.
+    /// Runs as a child process, with this configuration in JSON.
     #[arg(long, hide = true)]
     worker: Option<String>,
-    /// Where histories of failed runs go.
+    /// The directory for histories of failed runs.
     #[arg(long, default_value = "target")]
     histories: PathBuf,
 }
@@ -64,10 +64,8 @@ impl Args {
                 let program = std::env::current_exe().expect("this program");
                 let config = redis::RunConfig {
                     binary: program.display().to_string(),
-                    scale: redis::Scale {
-                        faulty: Duration::from_secs_f64(self.seconds),
-                        ..redis::Scale::FULL
-                    },
+                    scale: redis::Scale::FULL
+                        .with_faults_for(Duration::from_secs_f64(self.seconds)),
                     lock_kind: self.lock,
                     only_kills: false,
                 };
@@ -87,17 +85,17 @@ impl Args {
     }
 }
 
-/// What a child process of a run does.
+/// The main function of a child process.
 #[tokio::main(flavor = "current_thread")]
-async fn work(orders: &str) -> Result<(), Box<dyn Error>> {
-    let orders: ChildConfig = serde_json::from_str(orders)?;
-    Ok(orders.run().await?)
+async fn work(config: &str) -> Result<(), Box<dyn Error>> {
+    let config: ChildConfig = serde_json::from_str(config)?;
+    Ok(config.run().await?)
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let args = Args::parse();
-    if let Some(orders) = &args.worker {
-        work(orders)?;
+    if let Some(config) = &args.worker {
+        work(config)?;
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
@@ -106,7 +104,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     for seed in args.seeds() {
         let outcome = args.play(seed);
         let (memory, files) = (resident() / 1024, open_files());
-        // After the first run: what is there once for all runs is there.
+        // After the first run, which allocates what all runs share.
         let (memory_at_first, files_at_first) = *first.get_or_insert((memory, files));
         if !outcome.violations.is_empty() {
             outcome.save(&args.histories);

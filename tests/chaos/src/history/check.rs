@@ -1,4 +1,4 @@
-//! What no lock may do, looked for in a history.
+//! The rules that no history may violate.
 //!
 //! | rule | what must hold |
 //! | --- | --- |
@@ -12,8 +12,11 @@
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
-//! A3, A10 and the rest of A11 are asked of the resource, the server and the process: see the runs. A9 is asked of
-//! numbers in the end: see [`wrong_sum`](super::wrong_sum). A12 is ours: a watchdog that forgets a hold breaks none of the others.
+//! A3, A10 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
+//! numbers at the end, see [`wrong_sum`](super::wrong_sum). A watchdog that forgets a hold violates A12 alone.
+//!
+//! All bounds in time are relative to the stalls that processes recorded, see [`ProcessStalls`](super::ProcessStalls):
+//! something is late only if it is late by more than the stalls that touch its bound. Without stalls they are exact.
 
 use std::fmt;
 
@@ -21,7 +24,7 @@ use distlock_tests::pulse::Stall;
 
 use super::{Affected, Claim, End, Operation, Operations, Refusal, Timestamp, latch};
 
-/// What is soon, and what is late.
+/// The bounds in time and number that a history is checked against, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The watchdog's lease.
@@ -30,24 +33,24 @@ pub struct Bounds {
     pub wake: Timestamp,
     /// How late a timer may be.
     pub late: Timestamp,
-    /// How long a fault goes on to keep clients from the server after its end: they have yet to notice, and to connect.
+    /// How long a fault still keeps clients from the server after its end, until they have connected again.
     pub aftermath: Timestamp,
     /// Whether grants follow the order of arrival.
     pub in_order: bool,
     /// How many may have a key at once; readers do not count among each other.
     pub capacity: u32,
-    /// How long it may take until a client has done what was left to the background.
+    /// How long a client may take for what it does in the background.
     pub settle: Timestamp,
 }
 
-/// A rule that was broken.
+/// A violation of a rule.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// Which rule.
     pub rule: &'static str,
     /// When.
     pub at: Timestamp,
-    /// By whom and how.
+    /// Which operation violated it, and how.
     pub what: String,
 }
 
@@ -58,7 +61,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Looks for everything that a lock may not do.
+/// Looks for violations of all rules.
 #[must_use]
 pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
     let mut checker = Checker {
@@ -108,7 +111,7 @@ impl Checker<'_> {
             let in_the_way = |(_, op): &&&(Claim, &Operation)| !(op.shared && next.1.shared);
             let mut others: Vec<_> = inside.iter().filter(in_the_way).collect();
             others.sort_by_key(|(claim, _)| claim.to);
-            // With so many others it is one too many: until the first of them ends.
+            // The capacity was reached already, until the first of the others ends.
             if others.len() >= self.bounds.capacity as usize {
                 let first = others.len() - self.bounds.capacity as usize;
                 let (claim, op) = others[first];
@@ -133,7 +136,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A2. Of two that were asked for at once either may be the first.
+    /// A2. Of two concurrent requests either may be the first.
     fn tokens(&mut self, key: &str, ops: &[&Operation]) {
         let granted = |op: &&Operation| Some((op.returned?, op.called, op.token?, op.id));
         let mut granted: Vec<_> = ops.iter().filter_map(granted).collect();
@@ -181,8 +184,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Did one enter between the two times who had no right to any more, but was not told yet, or stood still before it
-    /// could enter? That keeps out the entitled one: without a token the resource cannot know better.
+    /// Whether an owner entered between the two times whose claim had ended: it was not told yet, or was stopped before it
+    /// could enter. That makes the resource refuse the entitled one, since without a token it cannot tell them apart.
     fn displaced(
         &self,
         claims: &[(Claim, &Operation)],
@@ -257,7 +260,8 @@ impl Checker<'_> {
         gaps
     }
 
-    /// Was there time enough between the two, without faults and what has yet to heal of them?
+    /// Whether the waiter had to be granted between the two times: there was long enough without faults that still had to
+    /// heal, and without stalls.
     fn neglected(&self, from: Timestamp, to: Timestamp) -> bool {
         let stalls = self.operations.stalls.all();
         let due = |calm_since| stalls.deadline(calm_since, self.bounds.wake);
@@ -271,7 +275,7 @@ impl Checker<'_> {
         to > due(calm_since)
     }
 
-    /// When something that an operation's process is to do at this time is late.
+    /// The last moment that is not late for what an operation's process has to do at this time.
     fn late(&self, op: &Operation, due: Timestamp) -> Timestamp {
         let stalls = self.operations.stalls.of(op.id.process);
         stalls.deadline(due, self.bounds.late)
@@ -404,7 +408,7 @@ impl Checker<'_> {
         self.found("A11", answered, what);
     }
 
-    /// Was there a fault between the two times, of this kind or any, or had one yet to heal?
+    /// Whether there was a fault between the two times, of this kind or of any, or one that still had to heal.
     fn any_fault(&self, from: Timestamp, to: Timestamp, kind: Option<&str>) -> bool {
         let mut faults = self.operations.faults.iter();
         faults.any(|fault| {
@@ -413,13 +417,13 @@ impl Checker<'_> {
         })
     }
 
-    /// Was there a fault between the two times, or a stall of the operation's process in which a command can time out?
+    /// Whether there was a fault between the two times, or a stall of the process in which a command can time out.
     fn any_obstacle(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
         let mut stalls = self.operations.stalls.of(op.id.process).between(from, to);
         stalls.any(|stall| self.times_out(stall)) || self.any_fault(from, to, None)
     }
 
-    /// Is a stall long enough for a command to time out? That is after a sixth of the lease.
+    /// Whether a command can time out during a stall. Clients wait a sixth of the lease for a reply.
     fn times_out(&self, stall: Stall) -> bool {
         stall.to - stall.from >= self.bounds.lease / 6
     }
@@ -466,7 +470,7 @@ impl Checker<'_> {
         total
     }
 
-    /// Did the operation's process stand still at some time between the two?
+    /// Whether a fault stopped the operation's process between the two times.
     fn was_stopped(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
         let stopped = Affected::Process(op.id.process);
         let mut faults = self.operations.faults.iter();

@@ -1,10 +1,10 @@
-//! Whether a run tested anything: faults that met operations, and operations that met each other.
+//! How much a run tested: faults that met operations, and operations that met each other.
 
 use std::collections::BTreeMap;
 
 use super::{Claim, Operation, Operations, Wiped, latch};
 
-/// The faults of each kind: how many met an operation under way, and of how many.
+/// The faults of each kind: how many met an operation, and how many there were.
 #[must_use]
 pub fn fault_coverage(operations: &Operations) -> BTreeMap<String, (usize, usize)> {
     let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! What the answers of a latch say about its count, and what they may not.
+//! What the answers of a latch say about its count.
 //!
-//! All are set to one count. Whoever counts it down learns what is left: from one setting to the next each number is
-//! told once, but to those who never heard. A 0 is told to more of them: to the last, and as long as there is no latch.
+//! All latches are set to the same count. The answer to a count-down is the new count, so from one setting to the next each
+//! number is answered once, unless the answer was lost. Only 0 is answered more often: also while there is no latch.
 
 use super::{Change, Claim, Operation, Timestamp};
 
@@ -13,7 +13,7 @@ struct Changed {
     answer: Option<u64>,
 }
 
-/// Those that had this effect, or may have had.
+/// The changes that had this effect, or may have had it.
 fn changes(ops: &[&Operation], wanted: Change, effect: u64, settle: Timestamp) -> Vec<Changed> {
     let of_op = |op: &&Operation| {
         let (change, answer) = op.change?;
@@ -29,7 +29,7 @@ fn changes(ops: &[&Operation], wanted: Change, effect: u64, settle: Timestamp) -
     ops.iter().filter_map(of_op).collect()
 }
 
-/// When the first of them may have come that may lie behind this time.
+/// When the first change that may have come after this time was called.
 fn first_after(changes: &[Changed], time: Timestamp) -> Timestamp {
     let later = changes.iter().filter(|change| change.until >= time);
     later
@@ -38,7 +38,7 @@ fn first_after(changes: &[Changed], time: Timestamp) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// When it surely stood above 0: after it was set, until one may have counted it down to 0.
+/// When the count was surely above 0: after it was set, until a change may have counted it down to 0.
 pub(super) fn above_0(ops: &[&Operation], settle: Timestamp) -> Vec<Claim> {
     let ends = changes(ops, Change::CountDown, 0, settle);
     let sets = changes(ops, Change::Set, 1, settle);
@@ -52,7 +52,7 @@ pub(super) fn above_0(ops: &[&Operation], settle: Timestamp) -> Vec<Claim> {
     eras
 }
 
-/// When there surely was none: after a 0 was told, until one may have set it.
+/// When the count was surely 0: after a 0 was answered, until a change may have set it.
 pub(super) fn at_0(ops: &[&Operation], settle: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     let sets = changes(ops, Change::Set, 1, settle);
     let ends = changes(ops, Change::CountDown, 0, settle);
@@ -65,8 +65,8 @@ pub(super) fn at_0(ops: &[&Operation], settle: Timestamp) -> Vec<(Timestamp, Tim
     gaps
 }
 
-/// A9: is a number told too often, or too seldom for those who never heard, of a latch that was set to `count` each time
-/// and ends with `left`?
+/// A9: how the answers of a latch are wrong, if they are. It was set to `count` each time and ends with `left`. A number that
+/// was answered too often is wrong, and so are more missing answers than were lost.
 #[must_use]
 pub fn wrong_sum(ops: &[&Operation], count: u64, left: u64) -> Option<String> {
     let told = |wanted, answer| {

@@ -1,12 +1,11 @@
-//! What happened in a run, as a list of events, and whether a lock may have let it happen.
+//! The events of a run, and the rules that they may not violate.
 //!
-//! Every task and process writes down what it called, what it was told and when, on one clock. [`Operations`] puts the
-//! events of each acquisition together, and [`check()`] looks for what no lock may do. Nothing here knows what was under
-//! test.
+//! Every task and process records what it called, what was answered and when, on one clock. [`Operations`] groups the
+//! events by acquisition, and [`check()`] looks for violations. Nothing here knows the crate under test.
 //!
-//! A *claim* is the time for which an owner was entitled to believe in its hold: from the return of its acquisition to
-//! the call of its release, or until it was told of the loss, or to its own deadline, whichever comes first. Where the
-//! lock's data was wiped in the server, the claim ends there: the owner can only be told of that.
+//! A *claim* is the time for which an owner was entitled to rely on its hold: from the return of its acquisition until it
+//! calls its release, is told of the loss, or reaches its own deadline, whichever comes first. If the lock's data was
+//! wiped in the server the claim ends at that time, since the owner learns of it only later.
 
 mod check;
 mod coverage;
@@ -37,7 +36,7 @@ pub type Timestamp = u64;
 /// An acquisition and all that follows from it, by process, task and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Id {
-    /// 0 is the test's own process.
+    /// The process; 0 is the process of the test.
     pub process: u32,
     /// The task in its process.
     pub task: u32,
@@ -132,7 +131,7 @@ pub enum EventKind {
         /// How.
         how: End,
     },
-    /// Who waited for a latch was let go.
+    /// A waiter of a latch was let go.
     LatchOpened {
         /// Whose.
         id: Id,
@@ -217,11 +216,11 @@ pub struct Fault {
     pub kind: String,
     /// Its begin.
     pub from: Timestamp,
-    /// Its end, with what follows of it.
+    /// Its end, consequences included.
     pub to: Timestamp,
     /// What it did to the locks' data.
     pub wiped: Wiped,
-    /// Whom it kept from the server or from running.
+    /// Which processes it kept from the server, or from running.
     pub affected: Affected,
     /// For how long after its end a key may still be free beside a waiter.
     pub heals: Timestamp,
@@ -244,7 +243,7 @@ pub enum Wiped {
 }
 
 impl Wiped {
-    /// Was this lock's data among it?
+    /// Whether this lock's data was among it.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         match self {
@@ -255,7 +254,7 @@ impl Wiped {
     }
 }
 
-/// Whom a fault kept from the server, or from running.
+/// Which processes a fault kept from the server, or from running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Affected {
     /// Nobody.
@@ -263,7 +262,7 @@ pub enum Affected {
     Nobody,
     /// One process, which did not run at all.
     Process(u32),
-    /// All from the server.
+    /// All processes, which did not reach the server.
     Everybody,
 }
 
@@ -274,7 +273,7 @@ pub struct History {
 }
 
 impl History {
-    /// Writes an event down.
+    /// Adds an event.
     ///
     /// # Panics
     /// If a thread panicked while it wrote.

@@ -1,4 +1,4 @@
-//! The events of each acquisition, put together.
+//! The events of a history, grouped by acquisition.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,7 @@ pub struct Operation {
     pub owner: Option<String>,
     /// Its fencing token.
     pub token: Option<u64>,
-    /// When its lease was last asked for before it was granted: until then its hold was in the server.
+    /// When its lease was last requested before the grant. An earlier wipe did not take this hold away.
     pub lease_requested: Timestamp,
     /// The first grant of its hold, which others may have had before: from then on it was in the server.
     pub held_since: Timestamp,
@@ -41,7 +41,7 @@ pub struct Operation {
     pub change: Option<(Change, Option<u64>)>,
     /// The owner's own deadline, as it was known when it was granted.
     pub granted_until: Timestamp,
-    /// The same as it was known last.
+    /// The deadline as it was last known.
     pub deadline: Timestamp,
     /// When the owner entered the resource.
     pub entered: Option<Timestamp>,
@@ -59,7 +59,7 @@ pub struct Operation {
     pub died: Option<Timestamp>,
 }
 
-/// A permit without a lease that nobody is left to give back.
+/// A permit without a lease whose owner died, so that it is never returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeakedPermit {
     /// Its owner had it and died.
@@ -68,7 +68,7 @@ pub enum LeakedPermit {
     Perhaps,
 }
 
-/// From when to when an owner was entitled to believe in its hold; the end is not part of it.
+/// The time for which an owner was entitled to rely on its hold; the end is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The return of the acquisition.
@@ -135,7 +135,7 @@ impl Operation {
         Some((died, leaked_permit))
     }
 
-    /// When it stopped to wait, or `end` where it never did.
+    /// When it stopped waiting, or `end` where it never did.
     #[must_use]
     pub fn waited_until(&self, end: Timestamp) -> Timestamp {
         self.returned.or(self.killed).unwrap_or(end)

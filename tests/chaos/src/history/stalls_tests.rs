@@ -106,24 +106,24 @@ fn broken(events: impl IntoIterator<Item = Event>) -> Vec<&'static str> {
 #[test]
 fn a_wait_that_ends_late_violates_a6_but_for_a_stall_as_long() {
     let late = || {
-        vec![
-            called(1, 0, Some(500 * MS)),
-            refused(1, 2_800 * MS, Refusal::Busy),
+        [
+            called(1, 0, Some(100 * MS)),
+            refused(1, 1_300 * MS, Refusal::Busy),
         ]
     };
     let with = |stall| late().into_iter().chain([stall]);
     assert_eq!(broken(late()), ["A6"]);
-    assert!(broken(with(stall(1, 600 * MS, 1_900 * MS))).is_empty());
+    assert!(broken(with(stall(1, 300 * MS, 500 * MS))).is_empty());
     // The tester has the proxy, through which the process asks the server.
-    assert!(broken(with(stall(0, 600 * MS, 1_900 * MS))).is_empty());
+    assert!(broken(with(stall(0, 300 * MS, 500 * MS))).is_empty());
     assert_eq!(
-        broken(with(stall(1, 600 * MS, 1_800 * MS))),
+        broken(with(stall(1, 300 * MS, 400 * MS))),
         ["A6"],
         "too short"
     );
-    assert_eq!(broken(with(stall(1, 0, 490 * MS))), ["A6"], "over before");
+    assert_eq!(broken(with(stall(1, 0, 100 * MS))), ["A6"], "over before");
     assert_eq!(
-        broken(with(stall(2, 600 * MS, 1_900 * MS))),
+        broken(with(stall(2, 300 * MS, 500 * MS))),
         ["A6"],
         "of another process"
     );

@@ -1,4 +1,4 @@
-//! What a run in memory ends with: the sums, and what is left.
+//! The checks at the end of a run in memory: sums and leftovers.
 
 use distlock::test_util::{Sizes, sizes, stored};
 use tokio::time::{Instant, sleep};
@@ -8,7 +8,7 @@ use crate::history::{Operations, wrong_sum};
 use distlock_tests::any_lock::{COUNT, LockKind, PERMITS};
 
 impl MemoryRun {
-    /// Are there other permits than there were, when all were given back?
+    /// A semaphore that does not have all of its permits again, if there is one.
     pub(super) async fn wrong_sum(&self) -> Option<String> {
         match self.context.workload.lock_kind {
             LockKind::Latch => return self.wrong_counts().await,
@@ -32,9 +32,9 @@ impl MemoryRun {
         None
     }
 
-    /// Was a latch counted down otherwise than it was told? What is left of it is deleted.
+    /// A latch whose count differs from what was answered, if there is one. All latches are deleted.
     async fn wrong_counts(&self) -> Option<String> {
-        // Whoever was given up may still come.
+        // An abandoned change may still arrive.
         sleep(LEASE).await;
         let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let mut wrong = None;
@@ -48,7 +48,7 @@ impl MemoryRun {
         wrong
     }
 
-    /// A semaphore stays, whoever has its permits.
+    /// Deletes semaphores, which no release deletes.
     async fn take_permits_away(&self) {
         let lock_kind = self.context.workload.lock_kind;
         if matches!(lock_kind, LockKind::Permit | LockKind::Semaphore) {
@@ -59,10 +59,10 @@ impl MemoryRun {
         }
     }
 
-    /// What is left some time after the last operation, if anything is.
+    /// What is left some time after the last operation, if there is anything.
     pub(super) async fn leftovers(&self) -> Option<String> {
         self.take_permits_away().await;
-        // What counts once is remembered for as long as it may come twice.
+        // A request for a change is remembered as long as a copy of it may arrive.
         let quiet = Instant::now() + LEASE * 4;
         loop {
             let clients = self.client_sets.iter().flat_map(|program| program.iter());

@@ -1,4 +1,4 @@
-//! A run on the memory backend: paused time, faults by the decorator. Fast, and nearly the same each time.
+//! Runs on the memory backend, on paused time, with the faults of a decorator: fast, and nearly the same each time.
 
 mod leftovers;
 mod plan;
@@ -30,19 +30,19 @@ const LEASE: Duration = Duration::from_secs(3);
 /// The client's own rule: a sixth of the lease.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Two leases and more at the end, in which nothing happens and everybody has to get on.
+/// More than two leases without faults at the end, in which every waiter has to make progress.
 const UNDISTURBED: Duration = Duration::from_secs(8);
 
-/// The verbs that faults befall.
+/// The operations of the backend that meet faults.
 const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
 const CLIENT_SETS: usize = 2;
 
-/// A crowd, in which holds are handed over; or a few, with whom a key lies free long enough that it shows.
+/// Many tasks, so that holds are handed over; or few, so that keys are free often and a missed wake-up shows.
 const TASKS: [u32; 2] = [16, 6];
 
-/// A command that met a fault is sent again, and a hold that nobody knows of is released, after pauses of a tenth of the
-/// lease at most: nobody has to wait for a lease to end.
+/// A command that met a fault is sent again, and a hold of unknown outcome is released, after pauses of at most a tenth of
+/// the lease. No waiter depends on the end of a lease.
 const HEALS: Duration = Duration::from_millis(700);
 
 const BOUNDS: Bounds = Bounds {
@@ -63,7 +63,7 @@ fn bounds(lock_kind: LockKind) -> Bounds {
             _ => 1,
         },
         settle: match lock_kind {
-            // A change that was given up may come as late as its fault.
+            // An abandoned change may arrive as late as its fault ends.
             LockKind::Latch => BOUNDS.lease,
             _ => BOUNDS.settle,
         },
@@ -83,7 +83,7 @@ fn workload(lock_kind: LockKind) -> Workload {
     }
 }
 
-/// Runs a plan on locks of this kind, which are right or have a flaw.
+/// Plays a list of faults on locks of this kind, with or without a flaw.
 ///
 /// # Panics
 /// If the run itself fails.
@@ -112,9 +112,9 @@ struct MemoryRun {
     history: History,
     servers: Vec<MemoryServer>,
     faults: Faults,
-    /// What all commands of some verbs meet just now: that is one fault, whatever it meets.
+    /// The fault that all commands of some operations meet now. It counts as one, no matter how many it meets.
     outage: Arc<Mutex<Option<Outage>>>,
-    /// Faults of single commands that did not meet theirs yet.
+    /// How many faults of single commands still wait for their command.
     planned: Arc<AtomicUsize>,
     client_sets: Vec<Arc<[Client]>>,
     admin: Vec<Client>,
@@ -126,7 +126,7 @@ impl MemoryRun {
         let servers: Vec<_> = (0..lock_kind.servers())
             .map(|_| MemoryServer::new())
             .collect();
-        // Of several servers all meet the faults, or some: without a minority there is still a quorum.
+        // All servers meet the faults, or some: without a minority there is still a quorum.
         let meeting = 1 + (seed / 2) as usize % servers.len();
         let client = |(at, server): (usize, &MemoryServer)| {
             let mut builder = Client::builder().watchdog_timeout(LEASE);
@@ -182,13 +182,13 @@ impl MemoryRun {
                 &self.context,
                 task,
                 program,
-                ResourceHandle::Here(resource.clone()),
+                ResourceHandle::Local(resource.clone()),
             );
             workers.spawn(worker.work_until(end));
         }
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
-            // Late behind others, or too long: the calm at the end stays calm.
+            // The end of the run stays without faults, also if this one would begin late or last too long.
             if begin.elapsed() + step.length < plan.lasts && self.applies(&step.fault) {
                 self.apply(step).await;
             }
@@ -214,7 +214,7 @@ impl MemoryRun {
         outcome
     }
 
-    /// Writes down each fault of the decorator when it happens. An outage is one fault, whatever it meets.
+    /// Records each fault of the decorator when it happens. An outage is one fault, no matter how many commands it meets.
     fn note_hits(&self) {
         let (history, time) = (self.history.clone(), self.context.time.clone());
         let (outage, planned) = (Arc::clone(&self.outage), Arc::clone(&self.planned));
@@ -257,8 +257,8 @@ impl MemoryRun {
         });
     }
 
-    /// Can the fault meet anything? A lock that is waited for without messages does not miss them.
-    /// Permits without a lease are renewed by nobody, and not to be had back where their semaphore was taken away.
+    /// Whether the fault can meet anything. A spin lock waits without messages. Permits without a lease are never renewed,
+    /// and are lost for ever if their semaphore is deleted.
     fn applies(&self, fault: &MemoryFault) -> bool {
         let lock_kind = self.context.workload.lock_kind;
         match fault {
@@ -286,7 +286,7 @@ impl MemoryRun {
             }
             MemoryFault::Outage(ops) => {
                 let hit = self.all_meet(ops, Fault::Never, step.length).await;
-                // Holds that nobody could release end by their leases.
+                // A hold whose release failed ends by its lease.
                 let kind = format!("outage of {ops:?}");
                 let what = (Wiped::Nothing, affected(ops));
                 self.note(&kind, from, what, LEASE, hit);
@@ -325,7 +325,7 @@ impl MemoryRun {
         }
     }
 
-    /// All commands of these verbs meet a fault for this long, and their answers are waited for. Whether any did.
+    /// All commands of these operations meet a fault for this long. Returns whether any did, after their answers.
     async fn all_meet(&self, ops: &[Op], fault: Fault, length: Duration) -> bool {
         let ops = match self.context.workload.lock_kind {
             LockKind::Latch => self.commands(),
@@ -345,11 +345,11 @@ impl MemoryRun {
         self.hits() > before
     }
 
-    /// Takes a lock's data away as soon as there is any.
+    /// Deletes a lock's data as soon as there is any.
     async fn wipe(&self, key: &str) -> bool {
         let lock_kind = self.context.workload.lock_kind;
         let lock = lock_kind.lock_on(&self.admin, key);
-        // Of a read/write lock whichever side has it.
+        // Either side may hold a read/write lock.
         let writer = LockKind::Write.lock_on(&self.admin, key);
         for _ in 0..100 {
             let freed = async |lock: &AnyLock| lock.force_release().await.expect("no fault");
@@ -365,7 +365,7 @@ impl MemoryRun {
         false
     }
 
-    /// The verbs that faults befall here.
+    /// The operations of the backend that meet faults in this run.
     fn commands(&self) -> &'static [Op] {
         match self.context.workload.lock_kind {
             LockKind::Latch => &[Op::Adjust],
@@ -410,7 +410,7 @@ impl MemoryRun {
     }
 }
 
-/// Only what befalls renewals may cost a hold.
+/// Only faults of renewals may cost a hold.
 fn affected(ops: &[Op]) -> Affected {
     if ops.contains(&Op::Renew) {
         Affected::Everybody

@@ -1,4 +1,4 @@
-//! The faults of a run in memory, and the lists of them that seeds make.
+//! The faults of runs in memory, and the lists that seeds make of them.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, workload};
 use crate::fault_plan::{FaultPlan, PlannedFault};
 use distlock_tests::any_lock::LockKind;
 
-/// Faults for this long are one size: with what follows, some thousand operations.
+/// How long faults happen at size 1, which comes to some thousand operations.
 const FAULTY: Duration = Duration::from_secs(50);
 
-/// The most faults of a run. Each seed has some kinds of them only: where all happen all the time, one hides another.
+/// The most faults of a run. Each seed has only some kinds of them, since one kind hides another.
 const STEPS: u32 = 50;
 
 /// A fault of the decorator.
@@ -21,23 +21,23 @@ const STEPS: u32 = 50;
 pub enum MemoryFault {
     /// The next command of a verb meets it.
     Next(Op, Fault),
-    /// No command of these verbs is carried out.
+    /// Commands of these verbs have no effect and get no reply.
     Outage(&'static [Op]),
-    /// Commands of these verbs are carried out, and nobody hears of it.
+    /// Commands of these verbs take effect, and their replies are lost.
     RepliesLost(&'static [Op]),
     /// All commands, or all answers, take this long.
     Slow(Fault),
-    /// No message comes through, and every subscription falls.
+    /// No message arrives, and every subscription is dropped.
     Mute,
     /// The lock's data is taken away.
     Wipe(String),
 }
 
-/// The faults that this seed makes, over so many times the usual size.
+/// The faults that this seed makes, at this multiple of the usual size.
 #[must_use]
 pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
     let mut random = StdRng::seed_from_u64(seed);
-    // Of single commands there are most variants, and what deafness and slowness lay bare is rare: they count more.
+    // Single commands have most variants, and what muted subscriptions and slow replies reveal is rare: these weigh more.
     let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 3, 4]
         .into_iter()
         .filter(|_| random.random())
@@ -61,7 +61,7 @@ pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
 }
 
 fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFault> {
-    // Short ones are the more revealing: what was in doubt is soon put to the test.
+    // Mostly short ones: an outcome in doubt is then soon put to the test.
     let length = LEASE.mul_f64(random.random::<f64>().powi(2) * 1.5);
     let (fault, length) = match kind {
         0 => {
@@ -107,7 +107,7 @@ fn command_fault(random: &mut StdRng) -> (Op, Fault) {
         Fault::Never,
         Fault::Double,
     ];
-    // A doubled release would be told that there is no hold: nothing between a client and one server doubles.
+    // A doubled release would find no hold. Between a client and one server nothing doubles a command.
     let kinds = faults.len() - usize::from(op == Op::Release);
     (op, faults[random.random_range(0..kinds)])
 }

@@ -16,7 +16,7 @@ use crate::{Workload, error_counter};
 use distlock_tests::process::Process;
 use distlock_tests::resource::ResourceHandle;
 
-/// What a child is told, as JSON in its argument.
+/// The configuration of a child, as JSON in its argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChildConfig {
     /// The URL of each server.
@@ -27,9 +27,9 @@ pub struct ChildConfig {
     pub(super) process: u32,
     /// The seed of the run.
     pub(super) seed: u64,
-    /// How many workers.
+    /// How many workers it has.
     pub(super) tasks: u32,
-    /// Until when.
+    /// Until when they work.
     pub(super) end: Timestamp,
     /// What the operations are like.
     pub(super) workload: Workload,
@@ -42,7 +42,7 @@ impl ChildConfig {
         Process::start(binary, ["--worker", &config])
     }
 
-    /// What the child does: works, and prints each event as a line of JSON.
+    /// Works, and prints each event as a line of JSON: the main function of a child.
     ///
     /// # Errors
     /// If it cannot connect within some seconds.
@@ -63,7 +63,7 @@ impl ChildConfig {
                 &context,
                 task,
                 &program,
-                ResourceHandle::there(self.resource),
+                ResourceHandle::remote(self.resource),
             );
             workers.spawn(worker.work_until(self.end));
         }
@@ -76,7 +76,7 @@ impl ChildConfig {
     }
 }
 
-/// A client of each server, also where one is away just now.
+/// A client of each server. Retries while a server is down.
 pub(super) async fn connect(
     urls: &[String],
     lease: Duration,

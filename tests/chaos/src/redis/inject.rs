@@ -1,4 +1,4 @@
-//! How each fault befalls a run.
+//! How each fault is injected into a run.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use distlock_tests::proxy::{self, Select, Which};
 use distlock_tests::server::RedisServer;
 
 impl RedisRun {
-    /// Plays a list of faults, one after another, as far as their time goes.
+    /// Injects the faults of a list one after another, up to the time in which they happen.
     pub(super) async fn inject(&self, plan: &FaultPlan<WireFault>, begin: Instant) {
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
-            // Late behind others, or too long: the calm at the end stays calm.
+            // The end of the run stays without faults, also if this one would begin late or last too long.
             let late = begin.elapsed() + step.length >= plan.lasts;
             if late || wipes(&step.fault) && !forgets(self.context.workload.lock_kind) {
                 continue;
@@ -139,7 +139,7 @@ impl RedisRun {
         }
     }
 
-    /// Whether it met anything.
+    /// Injects a fault of the wire. Returns whether it met anything.
     async fn on_wire(&self, fault: &WireFault, length: Duration) -> bool {
         let lasting = async |fault: proxy::Fault| {
             sleep(length).await;
@@ -149,7 +149,7 @@ impl RedisRun {
         match fault {
             WireFault::Flow(select, way, flow) => {
                 if *select == Select::NEW {
-                    // Else there would be none.
+                    // Otherwise there would be no new connection.
                     let _open = self.proxy.cut(Select::SUBSCRIBERS);
                 }
                 lasting(self.proxy.flow(*select, *way, *flow)).await
@@ -181,7 +181,7 @@ impl RedisRun {
 
     async fn on_child(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Affected) {
         let mut children = self.children.lock().await;
-        // The oldest first, so that each has its turn.
+        // The oldest first, so that each child is chosen in turn.
         let mut child = children.remove(0);
         let stopped = Affected::Process(child.number);
         if matches!(fault, WireFault::StopChild) {
@@ -209,11 +209,11 @@ fn wipes(fault: &WireFault) -> bool {
     matches!(fault, WireFault::Flush | WireFault::Wipe(_))
 }
 
-/// Takes a lock's data away as soon as there is any.
+/// Deletes a lock's data as soon as there is any.
 async fn wipe(server: &RedisServer, key: &str) -> bool {
     let mut redis = server.connection().await;
     for _ in 0..100 {
-        // A semaphore's permits that are out, too.
+        // Of a semaphore, also the permits that are out.
         let permits = format!("{{{key}}}:timeout");
         let deleted: u64 = redis
             .del(&[key, &permits])

@@ -1,4 +1,4 @@
-//! What a run on a real server ends with: the sums, and what is left.
+//! The checks at the end of a run on a real server: sums and leftovers.
 
 use std::iter;
 
@@ -15,7 +15,7 @@ use distlock_tests::any_lock::{COUNT, LockKind, PERMITS};
 use distlock_tests::server::RedisServer;
 
 impl RedisRun {
-    /// Are there other permits than there were, when all were given back but those of the dead?
+    /// A semaphore that lacks other permits than those of killed processes, if there is one.
     pub(super) async fn wrong_sum(&mut self) -> Option<String> {
         let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let client = Client::connect(&self.server.get_mut().url()).await;
@@ -37,7 +37,7 @@ impl RedisRun {
         None
     }
 
-    /// Was a latch counted down otherwise than it was told?
+    /// A latch whose count differs from what was answered, if there is one.
     pub(super) async fn wrong_counts(&mut self) -> Option<String> {
         let operations = Operations::from_events(&self.history.events(), BOUNDS.lease);
         let client = Client::connect(&self.server.get_mut().url()).await;
@@ -52,7 +52,7 @@ impl RedisRun {
         None
     }
 
-    /// What is left some time after the last operation, if anything is.
+    /// What is left some time after the last operation, if there is anything.
     pub(super) async fn leftovers(&mut self) -> Option<String> {
         let since = monotonic_nanos();
         loop {
@@ -94,7 +94,7 @@ async fn leftovers_on(server: &RedisServer, workload: &Workload) -> Vec<String> 
         keys.retain(|key| !workload.keys.contains(key));
     }
     if matches!(workload.lock_kind, LockKind::Semaphore | LockKind::Latch) {
-        // What counts once is remembered for as long as it may come twice.
+        // A request for a change is remembered as long as a copy of it may arrive.
         keys.retain(|key| !key.ends_with(":request"));
     }
     keys.extend(channels);

@@ -1,4 +1,4 @@
-//! A run on a real server behind a proxy: clients of this process and of children, and everything that can befall them.
+//! Runs on a real server behind a proxy, with clients in this process and in children, and faults of all of them.
 
 pub mod child;
 mod inject;
@@ -35,7 +35,7 @@ const LEASE: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// For how long faults are injected.
-    pub faulty: Duration,
+    faulty: Duration,
     /// For how long operations go on after the last fault: its consequences heal within [`HEALS`], and afterwards every
     /// waiter has to make progress.
     undisturbed: Duration,
@@ -73,18 +73,24 @@ impl Scale {
         tasks_of_a_child: 4,
         keys: 6,
     };
+
+    /// The same with faults for this long.
+    #[must_use]
+    pub const fn with_faults_for(self, faulty: Duration) -> Self {
+        Self { faulty, ..self }
+    }
 }
 
-/// No hold, no connection and no process is left after this: late commands are looked after for a lease.
+/// No hold, no connection and no process is left after this. Commands of unknown outcome are cleaned up for a lease.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// A hold that nobody could release ends by its lease, and a client that lost its connection tries again within 2 s.
+/// A hold whose release failed ends by its lease, and a client that lost its connection tries again within 2 s.
 const HEALS: Duration = Duration::from_secs(4);
 
-/// Ten times what paused time shows, but always below the lease, whose end would also wake a waiter.
+/// Some ten times the bounds of paused time, but below the lease, whose end would also wake a waiter. Stalls come on top.
 const BOUNDS: Bounds = Bounds {
     lease: LEASE.as_nanos() as u64,
     wake: 1_500_000_000,
@@ -121,7 +127,7 @@ impl RunConfig {
             .build();
         let runtime = runtime.expect("a runtime");
         let outcome = runtime.block_on(self.play(seed));
-        // A blocked thread is waited for by nobody.
+        // Not dropped, since that would wait for a blocked thread.
         runtime.shutdown_background();
         outcome
     }
@@ -184,7 +190,7 @@ struct RedisRun {
     history: History,
     server: Mutex<RedisServer>,
     durable: bool,
-    /// The other servers of a Redlock: nothing befalls these.
+    /// The other servers of a Redlock, which meet no faults.
     others: Vec<RedisServer>,
     proxy: Proxy,
     resource: Resource,
@@ -194,7 +200,7 @@ struct RedisRun {
     pulse: Pulse,
     end: Timestamp,
     children: Mutex<Vec<Child>>,
-    /// What was wrong with children that are no more.
+    /// What was unexpected of children that were killed.
     odd: Mutex<Vec<String>>,
     processes: AtomicU32,
 }
@@ -202,12 +208,12 @@ struct RedisRun {
 struct Child {
     process: Process,
     number: u32,
-    /// Yields the lines that were no events.
+    /// Returns the lines that were not events.
     reader: JoinHandle<Vec<String>>,
 }
 
 impl Child {
-    /// What is wrong with a child that has ended, if anything is; the last line of one that was killed may be cut short.
+    /// The unexpected output of a child that has ended. The last line of one that was killed may be incomplete.
     async fn unexpected_output(self, killed: bool) -> Option<String> {
         let lines = self.reader.await.unwrap_or_default();
         let said = self.process.stderr();
@@ -279,7 +285,7 @@ impl RedisRun {
                 &self.context,
                 task,
                 program,
-                ResourceHandle::Here(self.resource.clone()),
+                ResourceHandle::Local(self.resource.clone()),
             );
             workers.spawn(worker.work_until(self.end));
         }
@@ -315,7 +321,7 @@ impl RedisRun {
         outcome
     }
 
-    /// How long it may take at the end until all workers and processes have ended.
+    /// How long all workers and processes may take to end.
     fn hangs_after(&self) -> Duration {
         self.config.scale.undisturbed + QUIET
     }
@@ -350,7 +356,7 @@ impl RedisRun {
         }
     }
 
-    /// Waits for the children, and tells what is wrong with any that there was.
+    /// Waits for the children. Returns what was unexpected of any child of the run.
     async fn children_end(&self) -> Vec<String> {
         let mut odd = std::mem::take(&mut *self.odd.lock().await);
         for mut child in self.children.lock().await.drain(..) {
@@ -369,13 +375,13 @@ impl RedisRun {
     }
 }
 
-/// The URLs of a run's servers: what befalls one befalls the first.
+/// The URLs of a run's servers. Only the first is behind the proxy.
 fn urls(proxy: &Proxy, others: &[RedisServer]) -> Vec<String> {
     let others = others.iter().map(RedisServer::url);
     iter::once(proxy.url()).chain(others).collect()
 }
 
-/// May a server lose its data? Not where a number is kept, which nobody gets back, nor one of a quorum.
+/// Whether a server may lose its data. Not one that keeps a number, which nothing restores, nor one of a quorum.
 fn forgets(lock_kind: LockKind) -> bool {
     !matches!(
         lock_kind,

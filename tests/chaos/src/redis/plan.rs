@@ -1,7 +1,7 @@
-//! The faults of a run on a real server, and the lists of them that seeds make.
+//! The faults of runs on a real server, and the lists that seeds make of them.
 //!
-//! Three lists run side by side, each one fault after another: what befalls the server and its data, the wire, and the
-//! client processes.
+//! Three lists are played at the same time, each one fault after another: faults of the server and its data, of the wire,
+//! and of the client processes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use distlock_tests::proxy::{Flow, Select, Way};
 pub(super) enum WireFault {
     /// The server is killed, and started again afterwards.
     KillServer,
-    /// The server stands still.
+    /// The server is stopped, and continued afterwards.
     StopServer,
     /// `CLIENT PAUSE`.
     Pause,
@@ -34,7 +34,7 @@ pub(super) enum WireFault {
     OutOfMemory,
     /// The user may run no scripts.
     Deny,
-    /// Bytes move otherwise.
+    /// Bytes are delayed, held up or cut into pieces.
     Flow(Select, Way, Flow),
     /// Connections are reset.
     Cut(Select),
@@ -44,11 +44,11 @@ pub(super) enum WireFault {
     Close(Way),
     /// New connections are refused, and the present ones are reset.
     Refuse,
-    /// A command is carried out, and nobody hears of it.
+    /// A command takes effect, and its reply is lost.
     EatReply,
-    /// A command is carried out much later.
+    /// A command takes effect much later.
     Hold,
-    /// A child process stands still.
+    /// A child process is stopped, and continued afterwards.
     StopChild,
     /// A child process is killed, and another one is started.
     KillChild,
@@ -107,8 +107,8 @@ impl FaultPlans {
 /// How many faults of each list a run gets in twelve seconds.
 const FAULTS: [f64; 3] = [16.0, 20.0, 12.0];
 
-/// The faults of a seed, over `time`, for locks with this lease. Subscribers are meant only where waiters are: what is
-/// aimed at nobody tests nothing.
+/// The faults of a seed, over `time`, for locks with this lease. Without subscriptions no fault is aimed at subscribers,
+/// since it would meet nothing.
 #[must_use]
 pub(super) fn plans(
     seed: u64,

@@ -8,7 +8,7 @@ use libtest_mimic::{Failed, Trial};
 /// Seeds within which each flaw must be caught.
 const SEEDS: u64 = 20;
 
-/// Some four thousand operations for each seed.
+/// The size of each run: some four thousand operations.
 const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, and a rule that each has to be caught by, in runs of the usual size. The
@@ -41,20 +41,20 @@ pub(crate) fn trials(seeds_without_flaw: usize) -> impl Iterator<Item = Trial> {
 }
 
 fn caught(flaw: Flaw, lock_kind: LockKind, size: u32, rule: Option<&str>) -> Result<(), Failed> {
-    for tried in 1..=SEEDS {
-        let seed = rand::random();
+    // The same seeds each time. At least six of them catch each flaw, and paused time plays them nearly alike.
+    for seed in 1..=SEEDS {
         let outcome = memory::run(&memory::plan(seed, size), lock_kind, Some(flaw));
         let mut violations = outcome.violations.iter();
         if let Some(violation) = violations.find(|found| rule.is_none_or(|rule| rule == found.rule))
         {
-            println!("\n{flaw:?} caught with {tried} seeds, the last SEED={seed}: {violation}");
+            println!("\n{flaw:?} caught with SEED={seed}: {violation}");
             return Ok(());
         }
     }
     Err(format!("not caught within {SEEDS} seeds").into())
 }
 
-/// Else a false alarm of the longer runs would catch every flaw.
+/// A false alarm of the longer runs would catch every flaw.
 fn flawless(seeds: usize) -> Result<(), Failed> {
     for _ in 0..seeds {
         let plan = memory::plan(rand::random(), SIZE);

@@ -40,9 +40,11 @@ pub(crate) struct Size {
 }
 
 /// What the fixed seeds in memory have to reach.
+///
+/// The least that was measured: 78 % of the faults met an operation, and 36 % of the operations another one's hold.
 pub(crate) const MEMORY_COVERAGE: Coverage = Coverage {
-    faults: 80,
-    contended: 10,
+    faults: 65,
+    contended: 25,
 };
 
 const FULL: Size = Size {
@@ -61,16 +63,13 @@ const FULL: Size = Size {
     },
     redis_kind: Seeds { fixed: 1, fresh: 1 },
     redis_scale: Scale::FULL,
-    processes_scale: Scale {
-        faulty: Duration::from_secs(10),
-        ..Scale::FULL
-    },
+    processes_scale: Scale::FULL.with_faults_for(Duration::from_secs(10)),
     redis_tests_at_once: 2,
     redis_runs_at_once: 2,
     flawless: 20,
     redis_coverage: Coverage {
-        faults: 70,
-        contended: 10,
+        faults: 60,
+        contended: 8,
     },
 };
 
@@ -91,8 +90,9 @@ const SMOKE: Size = Size {
     redis_tests_at_once: 8,
     redis_runs_at_once: 6,
     flawless: 5,
+    // A run has six to twelve faults. The least that was measured, beside load: 71 % and 12 %.
     redis_coverage: Coverage {
-        faults: 50,
+        faults: 40,
         contended: 5,
     },
 };
