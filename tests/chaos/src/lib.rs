@@ -162,31 +162,37 @@ impl Outcome {
         each.fold((0, 0), |sum, (met, of)| (sum.0 + met, sum.1 + of))
     }
 
-    /// Asserts that nothing was violated.
+    /// Whether nothing was violated.
     ///
-    /// # Panics
-    /// If a rule was violated.
-    pub fn assert_sound(&self) {
-        assert!(self.violations.is_empty(), "{self}");
+    /// # Errors
+    /// The outcome as a text, if a rule was violated. No panic: runs at the same time would count it as one of theirs.
+    pub fn sound(&self) -> Result<(), String> {
+        if self.violations.is_empty() {
+            return Ok(());
+        }
+        Err(self.to_string())
     }
 
-    /// Asserts that the run tested something: its faults met operations, and its operations met each other. Ask this of
-    /// fixed seeds: with fresh ones it is a matter of luck.
+    /// Whether the run tested something: its faults met operations, and its operations met each other. Ask this of fixed
+    /// seeds: with fresh ones it is a matter of luck.
     ///
-    /// # Panics
-    /// If one of the shares is smaller than asked for.
-    pub fn assert_coverage(&self, least: Coverage) {
+    /// # Errors
+    /// The share that is smaller than asked for, and the outcome as a text.
+    pub fn covers(&self, least: Coverage) -> Result<(), String> {
         let (met, of) = self.fault_coverage();
-        assert!(
-            met * 100 >= of * least.faults,
-            "fewer than {} % of the faults met an operation\n{self}",
-            least.faults
-        );
-        assert!(
-            self.contended * 100 >= self.operations * least.contended,
-            "fewer than {} % of the operations met another one\n{self}",
-            least.contended
-        );
+        if met * 100 < of * least.faults {
+            let share = least.faults;
+            return Err(format!(
+                "fewer than {share} % of the faults met an operation\n{self}"
+            ));
+        }
+        if self.contended * 100 < self.operations * least.contended {
+            let share = least.contended;
+            return Err(format!(
+                "fewer than {share} % of the operations met another one\n{self}"
+            ));
+        }
+        Ok(())
     }
 }
 

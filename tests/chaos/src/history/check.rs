@@ -126,9 +126,10 @@ impl Checker<'_> {
             return;
         }
         for (claim, op) in claims {
-            if let (Some(entered), Some((at, false))) = (op.entered, op.wrote)
+            // It entered between its grant and the time that it recorded.
+            if let (Some(granted), Some((at, false))) = (op.returned, op.wrote)
                 && at < claim.to
-                && !self.displaced(claims, op, entered, at)
+                && !self.displaced(claims, op, granted, at)
             {
                 let what = format!("{key}: {} was entitled to write", op.id);
                 self.found("A4", at, what);
@@ -417,10 +418,15 @@ impl Checker<'_> {
         })
     }
 
-    /// Whether there was a fault between the two times, or a stall of the process in which a command can time out.
+    /// Whether there was a fault between the two times, or whether a command may have timed out because of stalls. A reply
+    /// depends on the server too, whose stalls nobody records: a third of the timeout in known stalls is enough.
     fn any_obstacle(&self, op: &Operation, from: Timestamp, to: Timestamp) -> bool {
-        let mut stalls = self.operations.stalls.of(op.id.process).between(from, to);
-        stalls.any(|stall| self.times_out(stall)) || self.any_fault(from, to, None)
+        let timeout = self.bounds.lease / 6;
+        let stalls = self.operations.stalls.of(op.id.process);
+        // A command may have been delayed before its timeout began.
+        let stalls = stalls.between(from.saturating_sub(timeout), to);
+        let stalled: Timestamp = stalls.map(|stall| stall.to - stall.from).sum();
+        stalled > timeout / 3 || self.any_fault(from, to, None)
     }
 
     /// Whether a command can time out during a stall. Clients wait a sixth of the lease for a reply.

@@ -109,7 +109,7 @@ fn processes(size: Size) -> Result<(), Failed> {
     let outcomes = each(runs, size.redis_runs_at_once, |run| {
         on_redis(run, size.processes_scale, true)
     });
-    outcomes.others.assert_coverage(KILLS_COVERAGE);
+    outcomes.others.covers(KILLS_COVERAGE)?;
     outcomes.judge(KILLS_COVERAGE)
 }
 
@@ -204,9 +204,9 @@ impl Outcomes {
                 outcome.save(&PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
             }
         }
-        self.fixed.assert_sound();
-        self.others.assert_sound();
-        self.fixed.assert_coverage(least);
+        self.fixed.sound()?;
+        self.others.sound()?;
+        self.fixed.covers(least)?;
         Ok(())
     }
 }
