@@ -5,9 +5,6 @@ use std::time::Duration;
 use distlock_chaos::Coverage;
 use distlock_chaos::redis::Scale;
 
-/// The variable that says which size is played.
-const VARIABLE: &str = "DISTLOCK_TEST_SIZE";
-
 /// How many seeds a test plays. The fixed ones are the same each time, and their shares are asserted as well; of the
 /// fresh ones only violations count.
 #[derive(Clone, Copy, Debug)]
@@ -98,12 +95,8 @@ const SMOKE: Size = Size {
 };
 
 impl Size {
-    /// The size that the environment asks for; the smoke where it says nothing.
+    /// The size that `DISTLOCK_TEST_SIZE` asks for; the smoke where it says nothing.
     pub(crate) fn from_env() -> Self {
-        match std::env::var(VARIABLE).as_deref() {
-            Ok("full") => FULL,
-            Ok("smoke") | Err(std::env::VarError::NotPresent) => SMOKE,
-            other => panic!("{VARIABLE} is `full` or `smoke`, and not {other:?}"),
-        }
+        distlock_tests::size(SMOKE, FULL)
     }
 }
