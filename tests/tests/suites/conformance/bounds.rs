@@ -329,7 +329,7 @@ async fn one_waiter_too_many_is_refused_at_once(stage: &Stage) {
     let second = tokio::spawn(lock.acquire().max_waiters(2).into_future());
     stage.waiting(&client, 2).await;
     let third = refused(lock.acquire().max_waiters(2).await);
-    assert!(third.is_overloaded() && third.to_string().contains("2 others"));
+    assert!(third.is_overloaded() && third.to_string().contains("2 already waiting"));
     let elsewhere = client.lock("other").acquire().max_waiters(2);
     elsewhere.run(async {}).await.unwrap();
     first.abort();
