@@ -24,6 +24,7 @@ mod wait;
 pub mod guide;
 
 #[cfg(feature = "macros")]
+#[doc(inline)]
 pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;

@@ -11,4 +11,5 @@ mod conformance;
 mod differential;
 mod flaws;
 mod harness;
+mod house;
 mod redis;
