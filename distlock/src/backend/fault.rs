@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A [`Cause`] that is only a text.
+/// A cause that is only a text.
 pub fn cause(text: impl Into<String>) -> Cause {
     let boxed: Box<dyn std::error::Error + Send + Sync> = text.into().into();
     Arc::from(boxed)
