@@ -136,7 +136,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     /// Sets a waiter limit: how many acquisitions of this client may already be waiting for the key when this one has to
-    /// wait. If there are that many, this one is refused at once. With 0 it never waits for another owner.
+    /// wait. If there are that many, this one is refused at once. With 0 it does not wait for another owner. The first in line
+    /// is not refused while others already wait behind it.
     ///
     /// The limit bounds the number of tasks that pile up before a key that is held for long. The default is the client's
     /// [`max_waiters`](crate::Builder::max_waiters), which is unlimited unless it was set. For a multi-lock the waiters of

@@ -361,8 +361,7 @@ impl Hold {
 }
 
 impl HoldRef {
-    /// The guard of this tenure ends: takes the count down. Once all mutexes are let go,
-    /// [`announce_end`](Tenure::announce_end) follows.
+    /// Ends the guard and takes the count down. [`announce_end`](HoldRef::announce_end) follows when no mutex is held.
     pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
         self.hold().leave(self, now)
     }

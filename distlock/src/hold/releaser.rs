@@ -145,7 +145,7 @@ impl PendingRelease {
 
 impl fmt::Debug for PendingRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Debt")
+        f.debug_struct("PendingRelease")
             .field("target", &self.target)
             .field("until", &self.until)
             .finish_non_exhaustive()

@@ -20,6 +20,8 @@ pub(super) struct Turn<'a> {
     pub(super) slot: QueueSlot,
     /// What was in the way when that was last known.
     pub(super) blocking: Blocking,
+    /// Was it ever in the queue behind others, or behind a holder of its own client?
+    pub(super) was_blocked: bool,
     /// Until when the holder of its own client is relied on.
     trust_until: Option<Tick>,
     /// Counts it as a waiter, once it had to wait.
@@ -90,6 +92,7 @@ impl<'a> Turn<'a> {
             at,
             slot: registry.join(joining),
             blocking: Blocking::Nobody,
+            was_blocked: false,
             trust_until: None,
             waiter_slot,
         }
@@ -137,6 +140,7 @@ impl<'a> Turn<'a> {
             match step {
                 NextStep::HandedOver(_) | NextStep::WaitInLine => {
                     self.blocking = Blocking::Queue;
+                    self.was_blocked = true;
                     self.count_as_waiter()?;
                     tokio::select! {
                         () = self.slot.woken() => {}
@@ -150,6 +154,8 @@ impl<'a> Turn<'a> {
                     }
                     self.count_as_waiter()?;
                     self.blocking = Blocking::neighbour(&neighbour);
+                    // A hold that is only being released is not in the way.
+                    self.was_blocked |= matches!(self.blocking, Blocking::Owner(_));
                     tokio::select! {
                         biased;
                         () = self.slot.woken() => {}

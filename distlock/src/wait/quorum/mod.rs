@@ -23,7 +23,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::round::{Refusal, Round};
-use super::turn::{Blocking, MyTurn, Turn};
+use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::{Subscription, cause};
 use crate::clock::Tick;
@@ -173,11 +173,8 @@ impl<'a> Rounds<'a> {
             return Ok(());
         };
         turn.renew_trust();
-        turn.blocking = Blocking::Nobody;
         let waited = turn.wait(deadline).await;
-        // A hold of its own that is only being released is not in the way.
-        let blocking = turn.blocking;
-        self.was_blocked |= matches!(blocking, Blocking::Queue | Blocking::Owner(_));
+        self.was_blocked |= turn.was_blocked;
         match waited? {
             MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
             MyTurn::TimedOut => Err(self.timed_out(&[])),

@@ -32,6 +32,7 @@ impl Sent {
     }
 
     /// Releases, and adds the permits once more if this owner was released before.
+    // As of a plain semaphore: the others count by ids and by owners.
     pub(super) async fn release(
         &self,
         inner: &dyn Backend,
