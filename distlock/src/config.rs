@@ -304,6 +304,16 @@ pub(crate) fn check_wait(wait: Duration) -> Result<(), Error> {
     }
 }
 
+/// Rejects pauses that are longer than [`MAX_WAIT`]: twice as long would overflow.
+pub(crate) fn check_backoff(backoff: Backoff) -> Result<(), Error> {
+    // The longest is never below the first.
+    if backoff.longest <= MAX_WAIT {
+        Ok(())
+    } else {
+        Err(Error::invalid_config("backoff", backoff.longest))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

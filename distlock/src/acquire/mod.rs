@@ -15,7 +15,9 @@ use smallvec::smallvec;
 
 use self::handle::Handle;
 use self::reentry::{Enclosing, check_open, find_enclosing};
-use crate::config::{MaxWaiters, check_hold, check_lease, check_permits, check_wait};
+use crate::config::{
+    MaxWaiters, check_backoff, check_hold, check_lease, check_permits, check_wait,
+};
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
@@ -225,6 +227,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
         check_permits(self.permits)?;
+        check_backoff(handle.backoff())?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }

@@ -45,6 +45,9 @@ impl SpinLock {
     /// A `first` below 1 ms is raised to 1 ms, and a `longest` below `first` to `first`. The pauses also apply when the
     /// lock is part of a [multi-lock](crate::MultiLock::of).
     ///
+    /// # Errors
+    /// When an acquisition is awaited, [`Error::InvalidConfig`] for pauses of more than a year.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

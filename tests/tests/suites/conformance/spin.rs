@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::MultiLock;
 use distlock::test_util::sizes;
+use distlock::{Error, MultiLock};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,20 @@ on_every_backend![
     multi_lock_waits_for_a_member_at_its_pauses,
     release_wakes_who_waits_by_messages,
     locks_of_other_kinds_keep_it_out,
+    pauses_of_more_than_a_year_are_refused,
 ];
+
+async fn pauses_of_more_than_a_year_are_refused(stage: &Stage) {
+    let (holder, client) = (stage.client().await, stage.faulty_client().await);
+    let guard = holder.spin_lock(KEY).acquire().await.unwrap();
+    let lock = client
+        .spin_lock(KEY)
+        .backoff(Duration::MAX, Duration::from_secs(1));
+    let error = refused(lock.acquire().await);
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+    assert_eq!(stage.faults().calls(Op::Attempt), 0);
+    guard.release().await.unwrap();
+}
 
 async fn waiting_subscribes_to_nothing(stage: &Stage) {
     let (holder, client) = (stage.client().await, stage.faulty_client().await);
