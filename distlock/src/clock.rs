@@ -58,8 +58,8 @@ impl fmt::Debug for Tick {
     }
 }
 
-/// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across restarts;
-/// it may be set back.
+/// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across
+/// restarts. This clock may be set back.
 pub(crate) fn micros_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros().try_into().unwrap_or(0))
@@ -92,7 +92,7 @@ pub struct TokioClock {
     seen: Mutex<Seen>,
 }
 
-/// The latest tick that was returned, and how the clocks of the runtimes that were seen last relate to it.
+/// The latest tick that was returned, and the clocks of the newest runtimes in relation to the ticks.
 #[derive(Debug, Default)]
 struct Seen {
     latest: Tick,
@@ -111,7 +111,8 @@ struct Base {
 /// How many runtimes a clock remembers. A program has one; a test process has one for each test that runs.
 const RUNTIMES: usize = 16;
 
-/// The longest single sleep on the boot clock: tokio's timers stop while the machine sleeps.
+/// The longest single sleep on the boot clock. Tokio's timers stop while the machine sleeps, so a longer sleep could
+/// end too late by as much.
 const LONGEST_BOOT_SLEEP: Duration = Duration::from_secs(1);
 
 #[cfg_attr(
@@ -153,8 +154,8 @@ impl Clock {
 }
 
 impl TokioClock {
-    /// A thread outside of any runtime reads the clock of the runtime that was seen last, because a paused clock can only be
-    /// read inside its runtime.
+    /// The current tick. A thread outside of any runtime reads the clock of the newest runtime, because a paused clock
+    /// can only be read inside its runtime.
     fn now(&self) -> Tick {
         let mut seen = self.seen.lock();
         match Handle::try_current() {
@@ -170,7 +171,8 @@ impl TokioClock {
 }
 
 impl Seen {
-    /// Each runtime's clock runs on its own, since one may be paused and advanced; the result never goes back.
+    /// The current tick in this runtime. Each runtime has its own start, because a test may pause and advance one of
+    /// them. The result never goes back.
     fn now_in(&mut self, runtime: &Handle) -> Tick {
         let now = {
             let _inside = runtime.enter();

@@ -8,14 +8,15 @@ use crate::error::Error;
 /// The lease of a hold that the watchdog renews: the default of Redisson's `lockWatchdogTimeout`.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A lease is renewed each time this fraction of it has passed, so that two renewals may fail before it ends.
+/// The watchdog renews a hold each time its lease divided by this number has passed. Two renewals can therefore fail
+/// before the lease ends.
 pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
 
 /// How long one command may go unanswered before its outcome counts as unknown.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The response timeout is at most this fraction of the watchdog's lease, so that a failed renewal can be retried several
-/// times before the lease ends.
+/// The response timeout is at most the watchdog's lease divided by this number, so that a failed renewal can be retried
+/// several times before the lease ends.
 pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
 
 /// How long connecting may take, TLS included.
@@ -25,7 +26,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an acquisition is retried without any answer before it fails.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The longest key in bytes, prefix included: far longer than any real name, far shorter than what would slow Redis down.
+/// The longest key in bytes, including the prefix. Real names are far shorter, and a key of this length does not slow
+/// Redis down.
 pub(crate) const MAX_KEY_BYTES: usize = 4096;
 
 /// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
@@ -46,8 +48,8 @@ pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
 
 /// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
 ///
-/// Together with [`HAND_OVER_TIME`] this gives other processes their chance. With 64 grants between two real releases,
-/// the two round trips of a release cost little.
+/// Other processes can acquire the lock only after such a release, so this number and [`HAND_OVER_TIME`] limit how long
+/// they wait. With 64 grants between two such releases, the two round trips of a release cost little.
 pub(crate) const HAND_OVER_GRANTS: u32 = 64;
 
 /// How long a client hands a hold over to its own waiters before it releases the hold in the server.
@@ -73,7 +75,8 @@ pub(crate) const RENEWAL_BATCH: usize = 100;
 /// busy server answers each of them long before its timeout.
 pub(crate) const RENEWALS_AT_ONCE: usize = 16;
 
-/// How many background releases a client sends concurrently, for the same reason.
+/// How many background releases a client sends concurrently: few enough that a busy server answers each of them before
+/// its timeout.
 pub(crate) const RELEASES_AT_ONCE: usize = 256;
 
 /// How many attempts a client sends concurrently. Renewals and releases do not count against this limit.
@@ -88,7 +91,7 @@ pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
 #[cfg(feature = "redis")]
 pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
 
-/// The pauses between two tries to connect; shorter beside a short lease.
+/// The pauses between two tries to connect. [`Config::longest_reconnect_pause`] shortens them for a short lease.
 #[cfg(feature = "redis")]
 pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(20),
@@ -103,24 +106,26 @@ pub(crate) const PIPELINE_BUFFER: usize = 1024;
 #[cfg(feature = "redis")]
 pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
 
-/// How long a Redlock waits, at least, for the remaining servers after a quorum has answered, so that it holds those too.
+/// The shortest time for which a Redlock waits for the remaining servers after a quorum has answered. A grant that
+/// arrives in this time is part of the hold as well.
 pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
 
 /// The longest random pause of a Redlock between two rounds: a few round trips, so that competing clients do not collide
 /// again.
 pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 
-/// For how many keys a client remembers the highest fencing token: enough to keep every hot key, at little memory.
+/// For how many keys a client remembers the highest fencing token: enough for every key that is in frequent use, in
+/// little memory.
 pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
 /// How long a server refuses an owner whose attempt was withdrawn.
 ///
-/// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. The pauses between the
-/// withdrawals stay shorter than this for one watchdog lease; after that the attempt's own lease has ended.
+/// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. For one watchdog lease the
+/// pauses between the withdrawals are shorter than this time. After that the attempt's own lease has ended.
 pub(crate) const OWNERS_REMEMBERED: Duration = WATCHDOG_TIMEOUT;
 
-/// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits,
-/// and the last copy may arrive later by the same time again.
+/// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits.
+/// The last copy may be delayed by the same time again, so this is twice that time.
 pub(crate) const REQUESTS_REMEMBERED: Duration = Duration::from_secs(14);
 
 /// How long a waiter keeps its place in the server's queue after its last sign of life. A waiter sends three in that time.
@@ -129,10 +134,11 @@ pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many signs of life a waiter sends within its timeout.
 pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 
-/// How long, after a write lock, the readers that waited for its end go before the next writer of this crate's clients.
+/// After a write lock is released, the readers that waited for it are admitted for this long before the next writer of
+/// this crate's clients.
 pub(crate) const READERS_TURN: Duration = YIELD_TIME;
 
-/// How long a refused reader counts as waiting, beyond the time for which it was refused.
+/// How long a refused reader still counts as waiting after the time for which it was refused.
 pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
 
 /// The pauses of a spin lock between two attempts: the same as Redisson's.
@@ -151,6 +157,7 @@ pub(crate) struct Backoff {
 /// How many acquisitions of one client may wait at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaxWaiters {
+    /// For one key.
     pub(crate) per_key: u32,
     /// For all keys together.
     pub(crate) total: u32,
@@ -238,9 +245,9 @@ impl Config {
         (self.unavailable_after + self.response_timeout) * 2
     }
 
-    /// How long the server remembers that an owner has ended, or its answer to a request: until no copy of the command
-    /// can arrive any more. A command is resent for as long as its caller waits for an answer, and arrives late by at
-    /// most the lease, within which late attempts of locks are cleaned up as well.
+    /// How long the server remembers that an owner has ended, or its answer to a request. After this time no copy of
+    /// the command can arrive any more: the client resends a command for `unavailable_after`, and the last copy is late
+    /// by at most one watchdog lease. Late attempts of locks are cleaned up within the same lease.
     pub(crate) fn remembered(&self) -> Duration {
         self.unavailable_after + self.watchdog_timeout
     }
@@ -250,7 +257,8 @@ impl Config {
         Self::retry_pause(self.watchdog_timeout)
     }
 
-    /// The longest pause between two tries to connect. Beside a short lease a longer pause could last until the lease ends.
+    /// The longest pause between two tries to connect. It is at most a tenth of the lease, because a longer pause could
+    /// last until a short lease ends.
     #[cfg(feature = "redis")]
     pub(crate) fn longest_reconnect_pause(&self) -> Duration {
         (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_BACKOFF.longest)
@@ -271,12 +279,12 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     }
 }
 
-/// Rejects a limit for a hold that is out of the bounds of a lease.
+/// Rejects a time limit of a hold that is not within the bounds of a lease.
 pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
     check_lease(time).map_err(|_| Error::invalid_config(bound, time))
 }
 
-/// Rejects 0 permits, and more than Redisson can count.
+/// Rejects 0 permits and a number that Redisson cannot store.
 pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     if (1..=MAX_NUMBER).contains(&permits) {
         Ok(())
@@ -286,7 +294,8 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
     }
 }
 
-/// Rejects a count of 0, which would make a latch that prevents the next one, and a count that Redisson cannot store.
+/// Rejects a count of 0 and a count that Redisson cannot store. A latch with a count of 0 would prevent a new latch on
+/// its key.
 pub(crate) fn check_count(count: u32) -> Result<(), Error> {
     if (1..=MAX_NUMBER).contains(&count) {
         Ok(())

@@ -1,13 +1,13 @@
-//! What can go wrong, told apart by what the caller can do about it.
+//! The errors of this crate, sorted by what the caller can do about them.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The cause behind an error, from the layer below. Its type is not part of this crate's public promises.
+/// The cause of an error. Its concrete type is not part of the public API.
 pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 
-/// Why a lock could not be acquired, or was lost.
+/// The error type of this crate. It says why an operation failed or how a hold was lost.
 ///
 /// Five methods sort the errors by what the caller can do. For each error exactly one of them returns `true`:
 ///
@@ -56,8 +56,10 @@ pub enum Error {
         body_completed: bool,
     },
 
-    /// The lock server did not answer. Nothing is held, except what the client releases in the background or what ends
-    /// with its lease.
+    /// The lock server did not answer.
+    ///
+    /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
+    /// background, or its lease ends it.
     #[error("lock backend unavailable for {} at {key:?}: {cause}", show(*after))]
     #[non_exhaustive]
     Unavailable {
@@ -131,19 +133,20 @@ pub enum Error {
     #[error("unsupported for {key:?}: {reason}")]
     #[non_exhaustive]
     Unsupported {
-        /// The key. If there are several, the first.
+        /// The key, or the first of several keys.
         key: String,
         /// What is not supported.
         reason: &'static str,
     },
 
-    /// A lock over several keys or servers was given none.
+    /// A multi-lock has no keys, or a quorum has no servers.
     #[error("no keys: a lock over several keys or servers needs at least one")]
     NoKeys,
 
-    /// The acquisition would wait for itself: an enclosing scope holds the key in a way that keeps this one out.
+    /// The acquisition would wait for itself. A scope or a guard of the caller holds the key and excludes the
+    /// acquisition, or a multi-lock asks for the key as two kinds of lock.
     ///
-    /// It is reported at once, without waiting.
+    /// The error is returned at once, without waiting.
     #[error("acquiring {key:?} here would deadlock: {reason}")]
     #[non_exhaustive]
     Deadlock {
@@ -203,7 +206,7 @@ pub enum Error {
         count: u32,
     },
 
-    /// A setting has a value that cannot work.
+    /// A setting has an invalid value.
     #[error("invalid setting {setting} = {value}")]
     #[non_exhaustive]
     InvalidConfig {
@@ -221,7 +224,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// An attribute found no client: none was named, scoped or installed.
+    /// An attribute found no client: it names none, it does not run inside [`with_client`](crate::with_client), and no
+    /// client is [installed](crate::Client::install).
     #[error(
         "no distlock client here: call `client.install()` at start-up, wrap the call in `distlock::with_client`, \
          or give the attribute `client = ..`"
@@ -241,14 +245,14 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Blocker {
-    /// Another owner holds the lock. The duration is what was left of its lease, which it may renew; it is `None` if
+    /// Another owner holds the lock. The duration is the rest of its lease, which the owner may renew. It is `None` if
     /// the end of the hold is not known.
     Owner(Option<Duration>),
     /// Another acquisition of the same client was ahead in the queue.
     Queue,
     /// Another branch of the same scope, for example of a `join!`, had entered the lock.
     Sibling,
-    /// The count of a latch had not reached 0. This is the count that was left.
+    /// The count of a latch had not reached 0. The number is the count that was seen last.
     Count(u64),
 }
 
@@ -256,9 +260,10 @@ pub enum Blocker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The lease ended without a confirmed renewal, by this process's own clock.
+    /// The lease ended by this process's clock, and no renewal was confirmed before.
     Expired,
-    /// The server answered that the hold no longer exists: it expired, was force-released, or the data is gone.
+    /// The server answered that the hold no longer exists: it expired, it was force-released, or the server lost its
+    /// data.
     Gone,
     /// The watchdog stopped renewing the hold because its [`max_hold`](crate::Acquire::max_hold) was over.
     HeldTooLong,
@@ -371,8 +376,7 @@ impl Error {
 
     /// Marks a loss as found after the guarded body had run to its end; other errors are returned unchanged.
     ///
-    /// It is for authors of middleware that releases a guard after a body. [`run`](crate::Acquire::run) marks its
-    /// losses itself.
+    /// Use it in middleware that releases a guard after a body. [`run`](crate::Acquire::run) marks its losses itself.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! What is locked: the user's key, validated once, and the name under which the server stores it.
+//! Keys: the text from the user, checked once, and the name under which the server stores it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Refuses an empty key and one longer than [`config::MAX_KEY_BYTES`], prefix included.
+    /// Makes a key. Refuses an empty key, and a key that is longer than [`config::MAX_KEY_BYTES`] including the prefix.
     pub(crate) fn new(prefix: &str, key: &str) -> Result<Self, Error> {
         if key.is_empty() {
             return Err(Error::invalid_key(key, "it is empty"));

@@ -51,8 +51,8 @@ pub(crate) enum Family {
 pub(crate) enum Line {
     /// In this client: only the first waiter asks the server.
     Local,
-    /// As [`Local`](Line::Local), but a grant does not exclude others: while nobody waits, each new acquisition asks at
-    /// once.
+    /// As [`Local`](Line::Local), but a grant does not exclude other owners. If no other acquisition waits, a new one
+    /// asks the server at once.
     Shared,
     /// In the server: each waiter asks on its own.
     Server,
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is granted in the order of the server's own queue.
+    /// Whether the server grants it in the order of its own queue.
     pub(crate) fn is_fair(self) -> bool {
         self.line() == Line::Server
     }
@@ -118,7 +118,7 @@ impl Kind {
         matches!(self, Self::Reentrant | Self::NonReentrant | Self::Spin)
     }
 
-    /// Whether its holds end by themselves. Permits of a plain semaphore have no lease.
+    /// Whether its holds have a lease and end by themselves. Permits of a plain semaphore do not.
     pub(crate) fn has_lease(self) -> bool {
         self != Self::Semaphore
     }
@@ -128,8 +128,8 @@ impl Kind {
         self != Self::Spin
     }
 
-    /// Whether the server keeps a record of each waiter. A waiter then has to report at intervals, and to say when it
-    /// gives up.
+    /// Whether the server keeps a record of each waiter. A waiter then has to report at intervals, and has to tell the
+    /// server when it gives up.
     pub(crate) fn has_places(self) -> bool {
         matches!(self, Self::Fair | Self::NonReentrantFair | Self::Write)
     }

@@ -36,12 +36,12 @@ pub enum Mode {
     Fenced,
     /// [`Client::fair_lock`](crate::Client::fair_lock): granted in the order of arrival among all clients.
     Fair,
-    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): in the order of arrival, and never
-    /// entered again.
+    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): granted in the order of arrival;
+    /// its owner may not enter again.
     NonReentrantFair,
-    /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): any number of readers, while nobody writes.
+    /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): any number of readers, if there is no writer.
     Read,
-    /// The write side of [`Client::rw_lock`](crate::Client::rw_lock): one writer, while nobody reads.
+    /// The write side of [`Client::rw_lock`](crate::Client::rw_lock): one writer, if there are no readers.
     Write,
 }
 
@@ -93,6 +93,8 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = Error;
 
+    /// Parses the name of a mode in snake case.
+    ///
     /// # Errors
     /// [`Error::InvalidConfig`] if the text is not the name of a mode.
     fn from_str(text: &str) -> Result<Self, Error> {

@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
-/// Each grant of the server has a new owner, which is never reused. A re-entry shares the owner of the hold that it
-/// enters, and a waiter to which another waiter of its client hands a hold over takes the hold with its owner. Redisson
-/// writes its holders in the same form, with the id of a thread as the number.
+/// Each grant of the server has a new owner. An owner is never reused. A re-entry has the owner of the hold that it
+/// enters. A hand-over inside a client passes the hold on together with its owner. Redisson writes its holders in the
+/// same form, with the id of a thread as the number.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ impl Owner {
         Self { client, number }
     }
 
-    /// The text that the server stores. Built by hand because it is part of every command.
+    /// The text that the server stores. It is part of every command, so it is built without `format!`, which is slower.
     pub(crate) fn text(&self) -> String {
         let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());
         let (uuid, number) = (

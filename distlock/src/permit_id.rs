@@ -25,8 +25,8 @@ use crate::owner::Owner;
 pub struct PermitId([u8; 16]);
 
 impl PermitId {
-    /// The id of one of an owner's permits, counted from 0. It is derived from the owner, so that a repeated request asks
-    /// for the same permits.
+    /// The id of the owner's permit with this number, counted from 0. The id is derived from the owner, so that a
+    /// repeated request asks for the same permits.
     pub(crate) fn of(owner: Owner, number: u32) -> Self {
         let name = format!("{}:{number}", owner.number());
         Self(Uuid::new_v5(&owner.client(), name.as_bytes()).into_bytes())
@@ -37,7 +37,8 @@ impl PermitId {
         (0..permits).map(move |number| Self::of(owner, number))
     }
 
-    /// The part that all ids of an owner are derived from, without the number. The server derives the ids from it.
+    /// The input from which all ids of an owner are derived, without the number of the permit. The server derives the
+    /// ids from it too.
     #[cfg(feature = "redis")]
     pub(crate) fn seed(owner: Owner) -> Vec<u8> {
         let mut seed = owner.client().into_bytes().to_vec();
