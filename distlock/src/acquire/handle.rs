@@ -1,4 +1,4 @@
-//! What every primitive is behind its own words: a kind and a key of one client, and what can be asked about them.
+//! The part that all primitives share: a kind and a key of one client, and the questions about them to the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,22 +13,26 @@ use crate::kind::Kind;
 use crate::local::Registry;
 use crate::wait;
 
-/// A kind and a key of one client. A key that is refused says so at the first use.
+/// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) registry: Arc<Registry>,
     pub(crate) kind: Kind,
-    /// The error boxed, for acquisitions carry a handle and most have none.
+    /// The error is boxed, because every acquisition contains a handle and few handles have an error.
     pub(crate) key: Result<Key, Box<Error>>,
-    /// The pauses of a spin lock that are not the usual ones. Boxed, because few handles have them.
+    /// The pauses of a spin lock, if they are not the default. Boxed, because few handles have them.
     backoff: Option<Box<Backoff>>,
 }
 
-/// Who holds a lock, and how often it was entered.
+/// An owner that holds a lock, and how often it has entered the lock.
+///
+/// # Examples
+/// See [`Lock::holders`](crate::Lock::holders).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner as it stands in the server, `<client uuid>:<number>`; bytes that are no UTF-8 are replaced.
+    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer.
+    /// Bytes that are not UTF-8 are replaced.
     pub owner: String,
     /// How often the owner has entered the lock.
     pub count: u64,
@@ -90,7 +94,8 @@ impl Handle {
         Ok(self.inspect().await?.ttl)
     }
 
-    /// Counts of this client's own holds are exact; the server learns of a changed count a moment later.
+    /// The owners that hold the lock. The counts of this client's own holds are exact. The server learns of a changed
+    /// count a moment later.
     pub(crate) async fn holders(&self) -> Result<Vec<Holder>, Error> {
         let inspected = self.inspect().await?;
         let named = inspected.holders.into_iter().map(|(owner, count)| {
@@ -118,7 +123,8 @@ impl Handle {
         wait::adjust(self.session(), &self.resource()?, change.into()).await
     }
 
-    /// Completes when the number under the key is 0, for at most this long, or as long as the client waits by default.
+    /// Completes when the number under the key is 0. Fails after `wait`, or after the client's default wait if that is
+    /// `None`.
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
         let wait = wait.or(self.session().config.default_wait);
         if let Some(wait) = wait {

@@ -1,6 +1,7 @@
 //! How a lock is acquired: the builder, and the path from it to a guard.
 //!
-//! Scopes around the caller are looked at first ([`reentry`]). What they do not answer goes to [`wait`](crate::wait).
+//! The scopes around the caller are searched first ([`reentry`]). If none of them has the key, the acquisition goes to
+//! [`wait`](crate::wait).
 
 pub(crate) mod handle;
 mod multi;
@@ -48,8 +49,8 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// * [`Error::Closed`]: the client was closed.
 ///
 /// # Cancel safety
-/// Dropping the future leaves the queue. A hold that was granted in the meantime is released in the background, and a
-/// wake-up that was on its way goes to the next waiter.
+/// Dropping the future gives up the place in the queue. A hold that was granted in the meantime goes to the next waiter
+/// of this client, or is released in the background. A wake-up that was on its way goes to the next waiter.
 ///
 /// # Examples
 /// ```
@@ -88,7 +89,7 @@ pub(crate) enum LockSet {
     All(Arc<[Handle]>),
     /// A majority of these, each on another server.
     Quorum(Arc<[Handle]>),
-    /// None: the input was refused with this error.
+    /// No lock: the input was refused with this error.
     Refused(Box<Error>),
 }
 
@@ -114,12 +115,12 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self.bounds.get_or_insert_default()
     }
 
-    /// Sets how long to wait at most. Zero makes one full attempt and does not wait.
+    /// Sets how long to wait, at most a year. With zero, the acquisition makes one full attempt and does not wait.
     ///
     /// The time counts from the first poll and covers everything: connecting, queueing and the last attempt.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidWait`] for a time that is too long.
+    /// When awaited, [`Error::InvalidWait`] for more than 365 days.
     ///
     /// # Examples
     /// ```
@@ -137,14 +138,14 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self
     }
 
-    /// Sets a waiter limit: how many acquisitions of this client may already be waiting for the key when this one has to
-    /// wait. If there are that many, this one is refused at once. With 0 it does not wait for another owner. The first in line
-    /// is not refused while others already wait behind it.
+    /// Sets a waiter limit: how many acquisitions of this client may already be waiting for the key when this one has
+    /// to wait. If there are that many, this one is refused at once. With 0 it does not wait, unless other acquisitions
+    /// have already queued behind it.
     ///
-    /// The limit bounds the number of tasks that pile up before a key that is held for long. The default is the client's
-    /// [`max_waiters`](crate::Builder::max_waiters), which is unlimited unless it was set. For a multi-lock the waiters of
-    /// the key that is in the way count, and for a Redlock those of the first server. Waiting for another branch of the
-    /// same scope does not count.
+    /// The limit bounds the number of tasks that wait for a key while it is held for a long time. The default is the
+    /// client's [`max_waiters`](crate::Builder::max_waiters), which is unlimited unless it was set. For a multi-lock,
+    /// the waiters of the key that another owner holds count. For a Redlock, those of the first server's client count.
+    /// Waiting for another branch of the same scope does not count.
     ///
     /// # Errors
     /// When awaited, [`Error::Overloaded`].
@@ -198,10 +199,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// If the body fails and the hold is found lost afterwards, the body's error is returned and the loss is logged.
     ///
     /// # Errors
-    /// The errors of the body, and those of [`run`](Acquire::run) converted into the body's error type.
+    /// The errors of the body, and the errors of [`run`](Acquire::run), converted into the body's error type.
     ///
     /// # Cancel safety
-    /// As [`run`](Acquire::run).
+    /// The same as [`run`](Acquire::run).
     ///
     /// # Examples
     /// ```
@@ -223,7 +224,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         TryRun::new(self.acquiring(), body)
     }
 
-    /// Refuses bad input before anything is sent. Each key of several has a request of its own.
+    /// Makes the request for one key. Refuses invalid input before anything is sent.
     fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
         check_permits(self.permits)?;
@@ -274,7 +275,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             LockSet::Quorum(handles) => Box::pin(self.acquire_quorum(handles)).await?,
             LockSet::Refused(error) => return Err((**error).clone()),
         };
-        // Not before everything is granted: a key that was taken in vain must not stay taken.
+        // Only after everything is granted: if the acquisition fails, none of its keys must stay taken.
         if let Some(bounds) = &self.bounds {
             guard.keep_for(bounds.hold_at_least);
         }
@@ -316,7 +317,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         Ok(Guard::of(quorum::acquire(&requests, needs).await?, needs))
     }
 
-    /// Refuses an acquisition of no lock at all, which would always succeed.
+    /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.
     fn checked_all(&self, handles: &[Handle]) -> Result<Vec<ClientRequest>, Error> {
         if handles.is_empty() {
             return Err(Error::NoKeys);
@@ -324,7 +325,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         handles.iter().map(|handle| self.checked(handle)).collect()
     }
 
-    /// A single try: `None` if another owner holds the lock.
+    /// Makes a single attempt. Returns `None` if another owner holds the lock.
     pub(crate) async fn try_now(self) -> Result<Option<G>, Error> {
         match self.wait(Duration::ZERO).acquire().await {
             Ok(guard) => Ok(Some(guard.into())),
@@ -369,7 +370,7 @@ impl Bounds {
 impl<G: Leased> Acquire<G> {
     /// Sets a fixed lease, from 1 ms to ten years. The watchdog does not renew it: the hold ends with the lease.
     ///
-    /// Inside a scope that already holds the key, the lease limits this guard alone and never shortens the hold.
+    /// Inside a scope that already holds the key, the lease limits only this guard and never shortens the hold.
     ///
     /// # Errors
     /// When awaited, [`Error::InvalidLease`] for a time out of these bounds.
@@ -394,9 +395,9 @@ impl<G: Leased> Acquire<G> {
     /// hold is lost.
     ///
     /// Use it for code that may hang: its scope is dropped with [`Error::Lost`] and the reason
-    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. The difference to a
-    /// [lease](Acquire::lease) shows when the process dies: the key is then free after the watchdog's lease, however long
-    /// `max_hold` is. If both are set the shorter one counts. The default is the client's
+    /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Unlike with a
+    /// [lease](Acquire::lease), the key is free after the watchdog's lease if the process dies, even if `max_hold` is
+    /// much longer. If both are set, the shorter one applies. The default is the client's
     /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set.
     ///
     /// A re-entry has a limit of its own and does not extend the limit of the enclosing hold.
@@ -424,9 +425,9 @@ impl<G: Leased> Acquire<G> {
     /// Keeps the key taken for at least this long, counted from the grant. If the lock is released earlier, the key stays
     /// locked, with no holder, until then.
     ///
-    /// Use it for jobs that must not run again too soon, although several machines start them at about the same time. Each
-    /// machine tries once, and within this time the others find the key taken. Nothing renews the remaining time, and
-    /// waiters are granted the lock when it is over. It is ShedLock's `lockAtLeastFor`.
+    /// Use it for jobs that must not run again too soon, although several machines start them at about the same time.
+    /// Each machine tries once, and within this time the others find the key taken. Nothing renews the remaining time,
+    /// and waiters are granted the lock when it is over. The setting corresponds to ShedLock's `lockAtLeastFor`.
     ///
     /// Reentrant, non-reentrant, spin and fenced locks support it, and so do multi-locks and Redlocks of those. The time is
     /// 1 ms to ten years, and at most the [lease](Acquire::lease) and [`max_hold`](Acquire::max_hold) if they are set.
@@ -435,7 +436,8 @@ impl<G: Leased> Acquire<G> {
     /// this time if the key has to stay taken in that case too.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidConfig`] for a time out of these bounds, and [`Error::Unsupported`] for other locks.
+    /// When awaited, [`Error::InvalidConfig`] for a time out of these bounds, and [`Error::Unsupported`] for other
+    /// kinds of locks.
     ///
     /// # Examples
     /// ```

@@ -1,13 +1,13 @@
 //! Several keys as one lock: all of them, or none.
 //!
 //! Locks of one client whose data is a plain hash of owners form a group, which is acquired by one command: the server
-//! grants all of them, or names one that another owner holds. The group then waits in the local queue of that key, and as
-//! the first in line there asks for all of them again.
+//! grants all of them, or names one that another owner holds. The group then waits in the local queue of that key. When
+//! it is first in line there, it asks for all of its keys again.
 //!
-//! Other kinds of locks, and several clients, need several groups. One group is waited for, and then each other group is
-//! tried once. If one of those is refused, everything is given back and that group is waited for next. An acquisition that
-//! waits holds nothing, so two of them cannot wait for each other. The groups are tried in an order that all clients share,
-//! so that of two acquisitions that meet one gets on.
+//! Other kinds of locks, and several clients, need several groups. The acquisition waits for one group, and then makes
+//! a single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits
+//! for that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients
+//! try the groups in the same order, so that one of two competing acquisitions makes progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ type HoldShares = SmallVec<[HoldShare; 1]>;
 /// Keys of one client that are acquired by one command.
 struct Group {
     one: ClientRequest,
-    /// For each key the permit of the scope that admitted it, if one did.
+    /// For each key, the permit from the gate of the scope that admitted it, if there is one.
     gates: SmallVec<[Option<Arc<OwnedSemaphorePermit>>; 1]>,
 }
 
@@ -52,7 +52,8 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
     Ok(shares)
 }
 
-/// Leaves each key once, in the order that all clients share. One key under two kinds that share its data is a mistake.
+/// Removes duplicates, and sorts the keys in the order that all clients share. Refuses a key that is requested as two
+/// kinds of lock.
 fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
     let rank = |one: &ClientRequest| {
         let Resource { kind, key } = one.requested().resource.clone();
@@ -100,7 +101,7 @@ fn add_to_group(
     }
 }
 
-/// Waits for one group and tries the others, until nothing is in the way.
+/// Waits for one group and tries the others, until all groups are granted.
 async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
     let mut first = 0;
     loop {
@@ -113,7 +114,8 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
         for (at, other) in others {
             match other.acquire(&other.single_try()).await {
                 Ok(more) => shares.extend(more),
-                // If its server does not answer, waiting for that group finds out whether it ever does.
+                // Also if its server did not answer: waiting for that group retries the attempt until
+                // `unavailable_after`.
                 Err(error) if (error.is_busy() || error.is_unavailable()) && !group.is_over() => {
                     refused = Some(at);
                     break;
@@ -123,6 +125,7 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
         }
         match refused {
             None => return Ok(shares),
+            // `shares` is dropped at the end of this turn of the loop: nothing is held while the next group waits.
             Some(at) => first = at,
         }
     }
@@ -146,16 +149,17 @@ impl Group {
         }
     }
 
-    /// Is the wait over?
+    /// Whether the wait is over.
     fn is_over(&self) -> bool {
         self.one.registry.session.now() >= self.one.request.deadline()
     }
 }
 
-/// Re-enters the holds of a quorum that the enclosing scopes have.
+/// Re-enters those holds of a quorum that enclosing scopes already have.
 pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<HoldShares, Error> {
     let mut shares = HoldShares::new();
-    // In an order that all acquisitions share: two that passed gates in different orders could wait for each other.
+    // In an order that all acquisitions share: two acquisitions that pass the gates in different orders could wait for
+    // each other.
     let mut requests: Vec<_> = requests.iter_mut().collect();
     requests.sort_by_key(|one| one.registry.session.id);
     for one in requests {
@@ -168,7 +172,7 @@ pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<Hol
                     reason: "a Redlock cannot be read inside its own write",
                 });
             }
-            // One server lost its hold. The others may still be a quorum.
+            // The hold on one server is lost. The other servers may still be a quorum.
             Err(error) if error.is_lost() => {}
             Err(error) => return Err(error),
         }

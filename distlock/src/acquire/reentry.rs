@@ -1,4 +1,5 @@
-//! What the scopes around an acquisition mean for it: a hold that it re-enters, one that admits it, or nothing.
+//! The effect of the enclosing scopes on an acquisition: it re-enters the hold of a scope, or a scope admits it, or no
+//! scope has its key.
 
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use crate::local::HoldShare;
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{ClientRequest, RequestedKey};
 
-/// What the scopes around an acquisition mean for it.
+/// The effect of the enclosing scopes on an acquisition.
 pub(crate) enum Enclosing {
-    /// Nothing: it is an ordinary acquisition.
+    /// None: it is an ordinary acquisition.
     None,
     /// It re-entered the hold of a scope.
     Reenter(HoldShare),
@@ -44,7 +45,8 @@ async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclos
                 reason,
             });
         }
-        // The frame closed in the meantime: one further out may hold the key, or an ordinary acquisition is right.
+        // The frame closed in the meantime. A frame further out may hold the key. If none does, the acquisition is an
+        // ordinary one.
         let Some(permit) = pass_gate(one, &frame).await? else {
             continue;
         };
@@ -54,6 +56,7 @@ async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclos
         };
         match entered {
             Ok(enclosing) => return Ok(enclosing),
+            // The frame closed after the gate let the acquisition in: search again, as above.
             Err(NestError::Closed) => {}
             Err(NestError::Lost(loss)) => return Err(Error::lost(key.text(), loss)),
         }
@@ -61,7 +64,7 @@ async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclos
     Ok(Enclosing::None)
 }
 
-/// Waits until the other branches of the scope let it in. `None` if the scope ends before.
+/// Waits until no other branch of the scope excludes it. Returns `None` if the scope ends before that.
 async fn pass_gate(
     one: &ClientRequest,
     frame: &Frame,
@@ -70,6 +73,7 @@ async fn pass_gate(
     let Resource { kind, key } = &one.requested().resource;
     let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
     tokio::select! {
+        // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
         biased;
         permit = gate.acquire_many_owned(permits) => Ok(permit.ok()),
         () = frame.closing() => Ok(None),
