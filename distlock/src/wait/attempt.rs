@@ -1,4 +1,4 @@
-//! The attempts of one acquisition, and the promise that an owner of unknown fate is ended.
+//! The attempts of one acquisition. If it is unknown what an owner has in the server, the owner is ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,21 @@ use crate::telemetry;
 pub(super) struct Attempts {
     session: Arc<Session>,
     attempts: SmallVec<[Attempt; 1]>,
-    /// How long the guards keep what is granted.
+    /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
     /// The server keeps the owner's place in its queue until this time at the latest.
     placed_until: Option<Tick>,
 }
 
-/// How long guards keep what is granted to them.
+/// How long the guards keep the holds that are granted to them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoldTerms {
-    /// For the lease that was asked for. Otherwise the watchdog renews it.
+    /// Whether they keep a hold only for the lease that was asked for. Otherwise the watchdog renews it.
     pub(super) fixed: bool,
     /// The longest time for which the watchdog renews it.
     pub(super) max_hold: Option<Duration>,
-    /// How long before its deadline a hold stops counting.
+    /// A hold stops counting as held this long before its deadline.
     pub(super) margin: Duration,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Outcome {
         at: usize,
         ttl: Option<Duration>,
     },
-    /// The grant came too late to be useful and is given back. This owner is not used again.
+    /// The grant came too late to be useful and is released. This owner is not used again.
     TooLate,
     Failed(Fault),
 }
@@ -74,14 +74,14 @@ impl Attempts {
         &self.attempts[at].target
     }
 
-    /// Sends one attempt. A grant that is answered after `latest` is given back.
+    /// Sends one attempt. A grant that is answered after `latest` is released.
     pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
         let sent = self.session.now();
         let before = self.in_doubt;
         // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
         let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
         let longest = self.attempts.iter().map(lasts).max();
-        // Set before the first await: a future that is dropped there leaves an attempt in doubt behind.
+        // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or_else(|| self.session.backend.epoch(), |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
@@ -117,8 +117,7 @@ impl Attempts {
         }
     }
 
-    /// Makes holds of a grant. A guard is never given out with so little of its lease left that it should have been
-    /// renewed by then.
+    /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
     fn granted(
         &mut self,
         sent: Tick,

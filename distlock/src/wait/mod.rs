@@ -1,44 +1,51 @@
 //! How an acquisition waits.
 //!
-//! # The way of an acquisition
-//! 1. **Re-entry.** [`acquire::reentry`](crate::acquire) looks at the scopes around the caller first. A scope that holds
-//!    the key answers without this module: the hold is entered again, or the new one is admitted beside it.
-//! 2. **A single try** (`wait` zero, `try_acquire`) passes by the local queue: one attempt, and its answer.
-//! 3. **The local queue.** Every other acquisition joins the queue of its key in this client. Only the head of the queue
-//!    talks to the server, so that a thousand local waiters cost what one costs. The queue is first come, first served;
-//!    fair locks are the exception, since their order of arrival is kept by the server among all processes.
-//! 4. **Behind a holder of the same client** the head does not ask the server at once. It relies on that holder for
-//!    [`NEIGHBOUR_TRUST`](crate::config::NEIGHBOUR_TRUST): within that time the hold is handed over or freed, or it is a
-//!    long one, and then the head asks the server and subscribes like any waiter.
+//! # The steps of an acquisition
+//! 1. **Re-entry.** [`acquire::reentry`](crate::acquire) looks at the scopes around the caller first. If a scope holds
+//!    the key, the acquisition re-enters that hold without this module. Or the scope admits the acquisition, and the
+//!    next steps ask the server for a hold beside that of the scope.
+//! 2. **A single attempt** (`wait` zero, `try_acquire`) does not join the local queue. It makes one attempt and returns
+//!    the answer.
+//! 3. **The local queue.** Any other acquisition joins the queue of its key in this client. For kinds whose holds do
+//!    not exclude each other, such as read locks, it does so only if others already wait, or after a refusal. Only the
+//!    head of the queue talks to the server, so a thousand local waiters cost the server no more than one. The waiters
+//!    are served in the order of their arrival. Fair locks have no local queue, because the server keeps the order of
+//!    arrival among all processes.
+//! 4. **Behind a holder of the same client** the head does not ask the server at once. For
+//!    [`NEIGHBOUR_TRUST`](crate::config::NEIGHBOUR_TRUST) it expects that the hold is handed over or freed. After that
+//!    it assumes a long hold, and asks the server and subscribes like any other waiter.
 //! 5. **Attempt, subscribe, attempt again, sleep.** The head sends an attempt. If another owner holds the key it
-//!    subscribes to the key's channel and sleeps only until the subscription is confirmed. It attempts again then, since a
-//!    release may have come in between. After that it sleeps until a message arrives, the holder's lease is over, or the
-//!    deadline is there. A message is a hint and nothing more: the next attempt decides.
-//! 6. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. It passes on a
-//!    wake-up or a hold that had reached its slot, and an owner whose attempt was not answered is ended in the background.
+//!    subscribes to the key's channel and sleeps only until the subscription is confirmed. Then it attempts again,
+//!    because the lock may have been released before the subscription was active. After that it sleeps until a message
+//!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
+//!    decides.
+//! 6. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
+//!    a hold that had reached its slot goes to the next waiter. An owner whose attempt was not answered is ended in the
+//!    background.
 //!
 //! # Hand-over
-//! A release does not have to go through the server when a local waiter is next. The hold itself, with its owner and its
-//! deadline, moves into the slot of the head, which becomes its new guard without a round trip. [`local::queue`](crate::local)
-//! decides: the hold must have no guard left, at least half of its lease, and no lease of its own; fair locks (the order is
-//! the server's), fenced locks (each grant needs a higher token) and holds that were granted together are never handed
-//! over. Nothing is handed over once a release was sent, since the owner is ended by that.
+//! If a local waiter is next, a release does not need the server. The hold moves into the slot of the head, with its
+//! owner and its deadline. The head makes a new guard for it, without a round trip. [`local::queue`](crate::local)
+//! decides whether a hold is handed over. The hold must have no guard, no fixed lease, and at least half of its lease
+//! left. Fair locks are never handed over, because the server keeps their order. Fenced locks are not, because each
+//! grant needs a higher token. Holds that were granted together are not either. A hold is never handed over after a
+//! release was sent for it, because the release ends the owner.
 //!
 //! # Yielding to other processes
-//! Hand-overs would keep a busy key in one process for ever. After
-//! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME) the
-//! queue has the hold released for real. The answer to a release says whether other clients listened to its message. If
-//! they did, the head yields: it attempts only after its own message has arrived and one round trip has passed, or after
-//! [`YIELD_TIME`](crate::config::YIELD_TIME). Without this it would win nearly every time, because its attempt would be on
-//! the way before the others have even heard of the release.
+//! Without a limit, hand-overs would keep a busy key in one process forever. After
+//! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME)
+//! the hold is released in the server instead. The answer to a release says whether other clients listened to its
+//! message. If they did, the head yields: it attempts only after its own message has arrived and one round trip has
+//! passed, or after [`YIELD_TIME`](crate::config::YIELD_TIME). Without this pause the head would win nearly every time,
+//! because it would send its attempt before the other clients had received the message.
 //!
 //! # Subscriptions
-//! Waiters of one client share one subscription for each channel. A subscription that is dropped and made again wakes its
-//! waiters, since messages may have been missed. Waiters of kinds that have no messages (spin locks) pause between
-//! attempts, twice as long each time. Waiters that the server keeps in a queue (fair locks, writers) repeat their attempt
-//! often enough to keep their place there.
+//! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again
+//! wakes its waiters, because they may have missed messages. Waiters of kinds that have no messages (spin locks) pause
+//! between attempts, twice as long each time. Waiters that the server keeps in a queue (fair locks, writers) repeat
+//! their attempt often enough to keep their place there.
 //!
-//! # When nobody answers
+//! # When the server does not answer
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
 //! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended.
 
@@ -65,7 +72,7 @@ use crate::hold::Session;
 use crate::local::{NextStep, Registry, WaiterSlot};
 use crate::telemetry;
 
-/// The result of a single try.
+/// The result of a single attempt.
 pub(crate) enum TryOutcome {
     Granted(HoldRefs),
     /// The key with this index is held by another owner, for this long.
@@ -75,7 +82,7 @@ pub(crate) enum TryOutcome {
     },
 }
 
-/// Asks the server once, past the local queues.
+/// Makes a single attempt, without the local queue.
 pub(crate) async fn try_once(
     registry: &Arc<Registry>,
     request: &Request,
@@ -102,7 +109,7 @@ pub(crate) async fn try_once(
     }
 }
 
-/// Waits until everything that is asked for is granted: the path of every acquisition that is not a re-entry.
+/// Waits until all requested keys are granted. Every acquisition that is not a re-entry goes this way.
 pub(crate) async fn acquire(
     registry: &Arc<Registry>,
     request: &Request,
@@ -138,14 +145,15 @@ pub(crate) async fn acquire(
 /// The result of waiting in the queue of one key.
 enum RoundOutcome {
     All(HoldRefs),
-    /// The key with this index was refused: its queue is the one to wait in next, with the waiter's count.
+    /// The key with this index was refused. The acquisition waits in the queue of that key next, and keeps its waiter
+    /// slot.
     Elsewhere(usize, Option<WaiterSlot>),
 }
 
 /// One acquisition that waits, with everything that it must give back when it is dropped.
 ///
-/// What an uncontended acquisition never reaches is boxed. Its future is allocated for each acquisition, and a small one
-/// is cheap.
+/// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
+/// small one is cheap to allocate.
 struct Waiter<'a> {
     session: &'a Arc<Session>,
     registry: &'a Arc<Registry>,
@@ -153,7 +161,8 @@ struct Waiter<'a> {
     /// The index of the key in whose queue it waits.
     at: usize,
     deadline: Tick,
-    // The drop order matters: the owner is ended before the next in line is woken, or that one would be refused.
+    // The fields are dropped in this order: `attempts` has its owner ended before `turn` wakes the next waiter. In the
+    // other order the server could refuse that waiter because of this owner.
     attempts: Attempts,
     subscription: Option<Subscription>,
     turn: Turn<'a>,
@@ -216,7 +225,8 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Lets other processes go first, which heard of the last release: waits for its own message and one round trip more.
+    /// Lets the processes go first that heard of the last release: waits for the message of that release and for one
+    /// more round trip.
     async fn yield_to_others(&mut self) {
         let until = self.session.now().after(YIELD_TIME).min(self.deadline);
         let (session, was_active) = (self.session, self.is_active());
@@ -228,7 +238,7 @@ impl<'a> Waiter<'a> {
         let round_trip = async {
             subscription.changed(was_active).await;
             drop(session.backend.inspect(resource).await);
-            // In memory nothing of this takes time: tasks that were woken run here.
+            // In the memory backend nothing of this takes time. The tasks that were woken run here.
             tokio::task::yield_now().await;
         };
         tokio::select! {
@@ -240,18 +250,19 @@ impl<'a> Waiter<'a> {
     /// Sends one attempt, and sleeps if it was not granted.
     async fn ask_server(&mut self) -> Result<Option<RoundOutcome>, Error> {
         if let Some(subscription) = &mut self.subscription {
-            // Before the attempt: a message that arrives while it is under way counts as news.
+            // Before the attempt, so that a message that arrives during the attempt counts as new.
             subscription.mark_seen();
         }
         let was_active = self.is_active();
         let sent = self.session.now();
         let latest = self.deadline.min(self.give_up_at());
         let outcome = tokio::select! {
+            // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
             outcome = self.attempts.once(self.deadline) => outcome,
             () = self.session.clock.sleep_until(latest) => match latest {
                 latest if latest == self.deadline => return self.last_chance(),
-                // The fault of an earlier attempt says more than that this one was not answered.
+                // The fault of an earlier attempt says more than `no answer`.
                 _ => Outcome::Failed(match &self.unanswered {
                     Some(unanswered) => unanswered.last.clone(),
                     None => Fault::Unknown(cause("no answer")),
@@ -284,7 +295,8 @@ impl<'a> Waiter<'a> {
             }
             Outcome::TooLate => {
                 self.attempts = self.request.attempts(self.session, true);
-                // A waiter that the server knows by its owner listens to a channel of that owner.
+                // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs
+                // a new subscription.
                 self.subscription = None;
                 let late = cause("the grant arrived too late to be used");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
@@ -307,7 +319,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Sleeps until the next attempt makes sense. Before the subscription is active it sleeps only until that.
+    /// Sleeps until the next attempt makes sense. If the subscription is not active yet, it sleeps only until then.
     async fn sleep(&mut self, ttl: Option<Duration>, was_active: bool) {
         if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
@@ -334,8 +346,9 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Pauses twice as long each time, up to the longest pause, but not beyond the end of the lease in the way. The pause
-    /// is drawn at random from its second half, so that waiters that came together do not attempt together for ever.
+    /// Pauses, each time twice as long, up to the longest pause and to the end of the holder's lease. The length is
+    /// random, between half of the pause and all of it, so that waiters that arrived together do not always attempt
+    /// together.
     async fn back_off(&mut self, ttl: Option<Duration>) {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
@@ -356,7 +369,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Will messages arrive, as far as is known?
+    /// Whether messages arrive, as far as this client knows.
     fn is_active(&self) -> bool {
         let subscription = self.subscription.as_ref();
         subscription.is_some_and(Subscription::is_active)
@@ -368,7 +381,8 @@ impl<'a> Waiter<'a> {
             .get_or_insert_with(|| backend.subscribe(target))
     }
 
-    /// An attempt that was `sent` then was not answered: pauses, or gives up if that went on for too long.
+    /// Handles an attempt that was sent at `sent` and failed: pauses before the next one, or returns the error if
+    /// attempts have failed for too long.
     async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
         let key = &self.requested().resource.key;
         if fault.is_final() {
@@ -408,7 +422,8 @@ impl<'a> Waiter<'a> {
         self.session.now().since(self.request.since)
     }
 
-    /// The error for a wait that is over. If the server has not been answering, that is the reason, and not a holder.
+    /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
+    /// timeout.
     fn timed_out(&self) -> Error {
         let key = &self.requested().resource.key;
         match &self.unanswered {

@@ -1,5 +1,5 @@
-//! The numbers of semaphores and latches: a request changes one exactly once, however often it is sent, and a latch is waited
-//! for until its number is 0.
+//! The numbers of semaphores and latches. A request changes a number exactly once, however often it is sent. A waiter
+//! of a latch waits until its number is 0.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) async fn until_zero(
         request: NumberRequest::new(session, latch, LatchChange::Count.into()),
         since,
         deadline,
-        // A wait of zero makes one full look.
+        // With a wait of zero the count is read once, and only the backend limits the time.
         latest: if deadline > since {
             deadline
         } else {
@@ -52,7 +52,7 @@ struct NumberRequest<'a> {
     session: &'a Arc<Session>,
     target: Target,
     change: Change,
-    /// Why it was not answered the last time it was sent.
+    /// The fault of the last time it was sent, if it was not answered.
     failed: Option<Fault>,
 }
 
@@ -66,7 +66,8 @@ impl<'a> NumberRequest<'a> {
         }
     }
 
-    /// Sends the request until it is answered, for as long as a caller may be kept waiting.
+    /// Sends the request until it is answered, or until `unavailable_after` has passed. Sending it again is safe,
+    /// because the server carries it out once.
     async fn answer(&mut self) -> Result<i64, Error> {
         let (session, since) = (self.session, self.session.now());
         let give_up = since.after(session.config.unavailable_after);
@@ -96,19 +97,19 @@ impl<'a> NumberRequest<'a> {
         }
     }
 
-    /// The fault of an earlier try says more than that the last one was not answered.
+    /// The fault for a request without an answer. The fault of an earlier try says more than `no answer`.
     fn no_answer(&self) -> Fault {
         let none = || Fault::Unknown(cause("no answer"));
         self.failed.clone().unwrap_or_else(none)
     }
 }
 
-/// A waiter for a latch. The server keeps nothing for it, and its share of the subscription is dropped with it.
+/// A waiter for a latch. The server keeps no record of it. Dropping it also drops its share of the subscription.
 struct Watch<'a> {
     request: NumberRequest<'a>,
     since: Tick,
     deadline: Tick,
-    /// Every look ends by then.
+    /// Each read of the count ends at this time at the latest.
     latest: Tick,
     /// The count that was seen last.
     seen: Option<i64>,
@@ -118,6 +119,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     async fn look(&mut self) -> Result<i64, Error> {
         if let Some(subscription) = &mut self.subscription {
+            // Before the read, so that a message that arrives during the read counts as new.
             subscription.mark_seen();
         }
         let session = self.request.session;
@@ -128,7 +130,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until the next look makes sense. Before the subscription is active it sleeps only until that.
+    /// Sleeps until the next read of the count makes sense. If the subscription is not active yet, it sleeps only until
+    /// then.
     async fn sleep(&mut self) -> Result<(), Error> {
         let (session, target) = (self.request.session, &self.request.target);
         let was_active = self
@@ -151,7 +154,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The error for a wait that is over. If the server has not been answering, that is the reason, and not the count.
+    /// The error for a wait that is over. If the last read was not answered, the error is its fault and not a timeout.
     fn over(&self) -> Error {
         let (key, now) = (
             &self.request.target.resource.key,

@@ -1,4 +1,4 @@
-//! What an acquisition asks for, and the attempts that it makes of it.
+//! The request of an acquisition, and the attempts that are made from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::key::{Key, Resource};
 use crate::local::{Joining, Registry};
 use crate::owner::Owner;
 
-/// One key that is asked for.
+/// One requested key.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedKey {
     pub(crate) resource: Resource,
@@ -27,7 +27,7 @@ pub(crate) struct RequestedKey {
     pub(crate) inside: Option<Owner>,
 }
 
-/// What is asked for: one key, or several keys of one client that are granted together or not at all.
+/// The request of an acquisition: one key, or several keys of one client that are granted together or not at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) requested: SmallVec<[RequestedKey; 1]>,
@@ -39,15 +39,15 @@ pub(crate) struct Request {
     pub(crate) lease: Option<Duration>,
     /// The longest time for which the watchdog renews it.
     pub(crate) max_hold: Option<Duration>,
-    /// How long before its deadline a hold stops counting; zero but for a quorum.
+    /// A hold stops counting as held this long before its deadline; zero except for a quorum.
     pub(crate) margin: Duration,
-    /// May a hold of another guard be handed over to it?
+    /// Whether a hold of another guard may be handed over to it.
     pub(crate) takes_over: bool,
-    /// How many waiters there may be already, of its key and in total, when this one begins to wait.
+    /// How many waiters there may already be, of its key and in total, when the acquisition begins to wait.
     pub(crate) max_waiters: MaxWaiters,
 }
 
-/// What was granted, in the order of the request.
+/// The holds that were granted, in the order of the request.
 pub(crate) type HoldRefs = SmallVec<[Arc<HoldRef>; 1]>;
 
 impl Request {
@@ -55,7 +55,7 @@ impl Request {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
     }
 
-    /// Is this a single try, without any waiting?
+    /// Whether this is a single attempt, without any waiting.
     pub(crate) fn is_single_try(&self) -> bool {
         self.wait.is_some_and(|wait| wait.is_zero())
     }
@@ -69,7 +69,7 @@ impl Request {
         }
     }
 
-    /// Attempts under new owners, of an acquisition that `waits` or of a single try.
+    /// Attempts with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
     pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
         let attempt = |requested: &RequestedKey| {
             let mut target = Target::of(&requested.resource, session.new_owner());
@@ -114,7 +114,7 @@ impl Request {
     }
 }
 
-/// A request, and the client that it is made of.
+/// A request, and the client that carries it out.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientRequest {
     pub(crate) registry: Arc<Registry>,
@@ -122,7 +122,7 @@ pub(crate) struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// The key that is asked for; of several keys the first.
+    /// The requested key, or the first of several keys.
     pub(crate) fn requested(&self) -> &RequestedKey {
         &self.request.requested[0]
     }

@@ -1,4 +1,4 @@
-//! An acquisition's turn in the queue of its key: what the waiter of one server and the rounds of a quorum share.
+//! An acquisition's turn in the queue of its key. The waiter of one server and the rounds of a quorum both use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(super) struct Turn<'a> {
     /// The index of the key in whose queue it waits.
     at: usize,
     pub(super) slot: QueueSlot,
-    /// What was in the way when that was last known.
+    /// The last known reason why the acquisition has to wait.
     pub(super) blocking: Blocking,
     /// Was it ever in the queue behind others, or behind a holder of its own client?
     pub(super) was_blocked: bool,
-    /// Until when the holder of its own client is relied on.
+    /// Until this time it expects that the holder of its own client hands over or frees the lock.
     trust_until: Option<Tick>,
-    /// Counts it as a waiter, once it had to wait.
+    /// Counts the acquisition as a waiter, from the moment when it first had to wait.
     waiter_slot: Option<WaiterSlot>,
 }
 
@@ -32,22 +32,22 @@ pub(super) struct Turn<'a> {
 pub(super) enum MyTurn {
     /// It has a hold that was handed over.
     HandedOver(Arc<HoldRef>),
-    /// It asks the server. `yield_first`: after other processes, which heard of the last release.
+    /// It asks the server. `yield_first`: other processes heard of the last release and go first.
     Attempt { yield_first: bool },
     /// It gives up: the deadline has passed.
     TimedOut,
 }
 
-/// What is in the way of an acquisition, as far as is known.
+/// The reason why an acquisition has to wait, as far as this client knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocking {
     /// Nothing is known: the server has not answered yet.
     Nobody,
     /// Other waiters of this client.
     Queue,
-    /// A hold of this client that is only being released, and ends then at the latest.
+    /// A hold of this client that has no guard and is being released. It ends at this time at the latest.
     Releasing(Tick),
-    /// An owner whose lease ends then, unless it renews it.
+    /// An owner whose lease ends at this time, unless it is renewed; `None` if no end is known.
     Owner(Option<Tick>),
 }
 
@@ -118,18 +118,18 @@ impl<'a> Turn<'a> {
         self.waiter_slot.take()
     }
 
-    /// Relies on a holder of its own client anew.
+    /// Begins anew to expect a release by the holder of its own client.
     pub(super) fn renew_trust(&mut self) {
         self.trust_until = None;
     }
 
-    /// Waits until the acquisition is first in line, and until the holder of its own client, if there is one, has ended or
-    /// was relied on for long enough.
+    /// Waits until the acquisition is first in line, and, if its own client holds the key, until that hold has ended or
+    /// [`NEIGHBOUR_TRUST`] has passed.
     pub(super) async fn wait(&mut self, deadline: Tick) -> Result<MyTurn, Error> {
         let session = &self.registry.session;
         loop {
             let step = self.slot.next_step();
-            // Before the deadline is looked at: a hold that arrived together with it counts.
+            // Before the deadline is checked: a hold that was handed over at the last moment counts.
             if let NextStep::HandedOver(hold_ref) = step {
                 return Ok(MyTurn::HandedOver(hold_ref));
             }

@@ -1,16 +1,16 @@
 //! One key on several independent servers, held by the client that has it on a majority of them.
 //!
-//! An acquisition plays rounds. In a [`round`] it asks all servers at once, each under an owner of its own. The round takes
-//! as long as the quorum does: a server that answers much later, or not at all, is left behind, and what it may have
-//! granted is released in the background. Until such a server has answered again, later rounds do not wait for it beyond
-//! the quorum.
+//! An acquisition works in rounds. In a [`round`] it asks all servers at once, with a separate owner on each. The round
+//! ends soon after a quorum has answered. It does not wait for a server that answers much later, or not at all; a hold
+//! that such a server may have granted is released in the background. Until that server has answered again, later
+//! rounds do not wait for it after a quorum has answered.
 //!
-//! Without a quorum everything is given back, and a [`pause`] follows: until a server that refused sends a message, until
-//! its lease is over, or in the end by the clock. A random part of the pause keeps several clients from sharing the servers
-//! between them for ever.
+//! If there is no quorum, everything is released and a [`pause`] follows. It ends when servers that refused send a
+//! message or the leases on them are over, and in any case after a fixed time. A part of the pause is random. Otherwise
+//! several clients could again and again hold some of the servers each.
 //!
-//! Each granted part is a hold like any other, renewed by its own client. It stops counting some time before its deadline,
-//! because the clocks of independent servers drift.
+//! The grant of each server is a hold like any other, and that server's client renews it. It stops counting some time
+//! before its deadline, because the clocks of independent servers drift.
 //!
 //! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
 
@@ -57,21 +57,21 @@ pub(crate) async fn acquire(
 struct Rounds<'a> {
     requests: &'a [ClientRequest],
     quorum: usize,
-    /// One for each server that ever refused.
+    /// For each server, the subscription that was made when the server first refused.
     subscriptions: Vec<Option<RefusalChannel>>,
-    /// The queue of its own program: one acquisition at a time, or they would take the servers from each other. `None` for a
-    /// single try.
+    /// The turn in the queue of the first server's client. One acquisition at a time asks the servers; otherwise those
+    /// of one program would compete for the servers. `None` for a single attempt.
     turn: Option<Turn<'a>>,
     /// Since when too few servers answer.
     unanswered_since: Option<Tick>,
-    /// Was any owner in the way so far?
+    /// Whether another owner has blocked the acquisition so far.
     was_blocked: bool,
 }
 
 /// The subscription to a server that refused.
 struct RefusalChannel {
     subscription: Subscription,
-    /// Was it active when the server was asked last?
+    /// Whether it was active when the server was last asked.
     was_active: bool,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Rounds<'a> {
                 wanting,
                 unanswered,
             } = round;
-            // What was granted in vain is released in the background.
+            // Grants without a quorum are released in the background.
             drop(shares);
             let failed = match unanswered {
                 None => {
@@ -145,7 +145,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Too few servers answered a round that `began` then. Gives up if that has gone on for too long.
+    /// Handles a round that began at `began` and in which too few servers answered. Returns the error as `Err` if that
+    /// has gone on for too long.
     fn unanswered(
         &mut self,
         error: Error,
@@ -155,7 +156,7 @@ impl<'a> Rounds<'a> {
     ) -> Result<Error, Error> {
         let now = self.now();
         if self.was_blocked && self.unanswered_since.is_none() && now >= deadline {
-            // The wait was over before the servers could answer: it was spent on an owner in the way.
+            // The wait was over before the servers could answer, because it was spent behind another owner.
             return Err(self.timed_out(refused));
         }
         let since = *self.unanswered_since.get_or_insert(began);
@@ -166,8 +167,8 @@ impl<'a> Rounds<'a> {
         Ok(error)
     }
 
-    /// Waits until it is first in line in its own program, and until the holder before it has ended or was relied on for
-    /// long enough.
+    /// Waits until it is first in line in its own program, and until the holder before it has ended or has taken too
+    /// long.
     async fn wait_for_turn(&mut self, deadline: Tick) -> Result<(), Error> {
         let Some(turn) = &mut self.turn else {
             return Ok(());
@@ -181,7 +182,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Is a quorum left for at least the part of the lease in which it would be renewed?
+    /// Whether a quorum is held for at least another quarter of the lease.
     fn is_valid(&self, shares: &HoldShares) -> bool {
         let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
         let view = HoldView::of(members, self.quorum);

@@ -10,8 +10,9 @@ use crate::config::{MAX_SLEEP_UNTOLD, QUORUM_JITTER};
 use crate::owner::Owner;
 
 impl Rounds<'_> {
-    /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or their lease is
-    /// over, or until it is time to ask anyway. Messages of fewer servers are what other clients cause that try in vain.
+    /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or the
+    /// leases on them are over, and for a limited time in any case. Messages from fewer servers come from other clients
+    /// that do not reach a quorum either.
     pub(super) async fn pause(&mut self, refused: &[Refusal], wanting: usize, deadline: Tick) {
         let (now, clock) = (self.now(), &self.session().clock);
         let requested = &self.request().requested[0];
@@ -19,7 +20,7 @@ impl Rounds<'_> {
         let longest = if !listens {
             requested.backoff.longest
         } else if refused.len() < wanting {
-            // Too many servers did not answer, and nothing tells when they are back.
+            // Too many servers did not answer, and no message says when they are back.
             QUORUM_JITTER
         } else {
             MAX_SLEEP_UNTOLD
@@ -60,7 +61,7 @@ impl Rounds<'_> {
         for Refusal { server, .. } in refused {
             let one = &self.requests[*server];
             let session = &one.registry.session;
-            // The channel is that of the key, whoever waits.
+            // The channel belongs to the key, so the owner does not matter.
             let nobody = Owner::new(session.id, 0);
             let target = Target::of(&one.request.requested[0].resource, nobody);
             self.subscriptions[*server].get_or_insert_with(|| RefusalChannel {

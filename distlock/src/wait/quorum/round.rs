@@ -20,11 +20,11 @@ pub(super) struct Round {
     pub(super) refused: Vec<Refusal>,
     /// How many of the servers that refused must change before there can be a quorum.
     pub(super) wanting: usize,
-    /// Why fewer servers than a quorum answered, if that is so.
+    /// The error, if fewer servers than a quorum answered.
     pub(super) unanswered: Option<Error>,
 }
 
-/// A server that refused, and what is left of the lease in the way.
+/// A server that refused, and the rest of the lease of the owner that holds the key there.
 pub(super) struct Refusal {
     pub(super) server: usize,
     pub(super) ttl: Option<Duration>,
@@ -43,16 +43,18 @@ impl Rounds<'_> {
                     (server, try_once(&one.registry, &one.request).await)
                 })
                 .collect();
-        // A single try is bounded by the backend.
+        // The backend limits the time of a single attempt.
         let single = self.request().is_single_try();
         let mut until = if single { Tick::NEVER } else { deadline };
         let mut open: SmallVec<[bool; 8]> = smallvec![true; self.requests.len()];
         loop {
             let has_quorum_answered = shares.len() + refused.len() >= self.quorum;
             let answer = if has_quorum_answered && !self.may_answer(&open) {
+                // Takes only answers that have already arrived.
                 tries.next().now_or_never().flatten()
             } else {
                 tokio::select! {
+                    // In this order: an answer that has arrived counts, even if the time is over by now.
                     biased;
                     answer = tries.next() => answer,
                     () = self.session().clock.sleep_until(until) => None,
@@ -79,15 +81,16 @@ impl Rounds<'_> {
             let (answered, spare) = (granted + refused.len(), self.requests.len() - self.quorum);
             let in_vain = refused.len() + failures > spare;
             if in_vain {
-                // Given back at once: it keeps others out while this round still finds out whether it is busy or
-                // unavailable.
+                // Released at once: these grants would exclude other clients while this round only finds out whether
+                // the result is busy or unavailable.
                 shares.clear();
             }
             if failures > spare || in_vain && answered >= self.quorum && single {
                 break;
             }
             if answered == self.quorum {
-                // The others are useful only if they answer soon. A refusal is useful too, since its end will be told.
+                // The others are useful only if they answer soon. A refusal is useful too, because the server sends a
+                // message when that hold ends.
                 let took = self.now().since(began);
                 until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
             }
@@ -103,15 +106,15 @@ impl Rounds<'_> {
         }
     }
 
-    /// Has a server with an open answer that is known to give any? A server that hangs costs the grace once, and not in
-    /// each round.
+    /// Whether one of the servers that have not answered yet is not known as silent. A server that hangs therefore
+    /// costs the grace once, and not in each round.
     fn may_answer(&self, open: &[bool]) -> bool {
         let mut open = self.requests.iter().zip(open).filter(|(_, open)| **open);
         open.any(|(one, _)| !one.registry.session.is_silent())
     }
 
-    /// Stops waiting for the open answers. What those servers may have granted is released in the background, and when that
-    /// is answered the server is waited for again.
+    /// Stops waiting for the open answers. Holds that those servers may have granted are released in the background.
+    /// Later rounds wait for a server again when it has answered that release.
     fn leave_behind(&self, open: &[bool]) {
         for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
             one.registry.session.set_silent(true);
