@@ -17,15 +17,15 @@ use super::{Hold, NestError};
 use crate::clock::{Clock, Tick};
 use crate::error::Error;
 
-/// More than a scope has branches.
+/// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;
 
-/// Where a guard comes from.
+/// The origin of a guard: its client, the client's clock, and a margin.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) client: Uuid,
     pub(crate) clock: Clock,
-    /// The guard stops counting as held this long before its deadline: the clocks of several servers may drift.
+    /// The guard stops counting as held this long before its deadline, because the clocks of several servers may drift.
     pub(crate) margin: Duration,
 }
 
@@ -59,7 +59,7 @@ impl HoldRef {
         &self.hold
     }
 
-    /// The id of the client that acquired.
+    /// The id of the client that acquired the hold.
     pub(crate) fn client(&self) -> Uuid {
         self.origin.client
     }
@@ -73,7 +73,7 @@ impl HoldRef {
         self.origin.clock.now()
     }
 
-    /// The time to compare deadlines with: the margin is part of it.
+    /// The time to compare with deadlines: the current time plus the margin.
     fn judged_at(&self) -> Tick {
         self.now().after(self.origin.margin)
     }
@@ -86,7 +86,7 @@ impl HoldRef {
         (Arc::clone(gate), if shared { 1 } else { GATE_PERMITS })
     }
 
-    /// Has the guard ended? This does not say whether the hold is lost.
+    /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
         // Pairs with the store in `end`. Both sides are also ordered by the hold's mutex where a count depends on it.
         self.ended.load(Ordering::Acquire)
@@ -94,6 +94,7 @@ impl HoldRef {
 
     /// Marks the guard as ended, under the hold's mutex. [`announce_end`](HoldRef::announce_end) follows outside of it.
     pub(super) fn end(&self) {
+        // Release: pairs with the load in `has_ended`.
         self.ended.store(true, Ordering::Release);
     }
 
@@ -102,7 +103,7 @@ impl HoldRef {
         self.over.cancel();
     }
 
-    /// Is the key this guard's, as far as this process's clock can tell?
+    /// Whether this guard holds the key, by this process's clock.
     pub(crate) fn is_held(&self) -> bool {
         self.is_held_at(self.judged_at())
     }
@@ -111,7 +112,7 @@ impl HoldRef {
         !self.has_ended() && !self.term.has_ended(now) && self.hold.is_held(now)
     }
 
-    /// Why the key is no longer this guard's, if it is not.
+    /// Why this guard no longer holds the key; `None` if it does.
     pub(crate) fn loss(&self) -> Option<Error> {
         let now = self.judged_at();
         if self.is_held_at(now) {
@@ -121,7 +122,7 @@ impl HoldRef {
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
 
-    /// When, unless the hold is renewed, the guard stops counting as held, by its own client's clock.
+    /// When the guard stops counting as held, by its own client's clock, unless the hold is renewed.
     pub(crate) fn end_at(&self) -> Tick {
         match self.hold.deadline().min(self.term.end()) {
             Tick::NEVER => Tick::NEVER,
@@ -129,8 +130,8 @@ impl HoldRef {
         }
     }
 
-    /// How long, unless the hold is renewed, the guard still counts as held. A span and not a tick, since each client's
-    /// clock has its own start.
+    /// How long the guard still counts as held, unless the hold is renewed. This is a duration and not a tick, because
+    /// each client's clock has its own start.
     pub(crate) fn left(&self) -> Duration {
         self.end_at().left(self.now())
     }
@@ -170,7 +171,8 @@ impl HoldRef {
         self.hold.let_in(self, closed)
     }
 
-    /// Completes when the key is no longer this guard's: released, handed on, lost, or its lease over by the clock.
+    /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by
+    /// the clock.
     ///
     /// Does not rely on the watchdog: it sleeps to the deadline by itself.
     pub(crate) async fn over(self: Arc<Self>) {

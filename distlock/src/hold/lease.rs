@@ -1,11 +1,11 @@
 //! State machine 1: the lease of one hold, `Held` → `Released` | `Lost`.
 //!
-//! Plain data: every method takes the time, and none reads a clock, waits or sends. Its callers are the watchdog, which
-//! asks what is due, and the hold, when guards come and go.
+//! Plain data: every method takes the time, and none reads a clock, waits or sends. The watchdog asks it what is due.
+//! The hold tells it when guards begin and end.
 //!
 //! # Invariants
 //! 1. The deadline counts from before a command was queued, so it lies at or before the server's expiry.
-//! 2. The deadline never moves towards the present.
+//! 2. The deadline never moves to an earlier time.
 //! 3. Nothing is due once the state is not `Held`: a released hold is never renewed.
 
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::error::Loss;
 /// How long a guard keeps the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
-    /// As long as it lives: the watchdog renews.
+    /// As long as the guard lives: the watchdog renews the hold.
     Kept,
-    /// The same, but no longer than this.
+    /// The same, but until this time at most.
     KeptUntil(Tick),
     /// Until this time, when the guard's own lease ends.
     Until(Tick),
@@ -33,7 +33,7 @@ impl Term {
         max_hold.map_or(Self::Kept, |most| Self::KeptUntil(now.after(most)))
     }
 
-    /// The loss that the end of this term is.
+    /// The loss that the end of this term causes.
     pub(crate) fn loss(self) -> Loss {
         match self {
             Self::KeptUntil(_) => Loss::HeldTooLong,
@@ -69,7 +69,7 @@ pub(crate) enum Due {
     Renew(Duration),
     /// It has just ended: the loss has to be announced.
     Lost(Loss),
-    /// It is over, and that was announced.
+    /// It has ended, and that was announced.
     Over,
 }
 
@@ -86,7 +86,8 @@ pub(crate) enum Answer {
 pub(crate) struct Lease {
     state: State,
     deadline: Tick,
-    /// The server has no copy of the hold after this time: when the last command was sent, and the lease it asked for.
+    /// The server has no copy of the hold after this time. It is the latest sum of the time when a command was sent and
+    /// the lease that the command asked for.
     latest_end: Tick,
     /// The lease that the watchdog asks for each time.
     watchdog: Duration,
@@ -101,7 +102,8 @@ pub(crate) struct Lease {
     /// No renewal is sent before this time, because the last one has just failed.
     not_before: Tick,
     in_flight: bool,
-    /// The hold is never handed over: a guard had a lease of its own, or admitted another hold.
+    /// Whether the hold is never handed over. This is so after a guard had a lease of its own or admitted another hold,
+    /// for example.
     stays: bool,
 }
 
@@ -150,7 +152,7 @@ impl Lease {
         self.stays = true;
     }
 
-    /// Removes a guard. The lease that it was promised stays: a lease is never shortened.
+    /// Removes a guard. The lease is never shortened, so a fixed lease of this guard stays in effect.
     pub(crate) fn leave(&mut self, term: Term) {
         if term == Term::Kept {
             self.kept = self.kept.saturating_sub(1);
@@ -159,13 +161,13 @@ impl Lease {
         }
     }
 
-    /// Hands the hold, which has no guard left, to another guard.
+    /// Hands the hold over to a new guard. It has no other guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
         self.until = Tick::default();
         self.join(term);
     }
 
-    /// When the last guard's limit ends the hold, however long the server keeps it.
+    /// When the limit of the last guard ends the hold, even if the server keeps it for longer.
     fn limit(&self) -> Tick {
         let last = self.ending.iter().max_by_key(|term| term.end());
         match last {
@@ -197,7 +199,7 @@ impl Lease {
         }
     }
 
-    /// Is the hold held at `now`, by this process's clock?
+    /// Whether the hold is held at `now`, by this process's clock.
     pub(crate) fn is_held(&self, now: Tick) -> bool {
         self.state == State::Held && now < self.deadline
     }
@@ -215,15 +217,15 @@ impl Lease {
         self.latest_end
     }
 
-    /// Can the hold be handed over: has no guard had a lease of its own or admitted another hold, and is at least half of the
-    /// lease left?
+    /// Whether the hold can be handed over: it is held, nothing keeps it to its guards, and at least half of the
+    /// watchdog's lease is left.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
     }
 
     /// What is due at `now`. `unstated`: the server does not have the present count yet.
     ///
-    /// After `Renew` the renewal counts as sent, and only the deadline is due until it is answered.
+    /// After `Renew` the renewal counts as sent. Until it is answered, only the end of the lease is due.
     pub(crate) fn due(&mut self, now: Tick, unstated: bool) -> Due {
         if let Some(over) = self.expire(now) {
             return over;
@@ -271,8 +273,8 @@ impl Lease {
         }
     }
 
-    /// At `planned`, or earlier if less of the lease is left than the watchdog's holds have when they are renewed: a guard of
-    /// the watchdog may join a hold with a short lease.
+    /// When to renew: at `planned`, or earlier if less than two thirds of the watchdog's lease would be left then. This
+    /// happens when a guard that the watchdog keeps joins a hold with a short lease.
     fn renew_by(&self, planned: Tick) -> Tick {
         let rest = self.watchdog - self.watchdog / RENEWALS_PER_LEASE;
         planned.min(self.deadline.before(rest))
@@ -288,7 +290,8 @@ impl Lease {
         fixed.max(kept).max(MIN_LEASE)
     }
 
-    /// Takes the answer to the renewal that was sent at `sent` for `lease`, or that it was given up, at `now`.
+    /// Takes the answer, at `now`, to the renewal that was sent at `sent` and asked for `lease`. A renewal without an
+    /// answer counts as [`Answer::Unknown`].
     ///
     /// Returns the loss if the answer ended the hold.
     pub(crate) fn answered(
@@ -324,7 +327,7 @@ impl Lease {
         self.in_flight = false;
     }
 
-    /// Ends the lease; `Err` if it was lost before, even if only the clock knew.
+    /// Ends the lease. Returns `Err` if it was lost before, also if the loss was not announced yet.
     pub(crate) fn release(&mut self, now: Tick) -> Result<(), Loss> {
         match self.loss_at(now) {
             Some(loss) => {

@@ -1,8 +1,8 @@
 //! A hold: one owner's possession of one key, shared by its guards, the watchdog and the releaser.
 //!
 //! # Invariants
-//! 1. `count` is the number of live guards. Renewals state it to the server, and nothing waits for that. No command adds
-//!    to a count in the server or subtracts from it.
+//! 1. `count` is the number of live guards. Renewals state it to the server as an absolute number, and nothing waits
+//!    for that. No command adds to a count in the server or subtracts from it.
 //! 2. Nesting checks *closed?*, then *lost?*, then adds 1 to the count, in one section of the mutex. Closing a frame takes
 //!    the same mutex, so that an ended scope is never mistaken for a lost hold.
 //! 3. An owner is never used again once a release was sent for it: a hold is handed over only before that.
@@ -39,7 +39,7 @@ use crate::owner::Owner;
 pub(crate) struct InDoubtAttempt {
     /// The connection that it was sent over.
     pub(crate) epoch: u64,
-    /// What it leaves in the server ends by then, if it is carried out at once.
+    /// A hold or a place that it makes in the server ends by then, if it is carried out at once.
     pub(crate) until: Tick,
 }
 
@@ -68,7 +68,7 @@ struct State {
     taken_until: Tick,
 }
 
-/// What a backend granted.
+/// A grant of a backend.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
     pub(crate) target: &'a Target,
@@ -84,7 +84,7 @@ pub(crate) struct Grant<'a> {
 /// Why a guard could not be nested into a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NestError {
-    /// The scope has ended: an ordinary acquisition is right.
+    /// The scope has ended, so the acquisition is an ordinary one.
     Closed,
     /// The hold is lost, and with it everything that runs in its scope.
     Lost(Loss),
@@ -117,12 +117,12 @@ pub(crate) enum WatchdogAction {
 }
 
 impl State {
-    /// Does the server still have another count? A count of 0 is stated by a release alone.
+    /// Whether the server still has another count. A count of 0 is stated only by a release.
     fn is_unstated(&self) -> bool {
         self.count != self.stated && self.count > 0
     }
 
-    /// Why the hold no longer belongs to that guard.
+    /// How that guard lost the hold.
     fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
         let of_guard = || {
             hold_ref
@@ -134,9 +134,10 @@ impl State {
         loss.unwrap_or(Loss::Expired)
     }
 
-    /// May something be nested beside `beside`?
+    /// Whether a guard or another hold may be nested beside `beside`.
     fn check(&self, beside: &HoldRef, closed: &AtomicBool) -> Result<(), NestError> {
         let now = beside.now();
+        // The caller has the hold's mutex, under which both flags are set (invariant 2).
         if closed.load(Ordering::Acquire) || beside.has_ended() {
             return Err(NestError::Closed);
         }
@@ -187,7 +188,7 @@ impl Hold {
         self.state.lock().lease.is_held(now)
     }
 
-    /// Why the hold no longer belongs to that guard, if it does not.
+    /// How that guard lost the hold. Call it only if the guard no longer holds the key.
     pub(crate) fn loss_of(&self, hold_ref: &HoldRef, now: Tick) -> Loss {
         self.state.lock().loss_of(hold_ref, now)
     }
@@ -210,13 +211,13 @@ impl Hold {
         self.state.lock().count
     }
 
-    /// May it stay in a waiter's slot, or be handed over to the next waiter, at `now`?
+    /// Whether it may stay in a waiter's slot, or be handed over to the next waiter, at `now`.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
         let state = self.state.lock();
         state.count == 0 && state.lease.may_pass_on(now)
     }
 
-    /// The key stays taken for this long from `since` on, whenever the guards end.
+    /// Keeps the key taken for this long from `since` on, even if the guards end earlier.
     pub(crate) fn keep_for(&self, since: Tick, at_least: Duration) {
         if at_least.is_zero() {
             return;
@@ -275,7 +276,8 @@ impl Hold {
 
     /// Closes a frame: from here on nothing nests through it.
     pub(crate) fn close(&self, closed: &AtomicBool) {
-        // Under the mutex, or a nesting could pass its check of `closed` and count itself afterwards (invariant 2).
+        // Under the mutex: otherwise a nesting could pass its check of `closed` and count itself afterwards (invariant
+        // 2). Release: pairs with `EnclosingScope::is_closed`, which reads without the mutex.
         let _section = self.state.lock();
         closed.store(true, Ordering::Release);
     }
@@ -314,7 +316,7 @@ impl Hold {
         }
     }
 
-    /// Ends the renewals; `Err` if the hold was lost before.
+    /// Ends the renewals. Returns `Err` if the hold was lost before.
     pub(crate) fn stop_renewals(&self, now: Tick) -> Result<(), Loss> {
         self.state.lock().lease.release(now)
     }
@@ -340,7 +342,7 @@ impl Hold {
         }
     }
 
-    /// Takes the answer to a renewal that stated `count`, or that it was given up.
+    /// Takes the answer to a renewal that stated `count`.
     fn renewed(
         &self,
         sent: Tick,
@@ -361,7 +363,8 @@ impl Hold {
 }
 
 impl HoldRef {
-    /// Ends the guard and takes the count down. [`announce_end`](HoldRef::announce_end) follows when no mutex is held.
+    /// Ends this guard and decreases the count. The caller then calls [`announce_end`](HoldRef::announce_end), outside
+    /// of all mutexes.
     pub(crate) fn finish(&self, now: Tick) -> GuardEnd {
         self.hold().leave(self, now)
     }

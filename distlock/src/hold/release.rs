@@ -1,4 +1,4 @@
-//! Sends releases and retries them until they are answered, for as long as a caller may be kept waiting.
+//! Sends releases and retries them until they are answered, for at most `unavailable_after` or until the lease ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
 
-/// A release that is to be sent and confirmed. If it is dropped before, it goes to the background.
+/// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.
 pub(crate) struct Release {
     session: Arc<Session>,
     target: Target,
     ticket: ReleaseTicket,
     deadline: Tick,
-    /// What the guard lost by its own term, if that was over.
+    /// The loss, if the guard's own term was over before the release.
     late: Option<Loss>,
 }
 
@@ -38,7 +38,7 @@ impl Release {
         }
     }
 
-    /// Can one command release both?
+    /// Whether one command can release both.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let now = self.session.now();
         let plain = |one: &Self| {
@@ -52,8 +52,8 @@ impl Release {
         results.pop().unwrap_or(Ok(()))
     }
 
-    /// Interprets the answer. *Not ours* is a loss, unless an earlier try of this release may have been carried out
-    /// unanswered.
+    /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
+    /// without an answer and the lease has not ended yet.
     fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
         let (key, now) = (self.target.resource.key.text(), self.session.now());
         let ended = match released {
@@ -105,8 +105,8 @@ pub(crate) async fn confirm_all(
 
 type Answers = SmallVec<[Released; 1]>;
 
-/// Sends until an answer arrives or it is time to give up. Returns the answer, and whether an earlier try may have been
-/// carried out before it.
+/// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
+/// owner holds nothing. Returns the answer, and whether an earlier try may have been carried out before it.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
@@ -124,7 +124,7 @@ async fn send(
         let answer = tokio::select! {
             biased;
             answer = send_once(session, &targets) => answer,
-            // The fault of an earlier try says more than that this one was not answered.
+            // The fault of an earlier try says more than `no answer`.
             () = session.clock.sleep_until(latest) => {
                 Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
             }

@@ -1,12 +1,12 @@
 //! Ends owners in the background: those of dropped guards, of lost holds, and of acquisitions of unknown outcome.
 //!
-//! A release states that the owner holds nothing, so sending it is always safe, and so is sending it twice.
+//! A release states that the owner holds nothing. It is therefore always safe to send it, and to send it again.
 //!
 //! # Invariants
 //! 1. A pending release is kept until it is confirmed, or until the server can have no copy of the hold any more.
 //! 2. An attempt of unknown outcome may lie in the buffers of a dead connection and be carried out after the release. Unless
 //!    both went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
-//! 3. A release that is in flight when its task dies with its runtime goes back into the list.
+//! 3. A release that is in flight when its task ends with the runtime goes back into the list.
 //! 4. Pending releases keep a client without handles alive for at most one lease of the watchdog.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::telemetry;
 pub(crate) enum Settled {
     /// The server answered.
     Answered(Released),
-    /// The server did not answer in time: the lease has freed the key.
+    /// The release was given up, and the lease frees the key.
     GivenUp,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct PendingRelease {
     until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
     in_doubt: Option<u64>,
-    /// It is not known what the owner has.
+    /// Whether it is unknown what the owner has in the server, so that an attempt or a place is withdrawn.
     withdraws: bool,
     /// It was answered or given up, and nobody waits for it. It is kept because an attempt may be carried out late.
     answered: bool,
@@ -58,7 +58,7 @@ impl PendingRelease {
         Self {
             target: hold.target(),
             taken_until: hold.taken_until(),
-            // Not `taken_until`: that time passes by itself.
+            // `taken_until` does not count: that time passes in the server by itself.
             until: hold.latest_end().max(in_doubt.unwrap_or_default()),
             in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,
@@ -134,9 +134,9 @@ impl PendingRelease {
         !std::mem::replace(&mut self.answered, true)
     }
 
-    /// May an attempt be carried out after a release that was answered over connection `epoch`?
+    /// Whether an attempt may be carried out after a release that was answered over connection `epoch`.
     ///
-    /// This is not so for kinds without a lease: their server remembers that the owner was ended.
+    /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
     pub(super) fn may_come_late(&self, epoch: u64) -> bool {
         let over_another = self.in_doubt.is_some_and(|sent_over| sent_over != epoch);
         over_another && self.target.resource.kind.has_lease()
@@ -194,7 +194,7 @@ impl Releaser {
         self.list.lock().open
     }
 
-    /// Does the task have anything to do?
+    /// Whether the task has anything to do.
     pub(super) fn has_work(&self) -> bool {
         let list = self.list.lock();
         list.open > 0 || !list.waiting.is_empty()
@@ -202,6 +202,7 @@ impl Releaser {
 
     pub(super) async fn done(&self) {
         loop {
+            // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
             let done = self.done.notified();
             if self.open() == 0 {
                 return;
@@ -281,7 +282,7 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
         };
         let (until, withdraws) = (pending.until, pending.withdraws);
         let permit = session.releaser.permits.acquire().await;
-        // Its time passed while it waited behind others that are not answered. It would not be answered either.
+        // Its time passed while it waited behind releases that were not answered. It would not be answered either.
         if began < until && session.now() >= until {
             drop(permit);
             in_flight.settle(Settled::GivenUp);
@@ -296,6 +297,7 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
         } else {
             session.backend.release(&target).await
         };
+        // Given back before the pause, so that other releases can be sent.
         drop(permit);
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.
         let epoch = session.backend.epoch();
@@ -310,7 +312,7 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
                     break;
                 }
             }
-            // No lease frees this: it is tried for as long as the right to release may return.
+            // No lease frees these permits. The release is retried, because the user may get the permission back.
             Err(Fault::Denied(why)) if !is_over && !target.resource.kind.has_lease() => {
                 if !std::mem::replace(&mut was_denied, true) {
                     let fault = Fault::Denied(why);
@@ -322,12 +324,13 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
                 in_flight.settle(Settled::GivenUp);
                 break;
             }
+            // The outcome is unknown. The release is sent again, which is safe.
             Err(_) => {}
         }
         let next = session.now().after(pause).min(until);
         session.clock.sleep_until(next).await;
-        // Often enough during one lease of the watchdog that waiters do not wait for long. After that ever more rarely, unless
-        // no lease frees the key.
+        // During one lease of the watchdog the pauses stay short, so that waiters do not wait for long. After that each
+        // pause is twice as long as the last one, unless no lease frees the key.
         let in_time = session.now() < began.after(session.config.watchdog_timeout);
         pause = if in_time || !target.resource.kind.has_lease() {
             (pause * 2).min(longest)
@@ -335,6 +338,6 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
             pause * 2
         };
     }
-    // Not put back into the list by the drop.
+    // Taken out, so that the drop does not put it back into the list.
     in_flight.pending = None;
 }

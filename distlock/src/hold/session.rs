@@ -44,7 +44,8 @@ pub(crate) struct Session {
     runtime: Mutex<Option<Handle>>,
     /// A quorum stopped waiting for this server's answer, and the server has not answered anything since.
     silent: AtomicBool,
-    /// Since when no handle of the client is left. The tasks end when nothing is left to do, or after a while.
+    /// Since when no handle of the client is left. The watchdog ends then. The releaser ends when no release is
+    /// pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
     closed: AtomicBool,
 }
@@ -69,7 +70,7 @@ impl Session {
         })
     }
 
-    /// Where a guard of this client comes from, with a margin before its deadline.
+    /// The origin of a guard of this client, with a margin before its deadline.
     pub(crate) fn origin(&self, margin: Duration) -> Origin {
         Origin {
             client: self.id,
@@ -80,7 +81,7 @@ impl Session {
 
     /// An owner that was never used before.
     pub(crate) fn new_owner(&self) -> Owner {
-        // Relaxed: the number only has to be another one each time.
+        // Relaxed: the number only has to be different each time.
         Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -95,7 +96,7 @@ impl Session {
         *highest = token.max(*highest);
     }
 
-    /// Has the server not answered since a quorum stopped waiting for it?
+    /// Whether the server has not answered since a quorum stopped waiting for it.
     pub(crate) fn is_silent(&self) -> bool {
         // Relaxed: a hint that only decides whether a round waits for this server.
         self.silent.load(Ordering::Relaxed)
@@ -104,6 +105,7 @@ impl Session {
     /// The server answered, or a quorum stopped waiting for its answer.
     pub(crate) fn set_silent(&self, silent: bool) {
         if self.is_silent() != silent {
+            // Relaxed: see `is_silent`.
             self.silent.store(silent, Ordering::Relaxed);
         }
     }
@@ -134,7 +136,7 @@ impl Session {
         self.watchdog.unwatch(hold.owner)
     }
 
-    /// Declares a hold lost: logs it and wakes its watchers, once, and ends what the server may still have of it.
+    /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
     pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
         if !self.unwatch(hold) {
             return;
@@ -162,7 +164,8 @@ impl Session {
         }
     }
 
-    /// Ends an owner in the background, until that is confirmed or its lease has ended.
+    /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
+    /// ended.
     pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
         self.releaser.enqueue(pending);
         self.start_tasks();
@@ -183,7 +186,8 @@ impl Session {
         self.watchdog.len()
     }
 
-    /// Starts the tasks that do not run: in the caller's runtime, or on a thread without one in the newest that was seen.
+    /// Starts the tasks that are not running, in the caller's runtime. On a thread without a runtime, it uses the
+    /// newest runtime that was seen.
     pub(crate) fn start_tasks(self: &Arc<Self>) {
         if let Some(runtime) = self.newest_runtime() {
             self.start_tasks_in(&runtime);
@@ -204,6 +208,7 @@ impl Session {
     }
 
     fn start_tasks_in(self: &Arc<Self>, runtime: &Handle) {
+        // Acquire, here and in `start`: pairs with the store in the drop of `RunningTask`.
         if !self.watchdog_runs.load(Ordering::Acquire) {
             self.start(runtime, |session| &session.watchdog_runs, watchdog::run);
         }
@@ -220,6 +225,7 @@ impl Session {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
+        // The swap lets one caller start the task.
         if runs(self).swap(true, Ordering::AcqRel) {
             return;
         }
@@ -232,7 +238,8 @@ impl Session {
         drop(runtime.spawn(async move {
             // Moved in here, so that it is dropped after the task: by then the task has put back what it had in flight.
             let mut alive = alive;
-            // The task wakes waiters, and a user's waker may panic. The other holds need the task all the same.
+            // The task wakes waiters, and a user's waker may panic. The task is then run again, because the other holds
+            // still need it.
             while let Err(_panic) = AssertUnwindSafe(task(Arc::clone(&alive.session)))
                 .catch_unwind()
                 .await
@@ -248,6 +255,7 @@ impl Session {
 
     /// Refuses acquisitions from here on.
     pub(crate) fn close(&self) {
+        // Release: pairs with the load in `is_closed`.
         self.closed.store(true, Ordering::Release);
     }
 
@@ -255,7 +263,7 @@ impl Session {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The last handle of the client has gone.
+    /// Takes note that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
         let _first = self.retired.set(self.now());
         self.watchdog.wake();
@@ -311,7 +319,7 @@ impl Drop for ReleaseTicket {
     }
 }
 
-/// A running task. Dropping it takes note that the task has ended, in whatever way.
+/// A running task. Dropping it takes note that the task has ended, for whatever reason.
 struct RunningTask {
     session: Arc<Session>,
     runs: fn(&Session) -> &AtomicBool,
@@ -320,9 +328,10 @@ struct RunningTask {
 }
 
 impl Drop for RunningTask {
-    /// Starts a task again that ended with its runtime, in the newest runtime if that is another one: the holder of a lock
-    /// there may make no call for a long time.
+    /// If the task ended with its runtime, starts it again in the newest runtime, if that is another one. Otherwise a
+    /// holder there might lose its lock, because it may make no call for a long time.
     fn drop(&mut self) {
+        // Release: the next task sees what this one has put back.
         (self.runs)(&self.session).store(false, Ordering::Release);
         if self.done || self.session.is_retired() {
             return;

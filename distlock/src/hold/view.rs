@@ -1,7 +1,7 @@
-//! A view of all that a guard holds: one hold, or several of which it needs some.
+//! A view of the holds of a guard: one hold, or several holds of which it needs a number.
 //!
 //! A lock has one hold. A multi-lock has one for each key and needs them all. A Redlock has one for each server and
-//! needs a quorum of them. `lost()`, `is_held()` and sections look at a view, which keeps nothing held by itself.
+//! needs a quorum of them. `lost()`, `is_held()` and sections look at a view. A view does not keep the lock held.
 
 use std::slice;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::HoldRef;
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 
-/// The holds of a guard. A clone costs the same however many they are.
+/// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldView {
     members: Members,
@@ -58,18 +58,18 @@ impl HoldView {
         self.needs
     }
 
-    /// Are enough members held, as far as this process's clock can tell?
+    /// Whether enough members are held, by this process's clock.
     pub(crate) fn is_held(&self) -> bool {
         let held = self.members().iter().filter(|member| member.is_held());
         held.count() >= self.needs
     }
 
-    /// Has the guard ended? This does not say whether the hold is lost.
+    /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
         self.members().iter().any(|member| member.has_ended())
     }
 
-    /// The first loss because of which too few members are held, if that is so.
+    /// The first loss, if too few members are held.
     pub(crate) fn loss(&self) -> Option<Error> {
         if self.is_held() {
             return None;
@@ -79,7 +79,8 @@ impl HoldView {
         first.filter(|_| !self.is_held())
     }
 
-    /// Completes when too few members are held: released, handed on, lost, or their leases over by the clock.
+    /// Completes when too few members are held: they were released, handed over or lost, or their leases are over by
+    /// the clock.
     pub(crate) async fn over(self) {
         if let [only] = self.members()
             && !only.has_margin()
@@ -97,13 +98,13 @@ impl HoldView {
         }
     }
 
-    /// How long, unless they are renewed, enough members are held.
+    /// How long enough members are still held, unless they are renewed.
     pub(crate) fn left(&self) -> Duration {
         self.last_needed(|member| member.left())
     }
 
-    /// When, unless they are renewed, too few members will be held, or when they were, by the clock of the first member.
-    /// For a history, which wants to know of a deadline also when it has passed.
+    /// When too few members are held, unless they are renewed, by the clock of the first member. A time in the past is
+    /// returned as well, because a history needs it.
     #[cfg(feature = "test-util")]
     pub(crate) fn deadline(&self) -> Tick {
         let first = self.members().first().map(|first| first.now());
@@ -116,7 +117,7 @@ impl HoldView {
         })
     }
 
-    /// The value of the member whose end is that of the guard.
+    /// The value of the member whose end is also the end of the guard.
     fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&HoldRef) -> T) -> T {
         let mut ends: SmallVec<[T; 1]> = self.members().iter().map(|member| of(member)).collect();
         ends.sort_unstable();

@@ -1,13 +1,13 @@
 //! Renews the leases of all holds of one client, from one task, and finds those that are lost.
 //!
 //! # Invariants
-//! 1. A hold is watched from its grant to its release or loss. It is entered by owner, never by key, so that a hold that
-//!    expired is not in the way of the next one on its key.
+//! 1. A hold is watched from its grant to its release or loss. It is registered by owner and not by key, so that an
+//!    expired hold does not affect the next hold on its key.
 //! 2. A deadline counts from before the command was sent, on this process's own clock.
 //! 3. A released hold is never renewed: its lease ends first, and then nothing is due any more.
 //! 4. Losses do not wait for renewals: answers arrive while the task sleeps to the next deadline.
-//! 5. Only a few batches of many holds are under way at a time, so that no renewal times out behind the others. A renewal
-//!    counts as sent when its batch is.
+//! 5. Only a few batches of many holds are under way at a time, so that no renewal times out behind the others. A
+//!    renewal counts as sent when its batch is sent.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Agenda {
 }
 
 impl Agenda {
-    /// Plans a look at the hold at `at`, if none is planned before.
+    /// Plans a look at the hold at `at`, unless an earlier one is planned.
     fn look_at(&mut self, owner: Owner, at: Tick) {
         let Some((_, planned)) = self.holds.get_mut(&owner) else {
             return;
@@ -77,6 +77,7 @@ impl Agenda {
                 due.push(Arc::clone(hold));
             }
         }
+        // By family, because all renewals of a batch belong to one family.
         due.sort_by_key(|hold| hold.resource.kind.family());
         due
     }
@@ -93,7 +94,7 @@ impl Watchdog {
         self.wake_if(wake);
     }
 
-    /// Plans a look at the hold at `at`, if none is planned before.
+    /// Plans a look at the hold at `at`, unless an earlier one is planned.
     pub(super) fn look_at(&self, owner: Owner, at: Tick) {
         let mut agenda = self.agenda.lock();
         agenda.look_at(owner, at);
@@ -131,7 +132,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks at every hold again: what a former task had in flight will not be answered.
+    /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
         let holds: Vec<(Owner, Arc<Hold>)> = {
             let agenda = self.agenda.lock();
@@ -150,7 +151,7 @@ impl Watchdog {
         self.agenda.lock().take_due(now)
     }
 
-    /// When to wake next. An alarm that lies ahead is kept also after its hold is gone.
+    /// When to wake next. An alarm in the future is kept even if its hold is gone.
     fn next_alarm(&self, now: Tick) -> Tick {
         let mut agenda = self.agenda.lock();
         if agenda.armed.is_none_or(|armed| armed <= now) {
