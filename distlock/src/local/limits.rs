@@ -29,7 +29,7 @@ pub(crate) struct WaiterSlot {
 }
 
 impl WaiterLimits {
-    /// Counts one more waiter, unless the key or the client has reached its limit: then how many wait already.
+    /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already.
     pub(super) fn join(self: &Arc<Self>, key: &Key, most: MaxWaiters) -> Result<WaiterSlot, u32> {
         let mut counts = self.counts.lock();
         let before = counts.per_key.get(key).copied().unwrap_or(0);
@@ -47,7 +47,7 @@ impl WaiterLimits {
         })
     }
 
-    /// As [`join`](WaiterLimits::join), without a limit: for the first in line, which others already wait behind.
+    /// As [`join`](WaiterLimits::join), without a limit. It is for the first in line, if others already wait behind it.
     pub(super) fn join_as_first(self: &Arc<Self>, key: &Key) -> WaiterSlot {
         let mut counts = self.counts.lock();
         *counts.per_key.entry(key.clone()).or_default() += 1;
@@ -58,7 +58,7 @@ impl WaiterLimits {
         }
     }
 
-    /// How many wait.
+    /// How many waiters are counted.
     #[cfg(feature = "test-util")]
     pub(super) fn size(&self) -> usize {
         let counts = self.counts.lock();
@@ -76,7 +76,8 @@ impl Counts {
 }
 
 impl WaiterSlot {
-    /// Counts for another key from here on, however many wait there: this waiter has already been admitted.
+    /// Counts for another key from here on. The limit of that key does not apply, because this waiter was admitted
+    /// before.
     pub(crate) fn move_to(&mut self, key: &Key) {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);

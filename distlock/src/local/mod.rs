@@ -1,8 +1,8 @@
-//! What one client knows of its keys: who waits for each, who holds it, and how a hold passes from one to the next.
+//! What one client knows of its keys: the waiters and the holder of each key, and the hand-over from one to the next.
 //!
-//! A guard ends in [`share`](HoldShare), which asks the [`registry`](Registry) what follows. The registry asks the key's
-//! [`queue`], which decides whether the hold is handed over to the next local waiter. If it is not, the share has it
-//! released by [`hold::release`](crate::hold), or in the background by the releaser.
+//! The end of a guard begins in its [`share`](HoldShare). The share asks the [`registry`](Registry) what has to be
+//! done. The registry asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter.
+//! If it is not, [`hold::release`](crate::hold) releases it, or the releaser does so in the background.
 
 mod limits;
 mod queue;

@@ -1,9 +1,9 @@
 //! State machine 2: the local waiters of one key, first come, first served, and the hold that is handed from one to the next.
 //!
-//! Plain data, generic over the hold `H` and over what wakes a waiter `W`: no clock, no I/O, no `.await`. The caller wakes and
-//! sends as a [`QueueEffect`] says, after it has released the mutex around the queue.
+//! Plain data: no clock, no I/O, no `.await`. It is generic over the hold `H` and over `W`, which wakes a waiter. A
+//! [`QueueEffect`] tells the caller what to wake and to send, after it has released the mutex around the queue.
 //!
-//! This is where a hand-over is decided: see [`Queue::release`].
+//! [`Queue::release`] decides whether a hold is handed over.
 //!
 //! # Invariants
 //! 1. Only the head of the queue talks to the backend, and only the head's slot is ever filled.
@@ -40,7 +40,8 @@ pub(crate) enum QueueEffect<H, W> {
     Wake(W),
     /// Wake the head: a hold lies in its slot.
     HandedOver(W),
-    /// Release this hold in the server: nobody waits, other processes go first, or the hold cannot be handed over.
+    /// Release this hold in the server: there is no waiter, other processes go first, or the hold cannot be handed
+    /// over.
     Release(H),
     /// Release this hold in the server, and wake the new head.
     ReleaseAndWake(H, W),
@@ -95,7 +96,7 @@ impl<H, W: Clone> Queue<H, W> {
             .is_some_and(|head| head.ticket == ticket)
     }
 
-    /// Is the ticket still in the queue? It is not once the queue was dismissed.
+    /// Whether the ticket is still in the queue. A ticket of a dismissed queue is not.
     pub(crate) fn has(&self, ticket: Ticket) -> bool {
         let position = self
             .waiters
@@ -123,7 +124,8 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// Begins a new run: the backend granted a hold at `now`, to the head or to an acquisition that did not queue.
     ///
-    /// Returns a hold that was in the slot. It is left over, since the grant shows that the server no longer has it.
+    /// Returns a hold that was in the slot. It is out of date, because the grant shows that the server no longer has
+    /// it.
     #[must_use]
     pub(crate) fn began(&mut self, now: Tick) -> Option<H> {
         self.run = Run {
@@ -145,8 +147,8 @@ impl<H, W: Clone> Queue<H, W> {
         })
     }
 
-    /// Dismisses the whole queue: the hold of its head keeps none of the others out, so each may ask for itself. Their
-    /// tickets are void.
+    /// Removes all waiters and returns what wakes them. It is for kinds whose holds do not exclude each other, so that
+    /// each waiter may ask the server on its own. The tickets are void after that.
     #[must_use]
     pub(crate) fn dismiss(&mut self) -> Vec<W> {
         self.waiters.drain(..).map(|waiter| waiter.wake).collect()
@@ -170,7 +172,8 @@ impl<H, W: Clone> Queue<H, W> {
         QueueEffect::Release(hold)
     }
 
-    /// Removes a waiter that gives up. `may_pass_on` is asked of a hold in its slot.
+    /// Removes a waiter that gives up. If a hold is in its slot, `may_pass_on` decides whether the next waiter can have
+    /// it.
     pub(crate) fn leave(
         &mut self,
         ticket: Ticket,
@@ -344,8 +347,8 @@ mod tests {
         // Some 100,000 waiters come and leave.
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-        /// Each hold is in one place, the queue keeps its order, and whoever is at its head was told so: by finding
-        /// nobody before it, or by a wake-up that did not go with another that left.
+        /// Each hold is in one place, and the queue keeps its order. The head always knows its position: no waiter was
+        /// before it when it joined, or it was woken, and no waiter that left has lost the wake-up.
         #[test]
         fn random_calls_keep_each_hold_in_one_place(steps in prop::collection::vec(step(), 1..200)) {
             let (mut queue, mut line) = queue(0);

@@ -26,7 +26,7 @@ use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
 use crate::key::{Key, Resource};
 use crate::kind::Line;
 
-/// What one client waits for and holds. Dropping its last handle ends the client's tasks.
+/// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
@@ -51,7 +51,7 @@ pub(super) struct LocalHolder {
     task: Option<task::Id>,
 }
 
-/// What follows from the end of a guard.
+/// What has to be done after the end of a guard.
 #[derive(Debug)]
 pub(crate) enum EndOutcome {
     /// Nothing has to be sent.
@@ -100,11 +100,11 @@ impl Registry {
         })
     }
 
-    /// Counts an acquisition that has to wait. `is_first`: others wait behind it already, so that it is not the one too
-    /// many.
+    /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to
+    /// it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] if the key or the client has as many waiters as it may have.
+    /// [`Error::Overloaded`] if the key or the client has reached its limit of waiters.
     pub(crate) fn count_as_waiter(
         &self,
         key: &Key,
@@ -121,7 +121,8 @@ impl Registry {
         })
     }
 
-    /// Makes a slot for an acquisition, at the end of the key's queue where it has to queue before its first attempt.
+    /// Makes a slot for an acquisition. If the acquisition has to queue before its first attempt, the slot is at the
+    /// end of the key's queue.
     pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
         let line = joining.resource.kind.line();
         let mut slot = QueueSlot::new(self, joining);
@@ -140,7 +141,7 @@ impl Registry {
             .is_some_and(|entry| !entry.queue.is_empty())
     }
 
-    /// Does the running task hold the key already?
+    /// Whether the running task already holds the key.
     pub(crate) fn is_held_by_this_task(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         let holder = entries
@@ -173,7 +174,8 @@ impl Registry {
     pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef) -> EndOutcome {
         let now = self.session.now();
         let hold = hold_ref.hold();
-        // The count, the queue and the hand-over change in one section, or two guards could end as the last one.
+        // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
+        // the last one.
         let (ended, effect) = {
             let mut entries = self.entries.lock();
             let ended = hold_ref.finish(now);
@@ -188,6 +190,7 @@ impl Registry {
             };
             (ended, effect)
         };
+        // Outside of the mutex: a waker may run any code.
         hold_ref.announce_end();
         match (ended, effect) {
             (GuardEnd::Last { .. }, QueueEffect::HandedOver(wake)) => {
@@ -218,7 +221,7 @@ impl Registry {
             return EndOutcome::Lost(loss);
         }
         self.session.unwatch(hold);
-        // Weak: a release that is never answered must not keep a client that nobody has any more.
+        // Weak: a release that is never answered must not keep a client alive whose handles are all dropped.
         let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
         let pending = PendingRelease::of_hold(hold);
         EndOutcome::Release(pending.on_settled(move |settled| {
@@ -230,7 +233,7 @@ impl Registry {
         }))
     }
 
-    /// A hold of this client is over: the first in line may ask the server.
+    /// Takes note that a hold of this client is over. The first in line may now ask the server.
     fn freed(&self, hold: &Hold, others_wait: bool) {
         let resource = &hold.resource;
         let mut nobody_waits_here = false;

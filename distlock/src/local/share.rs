@@ -10,12 +10,13 @@ use crate::error::{Error, Loss};
 use crate::hold::{HoldRef, NestError, Release};
 use crate::kind::Nesting;
 
-/// A share of a hold. Dropping it ends it, and whatever has to be sent goes to the background.
+/// A share of a hold. Dropping a share ends it. A release that has to be sent is sent in the background.
 pub(crate) struct HoldShare {
     registry: Arc<Registry>,
     hold_ref: Arc<HoldRef>,
     ended: bool,
-    /// The permit of the gate of the guard around this one. Re-entries by hand share it.
+    /// The permit from the gate of the enclosing guard. Guards that `Guard::reenter` makes share it. It is dropped
+    /// after [`drop`](Drop::drop) has ended the share, so that the next branch of the scope enters only then.
     gate: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -72,7 +73,7 @@ impl HoldShare {
         }
     }
 
-    /// Takes the count down, and answers what remains to be done.
+    /// Decreases the count, and returns what remains to be done.
     pub(crate) fn end(mut self) -> Remaining {
         let term = self.hold_ref.term();
         let late = term.has_ended(self.hold_ref.now()).then(|| term.loss());
@@ -99,7 +100,7 @@ impl HoldShare {
         }
     }
 
-    /// Ends the share and leaves the hold in the server to its lease, renewed by nobody.
+    /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
         self.ended = true;
         match self.registry.end(&self.hold_ref) {
@@ -114,7 +115,7 @@ impl HoldShare {
 }
 
 impl Drop for HoldShare {
-    /// Takes the count down at once and leaves what has to be sent to the background.
+    /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
         if !self.ended
             && let EndOutcome::Release(pending) = self.registry.end(&self.hold_ref)

@@ -18,11 +18,11 @@ pub(crate) struct Joining<'a> {
     pub(crate) resource: &'a Resource,
     /// When the caller began to wait.
     pub(crate) since: Tick,
-    /// May a hold be handed over to it as it is?
+    /// Whether a hold may be handed over to it as it is.
     pub(crate) takes_over: bool,
     /// The longest time for which it keeps a hold that was handed over.
     pub(crate) max_hold: Option<Duration>,
-    /// An enclosing scope admits it beside its own hold.
+    /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct QueueSlot {
     wake: Arc<Notify>,
     takes_over: bool,
     max_hold: Option<Duration>,
-    /// Does the waiter join the queue after it was refused?
+    /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum NextStep {
     HandedOver(Arc<HoldRef>),
     /// Wait: it is first in line, behind this hold of its own client.
     Behind(Arc<Hold>),
-    /// Ask the server: it is first in line. `yield_first`: after other processes, which heard of the last release.
+    /// Ask the server: it is first in line. `yield_first`: other processes heard of the last release and go first.
     Attempt { yield_first: bool },
 }
 
@@ -59,7 +59,7 @@ impl QueueSlot {
         let resource = joining.resource.clone();
         Self {
             registry: Arc::clone(registry),
-            // An acquisition that a scope lets in must not wait behind those which the scope's hold keeps out.
+            // An acquisition that a scope admits must not wait behind waiters that the scope's hold excludes.
             queues: resource.kind.line() != Line::Server && !joining.is_let_in,
             resource,
             ticket: None,
@@ -84,8 +84,8 @@ impl QueueSlot {
         self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
     }
 
-    /// Joins the queue after a refusal. Answers whether the waiter may listen to the server now: it is the first in line,
-    /// or its kind of lock has no local line.
+    /// Joins the queue after a refusal. Returns whether the waiter may listen to the server now: it is the first in
+    /// line, or it is not in a local queue.
     pub(crate) fn listens_after_refusal(&mut self) -> bool {
         if self.queues && self.ticket.is_none() {
             self.join_queue(false);
@@ -94,7 +94,7 @@ impl QueueSlot {
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
     }
 
-    /// Is it the first in line, with others behind it?
+    /// Whether it is the first in line, with others behind it.
     pub(crate) fn is_first_of_several(&self) -> bool {
         self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
             == Some(true)
@@ -121,14 +121,14 @@ impl QueueSlot {
             Some((_, Some(hold))) => self.take_over(&hold),
             Some((step, None)) => step,
             None => {
-                // It is not in the queue, or not any more: the whole line was dismissed.
+                // It has not joined the queue, or the whole queue was dismissed.
                 self.ticket = None;
                 NextStep::Attempt { yield_first: false }
             }
         }
     }
 
-    /// Takes over a hold that was handed to it, if the hold is still good.
+    /// Takes over a hold that was handed to it, if enough of the lease is left.
     fn take_over(&mut self, hold: &Arc<Hold>) -> NextStep {
         let origin = self.registry.session.origin(Duration::ZERO);
         let Some(hold_ref) = hold.succeed(origin, self.max_hold) else {
@@ -159,7 +159,8 @@ impl QueueSlot {
                 entry.set_holder(hold);
             }
             let effect = entry.queue.granted(ticket);
-            // Readers that were let in one after the other would be served more slowly than new ones arrive.
+            // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
+            // arrive.
             let dismissed = match kind.is_shared() {
                 true => entry.queue.dismiss(),
                 false => Vec::new(),
@@ -180,6 +181,7 @@ impl QueueSlot {
         self.registry.follow(effect);
     }
 
+    /// Runs a function on the key's entry, if the waiter has a ticket.
     fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
         let entry = entries.get_mut(&self.resource)?;
@@ -204,7 +206,7 @@ impl Drop for QueueSlot {
             }
             effect
         };
-        // Outside of the mutex: a waker may run any code, this queue's included.
+        // Outside of the mutex: a waker may run any code, also code that uses this queue.
         self.registry.follow(effect);
     }
 }

@@ -1,7 +1,7 @@
-//! The keys that this client released while other processes waited for them, for as long as those may go first.
+//! The keys that this client released while other processes waited for them. Those processes may go first for a while.
 //!
-//! An entry of the registry goes with its last user and cannot remember that. Without this list a task that releases and
-//! acquires in a loop would win every time: its next attempt arrives before any message does.
+//! An entry of the registry is removed with its last waiter or holder, so it cannot remember this. Without this list, a
+//! task that releases and acquires in a loop would win every time: its next attempt arrives before any message does.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use std::hash::Hash;
 use crate::clock::Tick;
 use crate::config::YIELD_TIME;
 
-/// The keys to yield, and until when. Plain data: each call drops what is out of date.
+/// The keys to yield, and until when. Plain data: each call drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
     until: HashMap<K, Tick>,
@@ -34,7 +34,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         self.order.push_back((until, key));
     }
 
-    /// Is the key to be yielded? Answers `true` once.
+    /// Whether other processes go first for this key. Returns `true` only once.
     pub(super) fn take(&mut self, key: &K, now: Tick) -> bool {
         self.drop_outdated(now);
         self.until.remove(key).is_some()
