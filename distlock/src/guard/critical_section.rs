@@ -1,4 +1,4 @@
-//! A critical section from the grant to the end of its release: what `run`, the attribute and held streams share.
+//! A critical section, from the grant to the end of its release. `run`, the attribute and held streams use it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,8 +14,8 @@ type Releasing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 pub(crate) enum CriticalSection {
     /// Code runs inside.
     ///
-    /// The fields are dropped in this order. The section goes before the guard: its frame closes first, so that nothing can
-    /// nest into a hold whose guard is just ending.
+    /// The fields are dropped in this order: the section before the guard. Its frame closes first, so that no
+    /// acquisition re-enters a hold whose guard is about to end.
     Running { section: Section, guard: Guard },
     /// The guard is being released.
     Releasing(Releasing),
@@ -37,7 +37,7 @@ impl CriticalSection {
         }
     }
 
-    /// Runs `run` inside the section, or as it is once the section has ended.
+    /// Calls `run` inside the section, or just calls it once the section has ended.
     pub(crate) fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
         match self {
             Self::Running { section, .. } => section.enter(run),
@@ -53,7 +53,7 @@ impl CriticalSection {
         }
     }
 
-    /// Ends the section and drops the guard, which leaves what remains of the hold to the background.
+    /// Ends the section and drops the guard. If the server still has the hold, it is released in the background.
     pub(crate) fn abandon(&mut self) {
         *self = Self::Done;
     }

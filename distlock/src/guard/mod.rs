@@ -30,8 +30,8 @@ use crate::scope::{Scope, Section};
 ///
 /// Bind the guard to a name: `let _guard = ..`. With `let _ = ..` the guard is dropped, and the lock released, at once.
 ///
-/// A guard cannot stop a write that is already under way. A process that was stopped past its lease still has its guard,
-/// which then answers [`is_held`](Guard::is_held)` == false`. Run code that must end with the hold inside
+/// A guard cannot stop a write that is already under way. If a process was paused for longer than its lease, its guard
+/// still exists, but [`is_held`](Guard::is_held) returns `false`. Run code that must end with the hold inside
 /// [`scope`](Guard::scope).
 ///
 /// # Examples
@@ -51,8 +51,8 @@ pub struct Guard {
     shares: SmallVec<[HoldShare; 1]>,
 }
 
-/// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease): every guard
-/// but the permits of a plain semaphore. Not meant to be implemented elsewhere.
+/// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease). These
+/// are all guards except [`Permit`](crate::Permit). This trait is not meant to be implemented in other crates.
 pub trait Leased: From<Guard> + 'static {}
 
 impl Leased for Guard {}
@@ -74,12 +74,12 @@ impl Guard {
         Self { view, shares }
     }
 
-    /// The hold that stands for all: the only one of most guards.
+    /// The first hold. Most guards have only one.
     fn first(&self) -> &Hold {
         self.view.members()[0].hold()
     }
 
-    /// The keys stay taken for this long from now on, whenever the guard ends.
+    /// Keeps the keys taken for this long from now on, even if the guard ends earlier.
     pub(crate) fn keep_for(&self, at_least: Duration) {
         for member in self.view.members() {
             member.hold().keep_for(member.now(), at_least);
@@ -118,7 +118,7 @@ impl Guard {
         keys.into_iter()
     }
 
-    /// Returns the identity of the hold in the server. For several holds it is that of the first.
+    /// Returns the identity of the hold in the server. For several holds, it is that of the first one.
     ///
     /// # Examples
     /// ```
@@ -162,7 +162,7 @@ impl Guard {
         self.shares.drain(..).for_each(HoldShare::forget);
     }
 
-    /// Ends the guard and leaves its holds in the server until their leases end, renewed by nobody.
+    /// Ends the guard and leaves its holds in the server until their leases end. They are no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
         self.shares
             .drain(..)
@@ -171,9 +171,9 @@ impl Guard {
 
     /// Returns whether the key is held, as far as this process can tell.
     ///
-    /// This is a comparison of clocks without I/O. `true` means that no other owner can have the key at this moment, unless
-    /// the key was force-released or the server lost its data. [`lost`](Guard::lost) completes when that is found, at the next
-    /// renewal.
+    /// The method only compares clocks, without I/O. `true` means that no other owner can have the key at this moment,
+    /// unless the key was force-released or the server lost its data. [`lost`](Guard::lost) completes when that is
+    /// found, at the next renewal.
     ///
     /// # Examples
     /// ```
@@ -238,7 +238,7 @@ impl Guard {
             let again = self.shares.iter().map(HoldShare::reenter);
             again.collect::<Result<_, _>>()?
         } else {
-            // Those of a quorum that are still held.
+            // A quorum: re-enters the holds that are not lost.
             self.shares.iter().flat_map(HoldShare::reenter).collect()
         };
         if again.len() < needs {
@@ -251,8 +251,8 @@ impl Guard {
     ///
     /// * Inside `body`, acquiring this key again re-enters the hold. Branches that run side by side do so one after the
     ///   other.
-    /// * The clock is compared before every poll of `body`. If the hold is lost, `body` is dropped and the scope returns
-    ///   [`Error::Lost`].
+    /// * The lease is compared with the clock before every poll of `body`. If the hold is lost, `body` is dropped and
+    ///   the scope returns [`Error::Lost`].
     ///
     /// The guard is borrowed and outlives the scope. Spawned tasks do not inherit the scope, except through
     /// [`inherit`](crate::inherit).
@@ -292,12 +292,13 @@ impl Guard {
 
     /// Releases the lock and waits for the confirmation.
     ///
-    /// If the hold has other guards, because the lock was re-entered, only the count goes down: the last guard frees the lock
-    /// and wakes a waiter. If another task of this client waits for the key, the hold is handed over to it without a round
-    /// trip.
+    /// If the lock was re-entered and the hold has other guards, only the count decreases. The last guard frees the
+    /// lock and wakes a waiter. If another task of this client waits for the key, the hold may be handed over to it
+    /// without a round trip.
     ///
     /// # Errors
-    /// * [`Error::Lost`]: the hold was lost before, so another owner may have been inside the critical section.
+    /// * [`Error::Lost`]: the hold was lost before its release, so another owner may have been inside the critical
+    ///   section.
     /// * [`Error::Unavailable`]: the server did not answer. The release is repeated in the background, and the lock is freed
     ///   by its lease at the latest.
     /// * [`Error::Denied`], [`Error::WrongType`]: the server refused.
@@ -323,6 +324,7 @@ impl Guard {
             },
             last => {
                 self.shares.extend(last);
+                // Read before the shares end: after that, no member counts as held.
                 let lost = self.view.loss();
                 let remaining = self.shares.drain(..).map(HoldShare::end).collect();
                 let released = Box::pin(release_several(remaining, self.view.needs())).await;
@@ -331,7 +333,7 @@ impl Guard {
         }
     }
 
-    /// The present time, and the time when the guard stops holding unless it is renewed, or when it stopped; both by the
+    /// The current time, and the time when the guard stops or stopped holding unless it is renewed. Both are by the
     /// clock of the first hold's client.
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
@@ -339,8 +341,8 @@ impl Guard {
     }
 }
 
-/// Releases several holds at once. Those of one client that can be released by one command are. As soon as enough of a
-/// quorum are confirmed, the rest goes to the background.
+/// Releases several holds at once. Holds of one client are released by one command where that is possible. When enough
+/// releases of a quorum are confirmed, the others continue in the background.
 async fn release_several(remaining: Vec<Remaining>, needs: usize) -> Result<(), Error> {
     let mut results: Vec<Result<(), Error>> = Vec::with_capacity(remaining.len());
     let (all, mut groups): (_, Vec<SmallVec<[Release; 1]>>) = (remaining.len(), Vec::new());

@@ -15,6 +15,12 @@ use crate::scope::poll_body;
 use crate::telemetry;
 
 /// The future of an [`Acquire`](crate::Acquire), which yields its guard.
+///
+/// # Cancel safety
+/// The same as [`Acquire`](crate::Acquire).
+///
+/// # Examples
+/// See [`Acquire`](crate::Acquire).
 #[must_use = "futures do nothing unless awaited"]
 pub struct Acquiring<G = Guard>(Pin<Box<dyn Future<Output = Result<G, Error>> + Send>>);
 
@@ -38,7 +44,7 @@ impl<G> fmt::Debug for Acquiring<G> {
     }
 }
 
-/// How far [`Guarded`] has come.
+/// The stages of [`Guarded`].
 enum Stage {
     Acquiring(Acquiring),
     Locked(CriticalSection),
@@ -78,7 +84,7 @@ impl<F: Future> Guarded<F> {
         }
     }
 
-    /// Starts from a guard that is there already, or without any lock.
+    /// Starts with a guard that was already acquired, or without any lock.
     #[cfg(feature = "macros")]
     pub(crate) fn held(guard: Option<Guard>, body: F) -> Self {
         let locked = |guard| Stage::Locked(CriticalSection::new(guard));
@@ -106,6 +112,7 @@ impl<F: Future> Future for Guarded<F> {
                         match ready!(poll_body(section, this.body.as_mut(), cx)) {
                             Ok(output) => *this.output = Some(output),
                             Err(lost) => {
+                                // Drops the section before the guard: see `CriticalSection::Running`.
                                 *this.stage = Stage::Done;
                                 return Poll::Ready(Err(lost));
                             }
@@ -136,6 +143,12 @@ impl<F: Future> Future for Guarded<F> {
 
 pin_project! {
     /// The future of a body that runs under a lock, made by [`Acquire::run`](crate::Acquire::run).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire::run`](crate::Acquire::run).
+    ///
+    /// # Examples
+    /// See [`Acquire::run`](crate::Acquire::run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Run<F: Future> {
         #[pin]
@@ -163,6 +176,12 @@ impl<F: Future> Future for Run<F> {
 pin_project! {
     /// The future of a body that returns a `Result` and runs under a lock, made by
     /// [`Acquire::try_run`](crate::Acquire::try_run).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire::try_run`](crate::Acquire::try_run).
+    ///
+    /// # Examples
+    /// See [`Acquire::try_run`](crate::Acquire::try_run).
     #[must_use = "futures do nothing unless awaited"]
     pub struct TryRun<F: Future> {
         #[pin]
@@ -207,7 +226,7 @@ pub(crate) fn finish<T, E: From<Error>>(
     }
 }
 
-/// Keeps a loss of a release's result, for the caller of a body that ran to its end. Any other failure is logged, since
+/// Returns only a loss of the result of a release, marked as found after the body. Any other failure is logged, because
 /// the lease frees the lock.
 pub(crate) fn lost_only(released: Result<(), Error>) -> Result<(), Error> {
     match released {

@@ -17,6 +17,12 @@ pin_project! {
     /// A stream that holds a lock until it ends, made by [`Guard::hold_stream`].
     ///
     /// After its end and after an error it yields `None`, however often it is polled.
+    ///
+    /// # Cancel safety
+    /// The same as [`Guard::hold_stream`].
+    ///
+    /// # Examples
+    /// See [`Guard::hold_stream`].
     #[must_use = "streams do nothing unless polled; this one holds a lock until it ends or is dropped"]
     pub struct HoldStream<S> {
         locked: CriticalSection,
@@ -37,15 +43,16 @@ impl Guard {
     /// Runs a stream inside the critical section and holds the lock until its last item. Use it in functions that return a
     /// stream.
     ///
-    /// * Each item is produced as if inside [`scope`](Guard::scope): acquiring this key re-enters the hold, and the clock
-    ///   is compared first. The enclosing scopes are those of the first poll.
+    /// * Each item is produced as if inside [`scope`](Guard::scope): an acquisition of this key re-enters the hold, and
+    ///   the lease is compared with the clock before each poll. The enclosing scopes are those of the first poll.
     /// * At the end of the stream the lock is released. The end is yielded after the release is confirmed.
     /// * If the hold is lost, the next poll drops `items` and yields the loss as the last item.
     ///
-    /// The code that takes the items runs outside of the critical section. If it acquires this key it waits for the stream to
-    /// end, and a loss does not cut it short; a future that [`lost`](Guard::lost) returned before tells it of the loss. The
-    /// lock is held for as long as taking the items lasts; [`max_hold`](crate::Acquire::max_hold) limits that. A stream of
-    /// results yields results inside results, and `.map(|item| item?)` makes one of both.
+    /// The code that takes the items runs outside of the critical section. If it acquires this key, it waits until the
+    /// stream ends. A loss does not interrupt it. To notice a loss, it can use a future of [`lost`](Guard::lost) that
+    /// was made before this call. The lock is held until all items are taken; [`max_hold`](crate::Acquire::max_hold)
+    /// limits that time. A stream of results yields results inside results, and `.map(|item| item?)` turns both into
+    /// one.
     ///
     /// # Errors
     /// The last item is [`Error::Lost`] if the hold was lost. [`body_completed`](Error::body_completed) is true if the loss
