@@ -9,12 +9,12 @@ use crate::scope::view_of;
 /// Returns whether the running code is inside a scope that holds `key`. If several enclosing scopes have the key, one that
 /// holds it is enough.
 ///
-/// Use it in functions that rely on their caller's lock: `debug_assert!(distlock::is_held("order:42"))`. Scopes are made by
-/// [`run`](crate::Acquire::run), by [`scope`](crate::Guard::scope), by the attribute and by the layer, and
-/// [`inherit`](crate::inherit) carries them into a task. A guard without a scope is not seen.
+/// Use it in functions that rely on their caller's lock: `debug_assert!(distlock::is_held("order:42"))`. Scopes are
+/// made by [`run`](crate::Acquire::run), by [`scope`](crate::Guard::scope), by the attribute and by the layer, and
+/// [`inherit`](crate::inherit) carries them into a task. A guard without a scope does not count.
 ///
-/// The key is compared as it was written, without the client's prefix. Clients and kinds of locks are not told apart. This is
-/// a comparison of clocks without I/O, like [`Guard::is_held`](crate::Guard::is_held).
+/// The key is compared as it was written, without the client's prefix. Scopes of all clients and of all kinds of locks
+/// count. Like [`Guard::is_held`](crate::Guard::is_held), the function only compares clocks, without I/O.
 ///
 /// # Examples
 /// ```
@@ -34,8 +34,8 @@ pub fn is_held(key: &str) -> bool {
 
 /// Returns the hold on `key` that encloses the running code, if there is one.
 ///
-/// If several enclosing scopes have the key it is the hold of the innermost scope that still holds it, or of the innermost
-/// scope if all have lost it. [`is_held`] says which scopes count.
+/// If several enclosing scopes have the key, it is the hold of the innermost scope that still holds it, or of the
+/// innermost scope if all have lost it. [`is_held`] says which scopes count.
 ///
 /// # Examples
 /// ```
@@ -58,8 +58,8 @@ pub fn current(key: &str) -> Option<Current> {
 
 /// A view of a hold that encloses the running code, returned by [`current`].
 ///
-/// The view does not keep the lock held, and it may be stored or sent elsewhere. It answers that nothing is held once the
-/// guard of its scope has ended.
+/// The view does not keep the lock held, and it may be stored or sent elsewhere. Once the guard of its scope has ended,
+/// [`is_held`](Current::is_held) returns `false`.
 ///
 /// # Examples
 /// ```
@@ -68,7 +68,7 @@ pub fn current(key: &str) -> Option<Current> {
 /// let hold = client.lock("order:42").acquire().run(async { distlock::current("order:42") }).await?;
 /// let hold = hold.expect("it ran inside the lock");
 /// assert!(!hold.is_held());
-/// hold.lost().await; // at once, for it was released
+/// hold.lost().await; // at once, because it was released
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -84,22 +84,34 @@ impl Current {
     }
 
     /// Returns the key as it was written, without the client's prefix.
+    ///
+    /// # Examples
+    /// See [`Current`].
     pub fn key(&self) -> &str {
         self.hold().resource.key.text()
     }
 
     /// Returns whether the lock is held, as far as this process can tell; for a multi-lock, whether all of its keys are. See
     /// [`Guard::is_held`](crate::Guard::is_held). It is `false` once the guard has ended.
+    ///
+    /// # Examples
+    /// See [`Current`].
     pub fn is_held(&self) -> bool {
         self.view.is_held()
     }
 
     /// Returns the fencing token of the grant, if the lock is a fenced one.
+    ///
+    /// # Examples
+    /// See [`current`].
     pub fn token(&self) -> Option<u64> {
         self.hold().token
     }
 
     /// Returns the identity of the hold in the server. For a Redlock it is that of the first server of the guard.
+    ///
+    /// # Examples
+    /// See [`Owner`].
     pub fn owner(&self) -> Owner {
         self.hold().owner
     }
@@ -108,6 +120,9 @@ impl Current {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`Current`].
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.view.clone().over()
     }

@@ -34,8 +34,8 @@ use crate::kind::Nesting;
 /// guard may have thousands of keys.
 #[derive(Debug)]
 pub(crate) struct EnclosingScope {
-    /// Closed parents are dropped. Otherwise tasks that start each other from inside the last one's scope would build an
-    /// endless chain.
+    /// Closed parents are dropped. Otherwise a chain of tasks, each started from inside the scope of the one before,
+    /// would keep all these scopes in memory.
     parent: Mutex<Frames>,
     view: HoldView,
     /// Written under the mutex of each hold.
@@ -76,7 +76,7 @@ pub(crate) fn frames() -> Frames {
         .flatten()
 }
 
-/// Puts back, also on unwinding, what was there before.
+/// Restores the frames that were there before, also on unwinding.
 struct Restore(Frames);
 
 impl Drop for Restore {
@@ -85,11 +85,13 @@ impl Drop for Restore {
     }
 }
 
-/// Does nothing on a thread that is just ending: this may be called from a drop, which must not panic.
+/// Swaps these frames with the thread's. Does nothing on a thread that is ending: this may be called from a drop, which
+/// must not panic.
 fn swap_in(frames: &mut Frames) {
     let _ending = FRAMES.try_with(|current| std::mem::swap(&mut *current.borrow_mut(), frames));
 }
 
+/// Runs a function inside these frames.
 pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     let mut frames = frames.clone();
     swap_in(&mut frames);
@@ -97,12 +99,14 @@ pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     run()
 }
 
+/// The open scopes, innermost first.
 fn outwards(frames: &Frames) -> impl Iterator<Item = Arc<EnclosingScope>> + use<> {
     let mut innermost = frames.clone();
     pass_closed(&mut innermost);
     iter::successors(innermost, |scope| scope.parent())
 }
 
+/// Replaces closed scopes by their innermost open parent.
 fn pass_closed(frames: &mut Frames) {
     while let Some(scope) = frames
         && scope.is_closed()
@@ -124,7 +128,8 @@ fn nesting(member: &HoldRef, client: Uuid, resource: &Resource) -> Nesting {
 impl EnclosingScope {
     fn new(mut parent: Frames, view: HoldView) -> Self {
         pass_closed(&mut parent);
-        // The next link as well. What is behind that one was dropped when it began, or will be when it ends.
+        // This drops the closed parents of the next link as well. Closed scopes further out were dropped when that link
+        // began, or are dropped when it ends.
         if let Some(around) = &parent {
             around.parent();
         }
@@ -164,6 +169,7 @@ impl EnclosingScope {
     }
 
     fn is_closed(&self) -> bool {
+        // Acquire: pairs with the store in `Hold::close`. Where a nesting depends on it, the hold's mutex orders both.
         self.closed.load(Ordering::Acquire)
     }
 
@@ -180,7 +186,7 @@ impl EnclosingScope {
 }
 
 impl Frame {
-    /// The innermost open frame in `frames` whose hold has a bearing on acquiring the resource, and which one it has.
+    /// The innermost open frame in `frames` whose hold affects an acquisition of the resource, and how it does.
     pub(crate) fn find(
         frames: &Frames,
         client: Uuid,
@@ -210,7 +216,7 @@ impl Frame {
 /// or a body. Code inside the section re-enters the guard's hold. The section ends when it is dropped, and the hold ends with
 /// its guard.
 ///
-/// Drop the section before the guard, so that nothing re-enters a hold that is just ending.
+/// Drop the section before the guard, so that no acquisition re-enters a hold that is about to end.
 ///
 /// # Examples
 /// ```
@@ -232,8 +238,10 @@ impl Frame {
 /// ```
 pub struct Section {
     view: HoldView,
-    /// The frames of this section, inside those that are active when it is entered first. Made then.
+    /// The frames of this section. They are made when the section is first entered, inside the frames that are active
+    /// then.
     frames: Frames,
+    /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time.
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
@@ -256,6 +264,9 @@ impl Section {
 
     /// Returns whether the section's guard holds the key, wherever that guard is by now. See
     /// [`Guard::is_held`](crate::Guard::is_held).
+    ///
+    /// # Examples
+    /// See [`Section`].
     pub fn is_held(&self) -> bool {
         self.view.is_held()
     }
@@ -265,22 +276,33 @@ impl Section {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
+    ///
+    /// # Examples
+    /// See [`Section`].
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.view.clone().over()
     }
 
-    /// Runs a function inside the section: what it acquires re-enters the hold. Does not check whether the hold is lost.
+    /// Runs a function inside the section: its acquisitions of the key re-enter the hold. Does not check whether the
+    /// hold is lost.
+    ///
+    /// # Examples
+    /// See [`Section`].
     pub fn enter<R>(&mut self, run: impl FnOnce() -> R) -> R {
         within(self.frames(), run)
     }
 
     /// Polls a future inside the section, unless the hold is lost.
     ///
-    /// The clock is compared before `poll` runs, and the task is woken when the hold is lost. A guard that was released is not
-    /// a loss: `poll` runs then, and what it acquires is an ordinary acquisition.
+    /// The lease is compared with the clock before `poll` runs, and the task is woken when the hold is lost. A released
+    /// guard is not a loss: `poll` runs then, and its acquisitions are ordinary ones.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the hold is lost. The caller then drops what it was polling, inside [`enter`](Section::enter).
+    /// [`Error::Lost`] if the hold is lost. The caller then has to drop the future that it polled, inside
+    /// [`enter`](Section::enter).
+    ///
+    /// # Examples
+    /// See [`Section`].
     pub fn poll_in<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -292,6 +314,7 @@ impl Section {
         if let Poll::Ready(output) = within(self.frames(), || poll(cx)) {
             return Poll::Ready(Ok(output));
         }
+        // A guard that has ended cannot be lost any more. Only the body wakes the task.
         if self.view.has_ended() {
             return Poll::Pending;
         }
@@ -334,6 +357,12 @@ impl fmt::Debug for Section {
 
 pin_project! {
     /// A future that runs inside a critical section, made by [`Guard::scope`](crate::Guard::scope).
+    ///
+    /// # Cancel safety
+    /// The same as [`Guard::scope`](crate::Guard::scope).
+    ///
+    /// # Examples
+    /// See [`Guard::scope`](crate::Guard::scope).
     #[must_use = "futures do nothing unless awaited"]
     pub struct Scope<'g, F> {
         section: Section,
@@ -344,6 +373,7 @@ pin_project! {
 
     impl<F> PinnedDrop for Scope<'_, F> {
         fn drop(this: Pin<&mut Self>) {
+            // The body is dropped first, and inside its section, so that code in its `Drop` still sees the scope.
             let mut this = this.project();
             this.section.enter(|| this.body.set(None));
         }
