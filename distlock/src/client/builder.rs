@@ -43,6 +43,10 @@ impl Builder {
     /// time a third of the lease has passed. After a crash, the key stays locked until the lease expires. Redisson calls
     /// this setting `lockWatchdogTimeout`.
     ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidLease`](crate::Error::InvalidLease) when the client is
+    /// made.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -58,7 +62,8 @@ impl Builder {
 
     /// Sets a prefix for the names of all keys in the server; empty by default.
     ///
-    /// Errors, logs and guards show keys without the prefix.
+    /// Errors, logs and guards show keys without the prefix. The prefix counts towards the limit of 4096 bytes for a
+    /// key.
     ///
     /// # Examples
     /// ```
@@ -77,6 +82,10 @@ impl Builder {
     ///
     /// See [`Acquire::wait`](crate::Acquire::wait).
     ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidWait`](crate::Error::InvalidWait) when the client is
+    /// made.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
@@ -90,10 +99,14 @@ impl Builder {
         self
     }
 
-    /// Sets the longest time for which the watchdog renews a hold, for acquisitions that do not set one; unlimited by
-    /// default, else 1 ms to 10 years.
+    /// Sets the longest time for which the watchdog renews a hold, for acquisitions that do not set one: 1 ms to 10
+    /// years, unlimited by default.
     ///
     /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
     ///
     /// # Examples
     /// ```
@@ -145,11 +158,15 @@ impl Builder {
         self
     }
 
-    /// Sets how long the client waits for the answer to one command; 2 s by default.
+    /// Sets how long the client waits for the answer to one command: more than 0 and at most a year, 2 s by default.
     ///
-    /// A command without an answer has an unknown outcome, and the client sends it again. The timeout is never longer
-    /// than a sixth of the [watchdog's lease](Builder::watchdog_timeout), so that a renewal can be retried several
-    /// times.
+    /// A command without an answer has an unknown outcome, and the client sends it again. The client shortens the
+    /// timeout to a sixth of the [watchdog's lease](Builder::watchdog_timeout) if it is longer, so that a renewal can
+    /// be retried several times. It also shortens it to [`unavailable_after`](Builder::unavailable_after).
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
     ///
     /// # Examples
     /// ```
@@ -164,9 +181,14 @@ impl Builder {
         self
     }
 
-    /// Sets for how long an acquisition or a release is retried without any answer; 5 s by default.
+    /// Sets for how long an acquisition or a release is retried without any answer: more than 0 and at most a year, 5 s
+    /// by default.
     ///
     /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable).
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
     ///
     /// # Examples
     /// ```
@@ -181,14 +203,14 @@ impl Builder {
         self
     }
 
-    /// Sets how long a waiter of a fair lock keeps its place in the server's queue after its last sign of life; 5 s by
-    /// default.
+    /// Sets how long a waiter of a fair lock keeps its place in the server's queue after its last sign of life: more
+    /// than 0 and at most a year, 5 s by default.
     ///
-    /// It is the time by which a waiter whose process crashed delays those behind it. Each waiter reports each time a
-    /// third of the timeout has passed, and each report is a command: with the default, a thousand waiters send 600
-    /// commands a second. A waiter that does not report for the whole timeout, because its process hangs or its
-    /// connection is lost, loses its place, and is queued last when it reports again. The timeout should therefore be
-    /// several [response timeouts](Builder::response_timeout) long.
+    /// If the process of a waiter crashed, that waiter delays the waiters behind it by at most this time. Each waiter
+    /// reports to the server each time a third of the timeout has passed, and each report is a command. With the
+    /// default, a thousand waiters send 600 commands a second. If a waiter does not report for the whole timeout,
+    /// because its process hangs or its connection is lost, it loses its place. When it reports again, it is last in
+    /// the queue. The timeout should therefore be several [response timeouts](Builder::response_timeout) long.
     ///
     /// A waiting writer of a [read/write lock](crate::RwLock) keeps new readers out for the same time after its last sign
     /// of life.
@@ -196,6 +218,10 @@ impl Builder {
     /// Redisson's `fairLockWaitTimeout` does the same for its own waiters. They do not report, so its default is five
     /// minutes. If a key has waiters of Redisson as well, the clocks of their machines and of the server must agree to
     /// within a third of this timeout.
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
     ///
     /// # Examples
     /// ```
@@ -254,7 +280,8 @@ impl Builder {
         self
     }
 
-    /// Puts a decorator between the client and its backend: `nearest` to the server, or nearest to the client.
+    /// Puts a decorator between the client and its backend. With `nearest` it is nearest to the server, otherwise
+    /// nearest to the client.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn decorate_backend(
@@ -276,7 +303,7 @@ impl Builder {
 #[derive(Clone, Default)]
 pub(crate) struct Decorators(Vec<Decorator>);
 
-/// It is given the response timeout, within which every backend answers.
+/// Makes a decorator. Its last argument is the response timeout, within which every backend answers.
 #[cfg(feature = "test-util")]
 type Decorator = Arc<dyn Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend> + Send + Sync>;
 

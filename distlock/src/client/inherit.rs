@@ -39,6 +39,12 @@ pub fn inherit<F: Future>(future: F) -> Inherit<F> {
 
 pin_project! {
     /// A future that runs inside the scopes of another task; made by [`inherit`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the inner future inside the scopes.
+    ///
+    /// # Examples
+    /// See [`inherit`].
     #[must_use = "futures do nothing unless awaited"]
     pub struct Inherit<F> {
         frames: Frames,
@@ -48,6 +54,7 @@ pin_project! {
 
     impl<F> PinnedDrop for Inherit<F> {
         fn drop(this: Pin<&mut Self>) {
+            // Inside the frames, so that code in the `Drop` of the body still sees the scopes.
             let mut this = this.project();
             within(this.frames, || this.body.set(None));
         }

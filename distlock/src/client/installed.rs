@@ -1,4 +1,4 @@
-//! The client for attributes that name none: that of an enclosing [`with_client`], or else the installed one.
+//! The client for attributes that name none: the client of an enclosing [`with_client`], or else the installed one.
 
 use std::pin::Pin;
 
@@ -47,6 +47,9 @@ pub(crate) fn current() -> Result<Client, Error> {
 /// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
 /// [`inherit`](crate::inherit).
 ///
+/// # Cancel safety
+/// Dropping the future drops `future`.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -62,9 +65,10 @@ pub fn with_client<F: Future>(
     SCOPED.scope(client.clone(), future)
 }
 
-/// A future that runs with the client of the [`with_client`] around the call that made it.
+/// A future that runs with a client: that of the [`with_client`] around the call that made the future.
 ///
-/// It is only boxed inside a `with_client`: tokio's future cannot be moved, and only tests pay for the box.
+/// It is boxed only inside a `with_client`, because tokio's future cannot be moved. Code without a `with_client`, which
+/// is meant for tests, has no such box.
 pub(crate) type Carried<F> = Either<Pin<Box<TaskLocalFuture<Client, F>>>, F>;
 
 /// Carries the client of the enclosing [`with_client`] over to `future`.

@@ -337,6 +337,7 @@ impl Client {
         session.close();
         let until = session.now().after(timeout);
         tokio::select! {
+            // In this order: releases that are done count, even if the timeout is zero.
             biased;
             () = session.releases_done() => Ok(()),
             () = session.clock.sleep_until(until) => Err(Error::ReleasesPending {
@@ -398,6 +399,7 @@ impl Builder {
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
     /// * [`Error::Unavailable`]: the server does not answer.
     /// * [`Error::Denied`]: the server refuses the user.
+    /// * [`Error::Protocol`]: the server's answer cannot be understood.
     /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
     ///
     /// # Cancel safety
