@@ -53,7 +53,7 @@ impl ExpirablePermit {
         self.0.owner()
     }
 
-    /// Returns the id of the permit. If there are several, it is that of the first.
+    /// Returns the id of the permit, or of the first of several permits.
     ///
     /// # Examples
     /// See [`ExpirableSemaphore::remaining_lease`](crate::ExpirableSemaphore::remaining_lease).
@@ -77,7 +77,8 @@ impl ExpirablePermit {
         self.0.is_held()
     }
 
-    /// Completes when one of the permits is lost, and also when the guard is released or dropped; see [`Guard::lost`].
+    /// Returns a future that completes when one of the permits is lost, and also when the guard is released or dropped;
+    /// see [`Guard::lost`].
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -106,7 +107,7 @@ impl ExpirablePermit {
     /// [`Error::Lost`] if a permit was lost before `body` completed.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body`; the guard still holds the permits.
+    /// Dropping the future drops `body`. The guard still holds the permits.
     ///
     /// # Examples
     /// ```

@@ -17,7 +17,7 @@ use crate::primitives::ExpirablePermit;
 /// same server, including those of Redisson. A semaphore has no permits until they are
 /// [set](ExpirableSemaphore::try_set_permits).
 ///
-/// * **Permits do not leak.** A permit is released when its guard is dropped, and it expires when its lease ends, also
+/// * **Permits do not leak.** A permit is released when its guard is dropped. It expires when its lease ends, also
 ///   after a crash of its process. Waiters are woken in both cases.
 /// * **Renewed by a watchdog.** Without a fixed [lease](Acquire::lease) a permit is renewed for as long as its guard
 ///   exists: by default it has a lease of 30 s and is renewed every 10 s
@@ -78,8 +78,8 @@ impl ExpirableSemaphore {
 
     /// Acquires several permits, all of them or none, with one guard for all.
     ///
-    /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the semaphore has
-    /// fewer permits in total, the acquisition waits until more are added.
+    /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the
+    /// semaphore has fewer permits in total, the acquisition waits until more are added.
     ///
     /// # Examples
     /// ```
@@ -101,7 +101,7 @@ impl ExpirableSemaphore {
     /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
+    /// If the future is dropped, permits that were granted in the meantime are released in the background.
     ///
     /// # Examples
     /// ```
@@ -124,7 +124,7 @@ impl ExpirableSemaphore {
     /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
+    /// If the future is dropped, permits that were granted in the meantime are released in the background.
     ///
     /// # Examples
     /// ```
@@ -320,8 +320,8 @@ impl ExpirableSemaphore {
 
     /// Sets the lease of the permit with this id: from 1 ms to ten years, counted from now.
     ///
-    /// As in Redisson, the new lease may be shorter than what was left. A watchdog that renews the permit continues to do
-    /// so; a lease shorter than the watchdog's may expire before the next renewal.
+    /// As in Redisson, the new lease may be shorter than what was left. A watchdog that renews the permit continues to
+    /// renew it. A lease that is shorter than the watchdog's may expire before the next renewal.
     ///
     /// # Errors
     /// [`Error::Lost`] if the permit had already expired or been released, [`Error::InvalidLease`] if the lease is out of
@@ -391,7 +391,7 @@ impl ExpirableSemaphore {
     /// The same as [`add_permits`](ExpirableSemaphore::add_permits).
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may or may not be removed.
+    /// If the future is dropped, the semaphore may or may not be removed.
     ///
     /// # Examples
     /// ```
@@ -407,6 +407,7 @@ impl ExpirableSemaphore {
         self.handle.force_release().await
     }
 
+    /// Returns [`Error::Lost`] if the permit was not taken.
     fn was_out(&self, was_out: bool) -> Result<(), Error> {
         if was_out {
             return Ok(());
@@ -415,7 +416,7 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Rejects a number that Redisson cannot store.
+/// Rejects a number of permits that Redisson cannot store.
 fn countable(permits: u32) -> Result<u32, Error> {
     match i32::try_from(permits) {
         Ok(_) => Ok(permits),

@@ -29,11 +29,11 @@ use crate::primitives::Member;
 /// tokens. A re-entry is part of the same grant and has the same token.
 ///
 /// A token can be lower than an earlier one only if the server has lost the last token, its clock is behind that token,
-/// and the client has not seen it. Tokens stay too low until a client that has seen the lost token acquires the lock, or
-/// until the clock has caught up. A clock is behind if it was set back, if a replica's clock is behind its master's by more
-/// than the fail-over took, or if a key had more than a million grants a second. So keep the clocks of the servers
-/// synchronized. A store that compares tokens refuses a token that is too low: the write fails, but no late write gets
-/// through.
+/// and the client has not seen it. Tokens stay too low until a client that has seen the lost token acquires the lock,
+/// or until the clock has caught up. A clock is behind if it was set back, if a replica's clock is behind its master's
+/// by more than the fail-over took, or if a key had more than a million grants a second. Keep the clocks of the servers
+/// synchronized for this reason. A store that compares tokens refuses a token that is too low: the write fails, but no
+/// late write gets through.
 ///
 /// The server keeps the last token of each key forever, in a separate key, unless
 /// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set.
@@ -211,7 +211,7 @@ impl From<FencedLock> for Member {
 pub struct FencedGuard(Guard);
 
 impl FencedGuard {
-    /// Returns the fencing token: it is higher than that of every earlier grant of this key.
+    /// Returns the fencing token. It is higher than the token of every earlier grant of this key.
     ///
     /// # Examples
     /// See [`FencedGuard`].

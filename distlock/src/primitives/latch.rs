@@ -10,8 +10,8 @@ use crate::backend::LatchChange;
 use crate::config::check_count;
 use crate::error::Error;
 
-/// A count that all clients of a server share, and that tasks can wait for until it is 0; made by
-/// [`Client::count_down_latch`](crate::Client::count_down_latch).
+/// A count that all clients of a server share; made by [`Client::count_down_latch`](crate::Client::count_down_latch).
+/// Tasks can wait until it is 0.
 ///
 /// This type is a handle: it is cheap to clone, does no I/O on its own, and all handles with the same key are the same
 /// latch. There is no latch until a count is set, and waiting then completes at once. When the count reaches 0 the latch
@@ -21,8 +21,8 @@ use crate::error::Error;
 ///   this the server remembers each change in a small separate key, for the sum of
 ///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a new
-///   count is set before a waiter has seen the 0, it also waits for the new count.
+/// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a
+///   new count is set before a waiter has seen the 0, the waiter also waits for the new count.
 ///
 /// The latch corresponds to Redisson's `RedissonCountDownLatch` and uses the same key and channel, with two differences:
 /// [deleting](CountDownLatch::delete) a latch completes its waits, and counting down does nothing if there is no latch.
@@ -134,7 +134,7 @@ impl CountDownLatch {
     /// The same as [`try_set_count`](CountDownLatch::try_set_count).
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may or may not be removed.
+    /// If the future is dropped, the latch may or may not be removed.
     ///
     /// # Examples
     /// ```
@@ -172,6 +172,7 @@ impl CountDownLatch {
     }
 }
 
+/// A count below 0, which another program may have written, counts as 0.
 fn not_below_0(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -226,6 +227,12 @@ impl IntoFuture for LatchWait {
 }
 
 /// The future of a [`LatchWait`].
+///
+/// # Cancel safety
+/// The same as [`LatchWait`].
+///
+/// # Examples
+/// See [`CountDownLatch::wait`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Waiting(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
 

@@ -1,4 +1,5 @@
-//! The public primitives: their types and documentation. How they wait, renew and end is the work of the modules below.
+//! The public primitives: their types and documentation. Other modules implement how they wait, how holds are renewed,
+//! and how they end.
 
 mod expirable_permit;
 mod expirable_semaphore;

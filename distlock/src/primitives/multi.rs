@@ -19,13 +19,14 @@ use crate::guard::Guard;
 /// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
 ///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
 ///   are acquired one after another, in an order that all clients share, and released again if one is not available.
-/// * **Compatible with single locks.** Each key is stored as if it was locked alone, and excludes other owners of that
-///   key, including those of Redisson.
+/// * **Compatible with single locks.** Each key is stored like a single lock, and excludes other owners of that key,
+///   including those of Redisson.
 ///
-/// Inside a scope that holds some of the keys, it re-enters those and acquires the others. The hold counts as lost if one
-/// of its keys is lost.
+/// Inside a scope that holds some of the keys, the acquisition re-enters those and acquires the others. The hold counts
+/// as lost if one of its keys is lost.
 ///
-/// The lock corresponds to Redisson's `RedissonMultiLock`, without its restarts from the first lock.
+/// The lock corresponds to Redisson's `RedissonMultiLock`, but does not start again from the first lock when another
+/// one is held.
 ///
 /// # Examples
 /// ```

@@ -13,8 +13,8 @@ use crate::primitives::Member;
 /// [`Client::rw_lock`](crate::Client::rw_lock).
 ///
 /// It has two sides, [`read`](RwLock::read) and [`write`](RwLock::write), which share their data in the server. While
-/// there are readers nobody can write, and while there is a writer nobody else can read or write. This holds among all
-/// clients of the same server, including those of Redisson.
+/// there are readers, no owner can write. While there is a writer, no other owner can read or write. This holds among
+/// all clients of the same server, including those of Redisson.
 ///
 /// * **A read inside its own write is admitted.** A read lock that is acquired inside the scope of a write lock's guard is
 ///   a separate hold, which may outlive the write lock. When the write lock is released, the reader stays and other
@@ -25,15 +25,15 @@ use crate::primitives::Member;
 /// * **Neither side starves the other.** A waiting writer blocks new readers until it has written. After a writer, the
 ///   readers that waited for it are admitted before the next writer.
 ///
-/// A task can deadlock with a waiting writer: it reads, and waits for another task that also has to acquire the read lock,
-/// which the waiting writer blocks. To prevent this, carry the scope over to the other task with
-/// [`inherit`](crate::inherit), or give its acquisition a [`wait`](Acquire::wait).
+/// A task can deadlock with a waiting writer. This happens if the task holds the read lock and waits for another task
+/// that has to acquire the read lock too: the waiting writer blocks that task. To prevent this, carry the scope over to
+/// the other task with [`inherit`](crate::inherit), or give its acquisition a [`wait`](Acquire::wait).
 ///
 /// # How readers and writers alternate
 /// A writer that has to wait sets a mark in a separate key beside the lock. The mark expires after the
-/// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third of
-/// that has passed. While the mark exists, new readers are refused, except inside a write lock. The mark is removed, and
-/// the readers are woken, when the writer gives up. It is also removed when a writer is granted the lock.
+/// [`waiter_timeout`](crate::Builder::waiter_timeout), 5 s by default, and the writer sets it again each time a third
+/// of that has passed. While the mark exists, new readers are refused, except inside a write lock. When the writer
+/// gives up, the mark is removed and the readers are woken. The mark is also removed when a writer is granted the lock.
 ///
 /// A reader that is refused sets another mark. If that mark exists when a write lock is released, readers have 20 ms in
 /// which they are admitted and waiting writers are refused. A reader therefore waits for one writer, or for up to 50 ms
@@ -43,7 +43,7 @@ use crate::primitives::Member;
 ///
 /// # Redisson
 /// The lock corresponds to Redisson's `RedissonReadLock` and `RedissonWriteLock` and uses the same keys, fields and
-/// channels. Who excludes whom is the same, with these differences:
+/// channels. Readers and writers of both libraries exclude each other in the same way, with these differences:
 ///
 /// * Redisson's clients ignore the marks. Its readers are admitted beside other readers while a writer waits, so a steady
 ///   stream of them can starve writers of both libraries; set a [`wait`](Acquire::wait). Its writers do not give way to
@@ -116,7 +116,7 @@ impl RwLock {
         Ok(self.write().is_locked().await? || self.read().is_locked().await?)
     }
 
-    /// Frees the lock, no matter who reads or writes, and returns whether anyone did.
+    /// Frees the lock, no matter who holds it, and returns whether it was held.
     ///
     /// It calls [`WriteLock::force_release`], and [`ReadLock::force_release`] if there was no writer.
     ///
@@ -137,13 +137,14 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self) -> Result<bool, Error> {
+        // In this order, as in `is_locked`.
         Ok(self.write().force_release().await? || self.read().force_release().await?)
     }
 }
 
 /// The read side of an [`RwLock`]; made by [`RwLock::read`].
 ///
-/// Any number of owners can hold it at the same time, while nobody holds the [`WriteLock`]. Waiting, renewal and release
+/// Any number of owners can hold it at the same time, if no owner holds the [`WriteLock`]. Waiting, renewal and release
 /// work as with [`Lock`](crate::Lock), with these differences:
 ///
 /// * Readers of one client do not queue behind each other, and nothing is handed over between them.
@@ -265,7 +266,7 @@ impl ReadLock {
         self.handle.hold_count().await
     }
 
-    /// Returns how long the reader with the longest lease stays if it is neither renewed nor released; see
+    /// Returns how long the reader with the most time left stays if it is neither renewed nor released; see
     /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
     ///
     /// # Errors
@@ -280,7 +281,7 @@ impl ReadLock {
         self.handle.remaining_lease().await
     }
 
-    /// Ends all readers if nobody writes, and returns whether there were any; see
+    /// Ends all readers if there is no writer, and returns whether there were any; see
     /// [`Lock::force_release`](crate::Lock::force_release).
     ///
     /// # Errors
@@ -304,8 +305,8 @@ impl From<ReadLock> for Member {
 
 /// The write side of an [`RwLock`]; made by [`RwLock::write`].
 ///
-/// At most one owner holds it at a time, while nobody holds the [`ReadLock`] except inside the writer's own scope.
-/// Waiting, renewal and release work as with [`Lock`](crate::Lock), with these differences:
+/// At most one owner holds it at a time. Meanwhile no owner holds the [`ReadLock`], except inside the writer's own
+/// scope. Waiting, renewal and release work as with [`Lock`](crate::Lock), with these differences:
 ///
 /// * A read lock that is acquired inside its [scope](Guard::scope) may outlive the write lock. The lock is then a read
 ///   lock.
@@ -400,7 +401,7 @@ impl WriteLock {
         self.handle.is_locked().await
     }
 
-    /// Returns the writer, each with the number of times it has entered; see
+    /// Returns the writer with the number of times it has entered, or nothing if there is no writer; see
     /// [`Lock::holders`](crate::Lock::holders).
     ///
     /// # Errors
@@ -415,7 +416,7 @@ impl WriteLock {
         self.handle.holders().await
     }
 
-    /// Returns how many times the lock is entered, over all entries of its writer; 0 if there is none.
+    /// Returns how many times the writer has entered the lock; 0 if there is no writer.
     ///
     /// # Errors
     /// The same as [`Lock::is_locked`](crate::Lock::is_locked).

@@ -17,11 +17,12 @@ use crate::owner::Owner;
 /// [added](Semaphore::add_permits).
 ///
 /// * **Permits have no lease.** As in Redisson, a permit is taken until it is released. The permits of a process that
-///   crashed stay taken, and so do those of a client that ended while its server was unreachable. If that must not
-///   happen, use an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
+///   crashed stay taken, and so do those of a client that ended while its server was unreachable. To prevent this, use
+///   an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 /// * **Retries are idempotent.** If a reply is lost, the request is sent again and still takes effect exactly once. For
-///   this the server keeps a small separate key for each acquisition while its permits are taken, and for each release
-///   and change for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
+///   this the server keeps a small separate key for each request. The key of an acquisition exists while its permits
+///   are taken. The key of a release or a change exists for the sum of
+///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
 ///   for different numbers of permits. Waiters of different clients have no particular order.
@@ -87,8 +88,8 @@ impl Semaphore {
 
     /// Adds permits, or removes some if the number is negative. Returns how many are available afterwards.
     ///
-    /// The result can be negative: permits then have to be released until the number is positive before one can be
-    /// acquired. If the number of permits was never set, it starts at 0.
+    /// The result can be negative. No permit can then be acquired until enough permits are released. If the number of
+    /// permits was never set, it starts at 0.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -109,7 +110,7 @@ impl Semaphore {
         self.handle.adjust(SemaphoreChange::Add(permits)).await
     }
 
-    /// Releases permits without a [`Permit`], as Redisson's `release(n)`. Returns how many are available afterwards.
+    /// Releases permits without a [`Permit`], like Redisson's `release(n)`. Returns how many are available afterwards.
     ///
     /// Use it for permits that were [forgotten](Permit::forget), or that another program acquired. The caller must not
     /// release more permits than were acquired; this is not checked.
@@ -159,7 +160,7 @@ impl Semaphore {
         self.handle.adjust(SemaphoreChange::Count).await
     }
 
-    /// Takes all available permits without a [`Permit`], and returns how many they were.
+    /// Takes all available permits without a [`Permit`], and returns their number.
     ///
     /// A negative number of permits becomes 0, and the negative number is returned, as in Redisson and Java.
     ///
@@ -186,14 +187,14 @@ impl Semaphore {
     /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
     /// Use it to repair a system by hand, not as a part of normal work. Waiters continue to wait until permits are set
-    /// again. Permits that are still taken are added when they are released, as in Redisson: the first of them creates
-    /// the semaphore again.
+    /// again. As in Redisson, permits that are still taken are added when they are released, and the first of them
+    /// creates the semaphore again.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may or may not be removed.
+    /// If the future is dropped, the semaphore may or may not be removed.
     ///
     /// # Examples
     /// ```
@@ -231,7 +232,7 @@ impl Semaphore {
 
     /// Acquires several permits, all of them or none.
     ///
-    /// Awaiting it fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
+    /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
     ///
     /// # Examples
     /// ```
@@ -253,7 +254,7 @@ impl Semaphore {
     /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
+    /// If the future is dropped, permits that were granted in the meantime are released in the background.
     ///
     /// # Examples
     /// ```
@@ -274,7 +275,7 @@ impl Semaphore {
     /// The errors of [`Acquire`], except [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
+    /// If the future is dropped, permits that were granted in the meantime are released in the background.
     ///
     /// # Examples
     /// ```
