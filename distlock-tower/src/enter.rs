@@ -13,7 +13,7 @@ use crate::key::{self, BufferedBody, KeyError, KeyOutcome, WholeBody};
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
 
-/// How a request goes on.
+/// What happens with a request next.
 pub(crate) enum EnterOutcome {
     Unlocked,
     Locked { guard: Guard, waited: Duration },

@@ -4,14 +4,19 @@
 #![cfg_attr(feature = "axum", doc = "```")]
 #![cfg_attr(not(feature = "axum"), doc = "```ignore")]
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! use std::time::Duration; use axum::{Router, body::Body, extract::Path, routing::post}; use distlock::Client; use
-//! distlock_tower::LockLayer; use http::{Request, StatusCode}; use tower::ServiceExt;
+//! use std::time::Duration;
+//! use axum::{Router, body::Body, extract::Path, routing::post};
+//! use distlock::Client;
+//! use distlock_tower::LockLayer;
+//! use http::{Request, StatusCode};
+//! use tower::ServiceExt;
 //!
 //! async fn pay(Path(id): Path<u64>) -> String {
 //!     format!("paid {id}")
 //! }
 //!
-//! let client = Client::in_memory(); let app: Router = Router::new().route("/orders/{id}/pay", post(pay)).route_layer(
+//! let client = Client::in_memory();
+//! let app: Router = Router::new().route("/orders/{id}/pay", post(pay)).route_layer(
 //!     LockLayer::new(client.clone())
 //!         .key(|Path(id): Path<u64>| format!("order:{id}"))
 //!         .wait(Duration::from_secs(5)),
@@ -36,7 +41,7 @@
 //! With axum, add it with `route_layer`. `Router::layer` also wraps the answers 404 and 405: requests for unknown URLs
 //! would then take locks, or fail in the key function. A `get` route also serves HEAD, so HEAD requests take locks too. In
 //! a router that is nested below a path with captures, `Path<u64>` fails because there is more than one capture. Name the
-//! captures there, in a [`Template`] or in a struct.
+//! captures in this case, in a [`Template`] or in a struct.
 //!
 //! Among other layers, use this order, from the outside in:
 //!
@@ -155,17 +160,20 @@
 //! ```
 //! use std::convert::Infallible;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
-//! use distlock_tower::{Held, LockLayer}; use http::{Request, Response}; use http_body_util::BodyExt; use
-//! tower::{Layer, ServiceExt, service_fn};
+//! use distlock_tower::{Held, LockLayer};
+//! use http::{Request, Response};
+//! use http_body_util::BodyExt;
+//! use tower::{Layer, ServiceExt, service_fn};
 //!
 //! async fn import(request: Request<String>) -> Result<Response<String>, Infallible> {
 //!     let held = request.extensions().get::<Held>().map(|held| held.key().to_owned());
 //!     Ok(Response::new(held.unwrap_or_default()))
 //! }
 //!
-//! let layer = LockLayer::new(distlock::Client::in_memory()).key_header("x-account"); let request =
-//! Request::post("/").header("x-account", "acme").body(String::from("body")).unwrap(); let response =
-//! layer.layer(service_fn(import)).oneshot(request).await?; let (_, body) = response.into_parts();
+//! let layer = LockLayer::new(distlock::Client::in_memory()).key_header("x-account");
+//! let request = Request::post("/").header("x-account", "acme").body(String::from("body")).unwrap();
+//! let response = layer.layer(service_fn(import)).oneshot(request).await?;
+//! let (_, body) = response.into_parts();
 //! assert_eq!(body.collect().await.unwrap().to_bytes(), "x-account:acme");
 //! # Ok(()) }
 //! ```

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use crate::key::ErasedKey;
 use crate::respond::Answers;
 
-/// How long a request waits for its lock by default. Few clients wait longer for an answer, and requests must not pile
-/// up without bound.
+/// How long a request waits for its lock by default. Few clients wait longer for an answer, and the number of waiting
+/// requests must have a limit.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// How many acquisitions may wait for one key by default, for the same reason.

@@ -54,6 +54,7 @@ pin_project! {
 
     impl<B> PinnedDrop for HoldBody<B> {
         fn drop(this: Pin<&mut Self>) {
+            // The body is dropped first, and inside the section, so that code in its `Drop` still sees the scope.
             if let KindProj::Held { mut body, body_hold } = this.project().kind.project() {
                 body_hold.hold.enter(|| body.set(None));
             }
@@ -141,7 +142,8 @@ impl BodyHold {
                 });
             let frame = match polled {
                 Poll::Ready(frame) => frame,
-                // All bytes are there. Trailers that are not ready now are not waited for.
+                // All bytes have arrived. Trailers that are not ready now are left out, so that the body does not wait
+                // for them.
                 Poll::Pending if self.last_data.is_some() => Ok(None),
                 Poll::Pending => return Poll::Pending,
             };
@@ -182,7 +184,7 @@ impl BodyHold {
             return NextStep::Release;
         };
         if self.last_data.is_some() {
-            // More data than announced: no server sends it.
+            // The body has more data than it announced. A server does not send it.
             return NextStep::Release;
         }
         let received = data.len() as u64;

@@ -39,6 +39,9 @@ pin_project! {
     /// Dropping the future while it waits gives up the request's place in line. Dropping it later drops the handler's
     /// future inside the critical section, and then releases the lock in the background. A guard that the handler took
     /// with [`Held::keep`](crate::Held::keep) is not affected.
+    ///
+    /// # Examples
+    /// See [`LockService`](crate::LockService).
     #[must_use = "futures do nothing unless awaited"]
     pub struct LockFuture<S, B>
     where
@@ -142,6 +145,7 @@ where
         matches!(self.stage, Stage::Entering(..))
     }
 
+    /// Drops the handler inside the section, so that code in its `Drop` still sees the scope.
     fn drop_handler(self: Pin<&mut Self>) {
         let mut this = self.project();
         match this.stage {

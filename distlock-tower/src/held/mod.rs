@@ -58,7 +58,7 @@ pub struct Held {
 }
 
 struct Shared {
-    /// At least one.
+    /// The keys of the guard, in sorted order. There is at least one.
     keys: Vec<String>,
     token: Option<u64>,
     /// Never entered. It reports whether the hold lasts, wherever the guard is.
@@ -126,7 +126,7 @@ impl Held {
         self.shared.token
     }
 
-    /// Returns whether the lock is held, as far as this process can tell. Compares clocks, without I/O.
+    /// Returns whether the lock is held, as far as this process can tell. The method only compares clocks, without I/O.
     ///
     /// The answer is about the hold of this request, also after its guard was [kept](Held::keep). Once that hold is
     /// released or lost, it stays `false`, even if another request acquires the key.
@@ -137,10 +137,10 @@ impl Held {
         self.shared.section.is_held()
     }
 
-    /// Completes when the hold is lost, when it must be assumed lost, or when it is released.
+    /// Returns a future that completes when the hold is lost, when it must be assumed lost, or when it is released.
     ///
-    /// A handler rarely needs it, because the handler is dropped on a loss. It is meant for tasks that the handler
-    /// spawned, and for code that runs after the handler under a [kept](Held::keep) guard.
+    /// A handler rarely needs it, because the handler is dropped on a loss. Use it in tasks that the handler spawned,
+    /// and in code that runs after the handler under a [kept](Held::keep) guard.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.

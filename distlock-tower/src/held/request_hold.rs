@@ -73,7 +73,7 @@ impl RequestHold {
         }
     }
 
-    /// Completes when the release is confirmed or has failed, and at once where there is nothing to release.
+    /// Completes when the release is confirmed or has failed, and at once if there is nothing to release.
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let State::Releasing(releasing) = &mut self.state else {
             return Poll::Ready(Ok(()));
@@ -96,7 +96,7 @@ impl RequestHold {
         // The section goes first. Code that still has the scope, such as a task that inherited it, must not re-enter a
         // hold whose guard is about to end.
         drop(section);
-        // Clones of `held` that the handler left somewhere share the slot: dropping this one alone would keep the
+        // Clones of `held` that the handler kept share the slot. If this one were only dropped, they would keep the
         // guard alive.
         held.keep()
     }

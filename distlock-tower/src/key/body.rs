@@ -12,6 +12,9 @@ use crate::error::BoxError;
 
 /// Marks layers that read only the head of a request, so that its body can be of any type. See
 /// [`LockLayer`](crate::LockLayer).
+///
+/// # Examples
+/// See [`LockLayer`](crate::LockLayer).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Head;

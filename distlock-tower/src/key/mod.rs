@@ -126,10 +126,16 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 )]
 pub trait IntoLockKeys {
     /// Converts the value into keys, no key, or an answer.
+    ///
+    /// # Examples
+    /// See [`IntoLockKeys`].
     fn into_lock_keys(self) -> LockKeys;
 }
 
 /// The result of a key function: keys, no key, or an answer. Made by [`IntoLockKeys`].
+///
+/// # Examples
+/// See [`IntoLockKeys`].
 pub struct LockKeys(pub(crate) KeyOutcome);
 
 pub(crate) enum KeyOutcome {

@@ -28,8 +28,8 @@ pub enum ViaTemplate {}
 /// including braces.
 ///
 /// A request that lacks a value is answered with 400, or runs unlocked if the layer's key is
-/// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: it is
-/// not known which of the repeated values the handler will use.
+/// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: the
+/// layer does not know which of the repeated values the handler will use.
 ///
 /// Values are not escaped. Clients choose them, so separate two values with a character that neither can contain.
 ///
@@ -263,6 +263,10 @@ impl std::error::Error for TemplateError {}
 impl FromStr for Template {
     type Err = TemplateError;
 
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// [`TemplateError`] if the text is not a valid template.
     fn from_str(text: &str) -> Result<Self, TemplateError> {
         let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['<', '>']) {

@@ -64,6 +64,12 @@ impl<S, R: Copy> Layer<S> for CompletingLayer<R> {
 }
 
 /// A [`LockService`] that handles each request in a separate task. Made by [`CompletingLayer`].
+///
+/// # Errors
+/// The errors of the inner service.
+///
+/// # Examples
+/// See [`CompletingLayer`].
 #[derive(Clone, Debug)]
 pub struct CompletingService<S, R = Head>(LockService<S, R>);
 
@@ -114,6 +120,7 @@ where
             return Poll::Ready(Some(output));
         }
         if handling.is_entering() {
+            // Checked only while the lock is not held: after that the handler runs to completion (invariant 1).
             return Pin::new(&mut caller_dropped).poll(cx).map(|_| None);
         }
         Poll::Pending
@@ -136,11 +143,14 @@ enum Stage<T, E> {
 /// stop the handler, which runs to completion under the lock; its response is dropped.
 ///
 /// # Panics
-/// A panic of the handler is resumed in the caller. The first poll panics outside a tokio runtime.
+/// A panic of the handler is resumed in the caller. Outside a tokio runtime, the first poll panics.
+///
+/// # Examples
+/// See [`CompletingLayer`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct CompletingFuture<T, E> {
     stage: Stage<T, E>,
-    /// Never sent to. Dropping it tells the task that the caller is gone.
+    /// No value is sent. Dropping it tells the task that the caller was dropped.
     _caller: oneshot::Sender<()>,
 }
 
@@ -169,7 +179,8 @@ impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> CompletingFuture<T, E> {
-    /// Spawned at the first poll and not in `call`: only then are the scopes and the span those around the request.
+    /// Spawns the task. This happens at the first poll and not in `call`, because the scopes and the span of the code
+    /// that polls are those around the request.
     fn spawn(&mut self) {
         if let Stage::New(work) = std::mem::replace(&mut self.stage, Stage::Done) {
             let work = distlock::inherit(work).in_current_span();

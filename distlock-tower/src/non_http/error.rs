@@ -40,7 +40,7 @@ pub enum LockError<E> {
     TooManyPending {
         /// The layer's limit.
         limit: u32,
-        /// The timeout of the attempt, which says who holds the lock.
+        /// The [`Timeout`](Error::Timeout) of the single attempt. It says what blocked the attempt.
         busy: Error,
     },
     /// The inner service's own error.
@@ -63,8 +63,8 @@ impl<E: fmt::Display> fmt::Display for LockError<E> {
     }
 }
 
-// Does not require `E: Error`, because tower's `BoxError` does not implement it. The source of an inner error is therefore
-// not forwarded; match on `Inner` to get at it.
+// Does not require `E: Error`, because tower's `BoxError` does not implement it. The source of an inner error is
+// therefore not forwarded; match on `Inner` to get it.
 impl<E: fmt::Debug + fmt::Display> StdError for LockError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

@@ -38,6 +38,9 @@ where
 ///
 /// With the feature `axum` it is implemented for all types that implement `IntoResponse`. Without it, it is implemented
 /// for `http::Response<B>` where `B` is a body of `Bytes`. This trait is not meant to be implemented in other crates.
+///
+/// # Examples
+/// See [`LockLayer::on_reject`](crate::LockLayer::on_reject).
 pub trait IntoAnswer {
     /// Converts the value into a response with a boxed body.
     #[doc(hidden)]
@@ -138,7 +141,7 @@ pub(crate) fn key_function_answer(answer: Answer, grpc: bool) -> Answer {
     }
 }
 
-/// Logs a release that failed after the handler had ended, where the client still gets the handler's outcome.
+/// Logs a release that failed after the handler had ended. The client still gets the handler's outcome.
 pub(crate) fn release_failed(error: &Error) {
     tracing::warn!(%error, "the handler completed, but releasing its lock failed");
 }
