@@ -16,7 +16,7 @@ use crate::respond::Answers;
 /// requests must have a limit.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
-/// How many acquisitions may wait for one key by default, for the same reason.
+/// How many acquisitions may wait for one key by default. The number of waiting requests must have a limit.
 const DEFAULT_MAX_WAITERS: u32 = 1024;
 
 /// Where locks come from, and how long a request waits for one and holds it.

@@ -129,7 +129,7 @@ pub enum Error {
         waiters: u32,
     },
 
-    /// This kind of lock does not support what was asked for.
+    /// This kind of lock does not support the requested operation.
     #[error("unsupported for {key:?}: {reason}")]
     #[non_exhaustive]
     Unsupported {

@@ -1,4 +1,4 @@
-//! The kinds of primitives, and what the library needs to know about each of them.
+//! The kinds of primitives, and the properties of each kind.
 
 /// The kind of a primitive.
 #[cfg_attr(

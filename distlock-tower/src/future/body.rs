@@ -200,7 +200,7 @@ impl BodyHold {
         }
     }
 
-    /// Ends the body with an error. What is left of the hold is released in the background.
+    /// Ends the body with an error. If the handler did not keep the guard, the lock is released in the background.
     fn fail<B>(&mut self, mut body: Pin<&mut Option<B>>, error: BoxError) -> Polled {
         self.hold.enter(|| body.set(None));
         self.hold.release_in_background();

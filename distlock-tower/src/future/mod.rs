@@ -241,7 +241,7 @@ where
                 .map(|output| output.map(|response| response.map(HoldBody::inner)));
         };
         let output = match output {
-            // Dropping `hold` releases what is left of it in the background.
+            // Dropping `hold` releases the lock in the background, if the handler did not keep the guard.
             Err(lost) => return Some(Ok(self.lost(&lost, times))),
             Ok(Ok(response)) if self.body_takes_hold(&response) => {
                 let length = body::length(&response);

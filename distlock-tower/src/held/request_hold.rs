@@ -83,7 +83,7 @@ impl RequestHold {
         Poll::Ready(released)
     }
 
-    /// Closes the section and drops the guard: what is left of the hold is released in the background.
+    /// Closes the section. If the handler did not keep the guard, drops it, which releases the lock in the background.
     pub(crate) fn release_in_background(&mut self) {
         drop(self.close());
     }

@@ -36,9 +36,9 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 /// answered with `application/problem+json`; the layer adds no errors to the service. The [crate's docs](crate#answers)
 /// list all answers.
 ///
-/// The layer is cheap to clone, and works with every service of `http::Request<B>`, whatever the body type. Its type is
-/// written `LockLayer`. If [the key comes from the body](Unkeyed::key_from_body) it is `LockLayer<WholeBody>`, and the
-/// service's body type must implement `From<Bytes>`.
+/// The layer is cheap to clone, and works with every service of `http::Request<B>`, for every body type `B`. Its type
+/// is written `LockLayer`. If [the key comes from the body](Unkeyed::key_from_body) it is `LockLayer<WholeBody>`, and
+/// the service's body type must implement `From<Bytes>`.
 ///
 /// A layer is made by [`LockLayer::new`] followed by [`Unkeyed::key`] or another `key` method.
 ///

@@ -92,7 +92,7 @@ impl<R> LockLayer<R> {
         self
     }
 
-    /// Sets how many requests of this layer may be pending at once, whatever their keys: without limit by default.
+    /// Sets how many requests of this layer may be pending at once, for all keys together: without limit by default.
     ///
     /// A request is pending from the moment it asks for its lock until the lock is granted or refused. All clones of
     /// the layer, and all their services, share one limit.

@@ -16,11 +16,13 @@ use crate::respond;
 
 /// A service whose requests run under a lock. Made by [`ServiceLockLayer`](super::ServiceLockLayer).
 ///
-/// It is ready when the inner service is ready. The lock is acquired in the response future. See
-/// [`ServiceLockLayer`](super::ServiceLockLayer) for an example.
+/// It is ready when the inner service is ready. The lock is acquired in the response future.
 ///
 /// # Errors
 /// [`LockError`]: the inner service's error, or the reason why the request has no lock or lost it.
+///
+/// # Examples
+/// See [`ServiceLockLayer`](super::ServiceLockLayer).
 pub struct ServiceLock<S, R> {
     inner: S,
     settings: Arc<Settings<R>>,
@@ -112,6 +114,9 @@ impl<S, R> fmt::Debug for ServiceLock<S, R> {
 /// # Cancel safety
 /// Dropping the future while it waits gives up the request's place in line. Dropping it later drops the inner service's
 /// future inside the critical section, and then releases the lock in the background.
+///
+/// # Examples
+/// See [`ServiceLockLayer`](super::ServiceLockLayer).
 #[must_use = "futures do nothing unless awaited"]
 pub struct ServiceLockFuture<T, E>(BoxFuture<'static, Result<T, LockError<E>>>);
 

@@ -223,7 +223,7 @@ impl Lease {
         self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
     }
 
-    /// What is due at `now`. `unstated`: the server does not have the present count yet.
+    /// Returns the action that is due at `now`. `unstated`: the server does not have the current count yet.
     ///
     /// After `Renew` the renewal counts as sent. Until it is answered, only the end of the lease is due.
     pub(crate) fn due(&mut self, now: Tick, unstated: bool) -> Due {
@@ -240,7 +240,7 @@ impl Lease {
         Due::Renew(lease)
     }
 
-    /// When to ask what is [`due`](Lease::due). Never once the lease is over.
+    /// When to call [`due`](Lease::due) next. Never once the lease is over.
     pub(crate) fn next(&self, unstated: bool) -> Tick {
         match self.state {
             State::Held => self.next_renewal(unstated).min(self.end()),

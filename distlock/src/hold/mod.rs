@@ -282,7 +282,7 @@ impl Hold {
         closed.store(true, Ordering::Release);
     }
 
-    /// The first guard of a hold that was handed over, if the hold is still good.
+    /// The first guard of a hold that was handed over, if enough of its lease is left.
     pub(crate) fn succeed(
         self: &Arc<Self>,
         origin: Origin,
@@ -299,7 +299,7 @@ impl Hold {
         Some(HoldRef::new(Arc::clone(self), origin, term))
     }
 
-    /// Ends a guard. Sends nothing and wakes nobody: [`HoldRef::announce_end`] follows.
+    /// Ends a guard. Sends nothing and wakes no task. The caller calls [`HoldRef::announce_end`] after that.
     fn leave(&self, hold_ref: &HoldRef, now: Tick) -> GuardEnd {
         let mut state = self.state.lock();
         hold_ref.end();

@@ -44,9 +44,9 @@ pub(crate) struct PendingRelease {
     until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
     in_doubt: Option<u64>,
-    /// Whether it is unknown what the owner has in the server, so that an attempt or a place is withdrawn.
+    /// Whether an attempt or a place is withdrawn, because it is unknown what the owner has in the server.
     withdraws: bool,
-    /// It was answered or given up, and nobody waits for it. It is kept because an attempt may be carried out late.
+    /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
     answered: bool,
     on_settled: Option<OnSettled>,
 }

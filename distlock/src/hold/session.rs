@@ -114,13 +114,13 @@ impl Session {
         self.clock.now()
     }
 
-    /// Has the watchdog watch a granted hold.
+    /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.watch(hold, hold.next_look());
         self.start_tasks();
     }
 
-    /// Has the watchdog look at a hold again, after a change that may have to be stated at once.
+    /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn look_at(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
         self.start_tasks();
@@ -142,8 +142,8 @@ impl Session {
             return;
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
-        // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried out,
-        // or if only one of several permits is gone.
+        // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
+        // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
             self.release_later(PendingRelease::of_hold(hold));
         }

@@ -45,7 +45,7 @@ impl HoldView {
         }
     }
 
-    /// At least one.
+    /// The holds. There is at least one.
     pub(crate) fn members(&self) -> &[Arc<HoldRef>] {
         match &self.members {
             Members::One(member) => slice::from_ref(member),

@@ -226,7 +226,7 @@ fn next_batch(
     batch
 }
 
-/// Does what is due for a hold. Answers the count and lease of its renewal if that is due.
+/// Takes the action that is due for a hold. If that is a renewal, returns its count and its lease.
 fn attend_to(session: &Arc<Session>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
     match hold.next_action(now) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. Only the head of the queue talks to the backend, and only the head's slot is ever filled.
 //! 2. Each hold is in one place: with a guard, in the slot, or with the caller that was told to release it.
-//! 3. A waiter that leaves passes on what it had: a hold in its slot, or the position at the head.
+//! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,8 +147,8 @@ impl<H, W: Clone> Queue<H, W> {
         })
     }
 
-    /// Removes all waiters and returns what wakes them. It is for kinds whose holds do not exclude each other, so that
-    /// each waiter may ask the server on its own. The tickets are void after that.
+    /// Removes all waiters and returns the values that wake them. It is for kinds whose holds do not exclude each
+    /// other, so that each waiter may ask the server on its own. The tickets are void after that.
     #[must_use]
     pub(crate) fn dismiss(&mut self) -> Vec<W> {
         self.waiters.drain(..).map(|waiter| waiter.wake).collect()

@@ -51,7 +51,7 @@ pub(super) struct LocalHolder {
     task: Option<task::Id>,
 }
 
-/// What has to be done after the end of a guard.
+/// The work that follows the end of a guard.
 #[derive(Debug)]
 pub(crate) enum EndOutcome {
     /// Nothing has to be sent.
@@ -213,7 +213,7 @@ impl Registry {
         }
     }
 
-    /// Ends the renewals of a hold that has no guard. What remains is to tell the server.
+    /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
     fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
         if let Err(loss) = hold.stop_renewals(now) {
             self.session.lose(hold, loss);
@@ -265,7 +265,7 @@ impl Registry {
         }
     }
 
-    /// Does what a change in a queue requires. Not under the mutex: it wakes and sends.
+    /// Carries out the effect of a change in a queue. It is called outside of the mutex, because it wakes and sends.
     pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Notify>>) {
         let (release, wake) = match effect {
             QueueEffect::Nothing => (None, None),

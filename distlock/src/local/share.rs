@@ -20,7 +20,7 @@ pub(crate) struct HoldShare {
     gate: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-/// What remains to be done for a share that ended.
+/// The work that remains after a share has ended.
 #[allow(
     clippy::large_enum_variant,
     reason = "it is moved once, from the end of a guard into its release"
@@ -73,7 +73,7 @@ impl HoldShare {
         }
     }
 
-    /// Decreases the count, and returns what remains to be done.
+    /// Decreases the count, and returns the work that remains.
     pub(crate) fn end(mut self) -> Remaining {
         let term = self.hold_ref.term();
         let late = term.has_ended(self.hold_ref.now()).then(|| term.loss());

@@ -49,7 +49,7 @@ impl NonReentrantFairLock {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
-    /// Acquires the lock if it is free and nobody waits for it, in one round trip and without joining the queue. Returns
+    /// Acquires the lock if it is free and has no waiters, in one round trip and without joining the queue. Returns
     /// `None` if another owner holds the lock or waits for it.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The attempts of one acquisition. If it is unknown what an owner has in the server, the owner is ended.
+//! The attempts of one acquisition. If the outcome of an attempt is unknown, its owner is ended in the background.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -150,7 +150,7 @@ enum RoundOutcome {
     Elsewhere(usize, Option<WaiterSlot>),
 }
 
-/// One acquisition that waits, with everything that it must give back when it is dropped.
+/// A waiting acquisition. Dropping it ends its owner, its subscription and its turn.
 ///
 /// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
 /// small one is cheap to allocate.

@@ -52,7 +52,7 @@ pub(super) enum Blocking {
 }
 
 impl Blocking {
-    /// An owner that the server named, with what is left of its lease.
+    /// An owner that the server named, with the rest of its lease.
     pub(super) fn owner(ttl: Option<Duration>, now: Tick) -> Self {
         Self::Owner(ttl.map(|ttl| now.after(ttl)))
     }
@@ -118,7 +118,7 @@ impl<'a> Turn<'a> {
         self.waiter_slot.take()
     }
 
-    /// Begins anew to expect a release by the holder of its own client.
+    /// Starts the time again for which it waits for the holder of its own client.
     pub(super) fn renew_trust(&mut self) {
         self.trust_until = None;
     }

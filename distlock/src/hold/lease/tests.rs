@@ -208,8 +208,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever comes in whatever order: the deadline never moves back, never lies beyond what the server may
-    /// keep, a hold that is over stays over, and a loss is told at most once.
+    /// For any calls in any order: the deadline never moves back, and never lies after the time until which the server
+    /// may keep the hold. A hold that is over stays over, and a loss is announced at most once.
     #[test]
     fn random_calls_keep_the_invariants(steps in prop::collection::vec(step(), 1..80)) {
         let mut lease = kept();
