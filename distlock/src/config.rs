@@ -56,7 +56,7 @@ pub(crate) const HAND_OVER_GRANTS: u32 = 64;
 pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 
 /// How long the first waiter behind a holder of its own client waits for a hand-over before it asks the server and
-/// subscribes. If no hand-over comes within this time, the hold is a long one.
+/// subscribes. If there is no hand-over within this time, the hold is expected to be a long one.
 pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 
 /// How long the first waiter of a queue lets other processes go first if no message wakes it.

@@ -1,7 +1,7 @@
 //! One guard's reference into a hold, from its grant to its end or to the loss of the hold.
 //!
 //! Views (`lost()`, `is_held()`, scopes, the layer's `Held`) look at this reference and not at the hold. After a
-//! hand-over the hold goes on under another guard, and a view that was made before must answer that its own guard has
+//! hand-over the hold belongs to another guard. A view that was made before must then report that its own guard has
 //! ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) struct HoldRef {
     ended: AtomicBool,
     /// Cancelled when the guard ends. The hold has a token of its own, for when it is lost or freed.
     over: CancellationToken,
-    /// Admits one nested hold of the key at a time, or any number of shared ones. Made when the first one comes.
+    /// Admits one nested hold of the key at a time, or any number of shared ones. Made for the first one.
     gate: OnceLock<Arc<Semaphore>>,
 }
 

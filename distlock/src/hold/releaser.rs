@@ -126,7 +126,7 @@ impl PendingRelease {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
-    /// Takes note of how the release ended, and answers whether this was the first time.
+    /// Takes note of how the release ended. Returns whether this was the first time.
     pub(super) fn settle(&mut self, settled: Settled) -> bool {
         if let Some(on_settled) = self.on_settled.take() {
             on_settled(settled);

@@ -131,7 +131,7 @@ impl Session {
         self.watchdog.look_at(hold.owner, hold.next_look());
     }
 
-    /// Ends the watch over a hold. Answers whether it was still watched.
+    /// Removes a hold from the watchdog. Returns whether it was still watched.
     pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
         self.watchdog.unwatch(hold.owner)
     }

@@ -56,7 +56,7 @@ impl Agenda {
         self.order.insert((at, owner));
     }
 
-    /// Answers whether the task has to be woken because it would wake too late.
+    /// Returns whether the task has to be woken, because it would otherwise wake too late.
     fn arm(&mut self, at: Tick) -> bool {
         let earlier = at < self.armed.unwrap_or(Tick::NEVER);
         if earlier {

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! 1. Only the head of the queue talks to the backend, and only the head's slot is ever filled.
-//! 2. Each hold is in one place: with a guard, in the slot, or with the caller that was told to release it.
+//! 2. Each hold is in one place: with a guard, in the slot, or with the caller that has to release it.
 //! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
 use std::collections::VecDeque;

@@ -27,7 +27,7 @@ pub(crate) struct HoldShare {
 )]
 pub(crate) enum Remaining {
     Nothing(Result<(), Error>),
-    /// The server has to be told.
+    /// This release has to be sent to the server.
     Release(Release),
 }
 

@@ -48,8 +48,8 @@ use crate::primitives::Member;
 /// * Redisson's clients ignore the marks. Its readers are admitted beside other readers while a writer waits, so a steady
 ///   stream of them can starve writers of both libraries; set a [`wait`](Acquire::wait). Its writers do not give way to
 ///   waiting readers.
-/// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when the
-///   lease that they were told of expires.
+/// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
+///   the lease that the server has reported to them expires.
 /// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.
 ///
 /// The alternation follows phase-fair locks (Brandenburg and Anderson).

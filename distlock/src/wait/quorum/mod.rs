@@ -167,8 +167,8 @@ impl<'a> Rounds<'a> {
         Ok(error)
     }
 
-    /// Waits until it is first in line in its own program, and until the holder before it has ended or has taken too
-    /// long.
+    /// Waits until it is first in line in the first server's client, and until the holder before it has ended or has
+    /// taken too long.
     async fn wait_for_turn(&mut self, deadline: Tick) -> Result<(), Error> {
         let Some(turn) = &mut self.turn else {
             return Ok(());
