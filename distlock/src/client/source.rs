@@ -49,6 +49,9 @@ impl LockSource {
     /// * several keys with [`Mode::Fenced`], because a guard has one fencing token;
     /// * several keys, fair locks or fenced locks of a [`Quorum`].
     ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -60,6 +60,12 @@ impl ExpirableSemaphore {
 
     /// Acquires one permit. Await the result for an [`ExpirablePermit`], or [run](Acquire::run) a future that needs it.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -80,6 +86,12 @@ impl ExpirableSemaphore {
     ///
     /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the
     /// semaphore has fewer permits in total, the acquisition waits until more are added.
+    ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
     ///
     /// # Examples
     /// ```

@@ -152,6 +152,12 @@ impl CountDownLatch {
 
     /// Waits until the count is 0, or for at most a [`timeout`](LatchWait::timeout). Await the result.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`LatchWait`](LatchWait#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`LatchWait`](LatchWait#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

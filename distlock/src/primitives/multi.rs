@@ -85,6 +85,12 @@ impl MultiLock {
 
     /// Acquires all keys. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

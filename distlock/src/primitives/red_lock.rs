@@ -45,6 +45,12 @@ impl RedLock {
     /// Acquires the lock on a majority of the servers. Await the result for a guard, or [run](Acquire::run) a future under
     /// the lock.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// See [`RedLock`].
     pub fn acquire(&self) -> Acquire {

@@ -172,6 +172,12 @@ pub struct ReadLock {
 impl ReadLock {
     /// Acquires the lock for reading. Await the result for a guard, or [run](Acquire::run) a future under the lock.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -334,6 +340,12 @@ pub struct WriteLock {
 
 impl WriteLock {
     /// Acquires the lock for writing. Await the result for a guard, or [run](Acquire::run) a future under the lock.
+    ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
     ///
     /// # Examples
     /// ```

@@ -212,6 +212,12 @@ impl Semaphore {
 
     /// Acquires one permit. Await the result for a [`Permit`], or [run](Acquire::run) a future that needs it.
     ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -233,6 +239,12 @@ impl Semaphore {
     /// Acquires several permits, all of them or none.
     ///
     /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647.
+    ///
+    /// # Errors
+    /// When awaited, the errors of [`Acquire`](Acquire#errors).
+    ///
+    /// # Cancel safety
+    /// The same as [`Acquire`](Acquire#cancel-safety).
     ///
     /// # Examples
     /// ```
