@@ -315,18 +315,20 @@ impl Section {
             return Poll::Ready(Ok(output));
         }
         // A guard that has ended cannot be lost any more. Only the body wakes the task.
-        if self.view.has_ended() {
-            return Poll::Pending;
-        }
-        let view = &self.view;
-        let over = self
-            .over
-            .get_or_insert_with(|| Box::pin(view.clone().over()));
-        ready!(over.as_mut().poll(cx));
-        self.over = None;
-        match self.loss() {
-            Some(error) => Poll::Ready(Err(error)),
-            None => Poll::Pending,
+        loop {
+            if self.view.has_ended() {
+                return Poll::Pending;
+            }
+            let view = &self.view;
+            let over = self
+                .over
+                .get_or_insert_with(|| Box::pin(view.clone().over()));
+            ready!(over.as_mut().poll(cx));
+            self.over = None;
+            if let Some(error) = self.loss() {
+                return Poll::Ready(Err(error));
+            }
+            // A renewal was confirmed between the two looks at the clock: the task has to be woken by the next end.
         }
     }
 
