@@ -1,7 +1,7 @@
 //! Real servers, real faults and the checks that hold `distlock` to its promises.
 //!
-//! But for [`any_lock`], [`faults`] and [`flaws`] nothing here knows the crate under test: a suite brings the two together. A tool that cannot do
-//! its work panics, for a panic is how a test says so; none of them skips in silence.
+//! Only [`any_lock`], [`faults`] and [`flaws`] know the crate under test; the suites bring it together with the other
+//! tools. A tool that cannot do its work panics, so that the test fails. None of them skips in silence.
 //!
 //! | module | what it gives |
 //! | --- | --- |

@@ -1,7 +1,7 @@
-//! Mistakes made on purpose are mistakes: each is seen in its simplest scenario, which passes without it.
+//! Every flaw of a backend breaks the simplest scenario that it concerns, and the scenario passes without it. The chaos
+//! tests look for these flaws in random histories and rely on this.
 //!
-//! On the memory backend and paused time, so that each scenario has one outcome. What looks for such mistakes in random
-//! histories relies on their being real.
+//! The scenarios run in memory on paused time, so that each has one outcome.
 
 use std::time::Duration;
 
