@@ -3,42 +3,25 @@
 //! A test has the number of its row in its name: `f01_..` is row 1. A test whose failure never happened fails, even when all
 //! its assertions hold. The suite ends with a table of the rows, what was injected and how often, and the result.
 //!
-//! There is one file for each subject. To add a test: write an `async fn fNN_what_happens(row: &Row)`, add it to the list at
-//! the end of its file, and name it in its row of `FAILURES.md`.
+//! There is one file for each subject, in a folder for what it concerns. To add a test: write an
+//! `async fn fNN_what_happens(row: &Row)`, add it to the list at the end of its file, and name it in its row of
+//! `FAILURES.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod failures;
+mod foreign;
 mod lives;
 mod log;
 mod row;
+mod stage;
 mod support;
 
-mod cancel;
-mod changes;
-mod connection;
-mod drops;
-mod fencing;
-mod foreign;
-mod keys;
-mod lease;
-mod messages;
-mod nesting;
-mod numbers;
-mod outcome;
-mod panics;
-mod process;
-mod refusals;
-mod release;
-mod rights;
-mod rights_by_kind;
-mod scripts;
-mod servers;
-mod stage;
-mod subscriptions;
-mod sweep;
-mod waiting;
-mod watchdog;
+mod leases;
+mod outcomes;
+mod processes;
+mod server;
+mod waiters;
 
 use std::process::ExitCode;
 
@@ -52,29 +35,11 @@ fn main() -> ExitCode {
     let threads = std::env::var("RUST_TEST_THREADS").ok();
     args.test_threads = args.test_threads.or(threads.and_then(|n| n.parse().ok()));
     let listed: Vec<Listed> = [
-        outcome::rows(),
-        numbers::rows(),
-        lease::rows(),
-        waiting::rows(),
-        messages::rows(),
-        subscriptions::rows(),
-        watchdog::rows(),
-        connection::rows(),
-        servers::rows(),
-        refusals::rows(),
-        rights::rows(),
-        rights_by_kind::rows(),
-        process::rows(),
-        scripts::rows(),
-        sweep::rows(),
-        cancel::rows(),
-        panics::rows(),
-        nesting::rows(),
-        keys::rows(),
-        drops::rows(),
-        changes::rows(),
-        fencing::rows(),
-        release::rows(),
+        outcomes::rows(),
+        leases::rows(),
+        waiters::rows(),
+        server::rows(),
+        processes::rows(),
     ]
     .concat();
     let mut rows: Vec<Row> = listed.iter().map(Row::of).collect();

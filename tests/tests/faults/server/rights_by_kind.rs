@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 
 use crate::foreign::Foreign;
 use crate::lives::{LIVES, Life, Stage};
-use crate::rights::{GUIDE, granted, refused, server_without_default_user};
 use crate::row::{Row, rows};
+use crate::server::rights::{GUIDE, granted, refused, server_without_default_user};
 
 impl Life {
     /// What the guide adds for it, word by word.

@@ -5,7 +5,7 @@ use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{drop_after, eventually_eq};
 use tokio::time::sleep;
 
-use crate::cancel::FREE;
+use crate::outcomes::cancel::FREE;
 use crate::row::{Row, rows};
 use crate::stage::Stage;
 use crate::support::{SOON, ms};

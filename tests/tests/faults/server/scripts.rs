@@ -18,23 +18,23 @@ use crate::support::{client_with, ms};
 /// Source, and how many arguments it takes.
 const SCRIPTS: [(&str, usize); 5] = [
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_acquire.lua"),
+        include_str!("../../../../distlock/src/backend/redis/scripts/lock_acquire.lua"),
         2,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_renew.lua"),
+        include_str!("../../../../distlock/src/backend/redis/scripts/lock_renew.lua"),
         3,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_release.lua"),
+        include_str!("../../../../distlock/src/backend/redis/scripts/lock_release.lua"),
         2,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_force_release.lua"),
+        include_str!("../../../../distlock/src/backend/redis/scripts/lock_force_release.lua"),
         1,
     ),
     (
-        include_str!("../../../distlock/src/backend/redis/scripts/lock_inspect.lua"),
+        include_str!("../../../../distlock/src/backend/redis/scripts/lock_inspect.lua"),
         0,
     ),
 ];

@@ -16,7 +16,7 @@ use crate::foreign::Foreign;
 use crate::row::{Row, rows};
 use crate::support::{SOON, idle, ms};
 
-pub(crate) const GUIDE: &str = include_str!("../../../distlock/src/guide/least_privilege.md");
+pub(crate) const GUIDE: &str = include_str!("../../../../distlock/src/guide/least_privilege.md");
 
 /// What the guide grants the user `shop`, word by word.
 pub(crate) fn granted() -> Vec<&'static str> {

@@ -15,7 +15,7 @@ use distlock_tests::{AnyLock, LockKind, eventually_eq};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cancel::{
+use crate::outcomes::cancel::{
     FREE, KEY, dropped_at_every_point, faults_of_a_release, faults_of_an_attempt, nobody,
 };
 use crate::row::{Row, rows};
