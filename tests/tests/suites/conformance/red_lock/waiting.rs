@@ -1,6 +1,7 @@
 //! Waiters for a Redlock: when they ask again, how its wait ends, and that no server stays taken by an attempt
 //! that was in vain.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_tests::faults::Op;
@@ -101,5 +102,30 @@ async fn servers_that_were_taken_in_vain_do_not_stay_taken() {
     job.release().await.unwrap();
     assert!(two.lock().try_acquire().await.unwrap().is_none());
     sleep(time).await;
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_in_line_counts_also_when_the_one_before_it_has_gone_unseen() {
+    let servers = Servers::new(3);
+    let program = Arc::new(servers.program());
+    let held = program.lock().acquire().await.unwrap();
+    // It ends its hold in the same poll as it is granted, and from then on no server answers: the one behind it finds a
+    // hold that is only being released.
+    let before = Arc::clone(&program);
+    let before = tokio::spawn(async move {
+        let guard = before.lock().acquire().await.unwrap();
+        before.hang(0..3);
+        drop(guard);
+    });
+    sleep(Duration::from_millis(1)).await;
+    let wait = Duration::from_millis(200);
+    let behind = tokio::spawn(program.lock().acquire().wait(wait).into_future());
+    sleep(Duration::from_millis(1)).await;
+    held.release().await.unwrap();
+    before.await.unwrap();
+    let error = behind.await.unwrap().unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    program.heal();
     servers.are_empty().await;
 }
