@@ -43,7 +43,7 @@ impl DurationValue {
         }
     }
 
-    /// The expression of a value that is no literal.
+    /// The expression of a value that is not a literal.
     pub(crate) fn expr(&self) -> Option<&Expr> {
         match self {
             Self::Literal(..) => None,

@@ -183,7 +183,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         self.release(target)
     }
 
-    /// Frees a key, whoever holds it. Answers whether anyone did.
+    /// Frees a key that any owner holds. Answers whether one held it.
     fn force_release<'a>(&'a self, resource: &'a Resource) -> Reply<'a, bool>;
 
     /// Who holds a key.

@@ -311,7 +311,7 @@ fn numbers(state: &mut State, key: &Key, now: Tick) -> Result<(i64, i64), Fault>
     Ok((permits.free + expired, permits.number_acquired() - expired))
 }
 
-/// What is answered for a permit that nobody has, as over Redis.
+/// The answer for a permit that is not out, as over Redis.
 const NOT_ACQUIRED: i64 = -2;
 
 fn remaining_lease(state: &mut State, key: &Key, id: PermitId, now: Tick) -> Result<i64, Fault> {

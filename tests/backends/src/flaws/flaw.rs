@@ -4,7 +4,7 @@
 /// [`flaw`](crate::Disturbed::flaw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
-    /// A release frees the key, whoever holds it.
+    /// A release frees the key, no matter which owner holds it.
     ReleaseWithoutOwnerTest,
     /// A renewal extends the hold of any owner, or creates one, and answers that the caller still holds the key.
     RenewWithoutOwnerTest,

@@ -16,7 +16,7 @@ const MIN_LEASE: Duration = Duration::from_millis(1);
 /// A lease that is longer than any test.
 const ENDLESS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Frees the key, whoever holds it.
+/// Frees the key, no matter which owner holds it.
 pub(super) async fn release_any_owner(
     inner: &dyn Backend,
     target: &Target,
