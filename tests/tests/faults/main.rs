@@ -31,6 +31,7 @@ use self::row::{Listed, Row, table};
 
 fn main() -> ExitCode {
     log::collect();
+    support::silence_wanted_panics();
     let mut args = Arguments::from_args();
     let threads = std::env::var("RUST_TEST_THREADS").ok();
     args.test_threads = args.test_threads.or(threads.and_then(|n| n.parse().ok()));

@@ -10,6 +10,19 @@ use distlock_tests::{Leaks, Proxy, RedisServer, eventually_eq};
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
+/// What user code panics with where a test wants it to: the message is not the library's.
+pub(crate) const OURS: &str = "injected into user code";
+
+/// Prints the panics that nobody wanted. Those of [`OURS`] would hide them, a stack trace each.
+pub(crate) fn silence_wanted_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref() != Some(&OURS) {
+            print(info);
+        }
+    }));
+}
+
 pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

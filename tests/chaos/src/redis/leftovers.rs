@@ -97,6 +97,23 @@ async fn leftovers_on(server: &RedisServer, workload: &Workload) -> Vec<String> 
         // A request for a change is remembered as long as a copy of it may arrive.
         keys.retain(|key| !key.ends_with(":request"));
     }
+    if workload.lock_kind == LockKind::Permit {
+        // What a killed process had stays there when its lease is over, until the next command for that semaphore.
+        for key in &workload.keys {
+            let permits = format!("{{{key}}}:timeout");
+            if !has_unexpired_permits(server, &permits).await {
+                keys.retain(|key| *key != permits);
+            }
+        }
+    }
     keys.extend(channels);
     keys
+}
+
+async fn has_unexpired_permits(server: &RedisServer, permits: &str) -> bool {
+    let (seconds, _micros): (u64, u64) = server.try_cli(&["TIME"]).await.expect("the time");
+    let now = format!("({seconds}000");
+    let unexpired: redis::RedisResult<u64> =
+        server.try_cli(&["ZCOUNT", permits, &now, "+inf"]).await;
+    unexpired.expect("a sorted set") > 0
 }

@@ -17,15 +17,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::row::{Row, rows};
 use crate::stage::Stage;
-use crate::support::{SOON, client_with, free, ms};
+use crate::support::{OURS, SOON, client_with, free, ms};
 
 const KEY: &str = "order:42";
 
 /// Short, so that a client that does not renew is found out soon, and longer than a machine with other work stands still.
 const LEASE: Duration = ms(2_400);
-
-/// What user code panics with: its message is not the library's.
-const OURS: &str = "injected into user code";
 
 /// Runs what must panic with our words.
 async fn panics<T>(row: &Row, section: impl Future<Output = T>) {
