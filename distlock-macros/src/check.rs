@@ -1,16 +1,13 @@
-//! Refuses functions that the attribute cannot lock, and keys that use variables which the function does not have.
+//! Refuses functions that the attribute cannot lock.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
-use syn::{Error, Expr, Result, Type};
+use syn::{Error, Result, Type};
 
 use crate::args::Args;
 use crate::async_trait_params::AsyncTraitParams;
 use crate::function::{Binding, Body, Function};
-use crate::keys::Key;
 use crate::return_type;
-use crate::template::{Piece, Template};
 
 /// The async body that is going to run under the lock.
 pub(crate) enum AsyncBody {
@@ -190,118 +187,4 @@ pub(crate) fn token(args: &Args, bindings: &[Binding]) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Refuses keys that use variables which the function does not have.
-///
-/// rustc would report a misspelt parameter as well, but with the suggestion to replace the whole string literal by a
-/// variable, because all tokens of a template have the span of the literal.
-pub(crate) fn key_variables(args: &Args, function: &Function, bindings: &[Binding]) -> Result<()> {
-    let known = |name: &Ident| bindings.iter().any(|binding| binding.name == *name);
-    for key in args.keys.listed() {
-        match key {
-            Key::Template(template) => {
-                for placeholder in template.placeholders() {
-                    if let Some(name) = variables(&placeholder.expr)
-                        .into_iter()
-                        .find(|name| !known(name))
-                    {
-                        let message = unknown_variable(name, function, bindings);
-                        return Err(Error::new(template.literal.span(), message));
-                    }
-                }
-                braces_around_parameter(template, bindings)?;
-            }
-            Key::Expr(expr) => brackets_around_parameter(expr.to_token_stream(), bindings)?,
-        }
-    }
-    Ok(())
-}
-
-/// The variables that an expression reads: paths of one segment that do not start with a capital letter.
-///
-/// Closures, blocks and macros introduce variables themselves; they are left to rustc.
-fn variables(expr: &Expr) -> Vec<&Ident> {
-    match expr {
-        Expr::Path(path) => path
-            .path
-            .get_ident()
-            .into_iter()
-            .filter(|name| !name.to_string().starts_with(char::is_uppercase))
-            .collect(),
-        Expr::Field(field) => variables(&field.base),
-        Expr::MethodCall(call) => {
-            let args = call.args.iter().flat_map(variables);
-            variables(&call.receiver).into_iter().chain(args).collect()
-        }
-        // The callee is skipped: it is usually a function, which is no variable.
-        Expr::Call(call) => call.args.iter().flat_map(variables).collect(),
-        Expr::Index(index) => [&*index.expr, &*index.index]
-            .into_iter()
-            .flat_map(variables)
-            .collect(),
-        Expr::Binary(binary) => [&*binary.left, &*binary.right]
-            .into_iter()
-            .flat_map(variables)
-            .collect(),
-        Expr::Paren(paren) => variables(&paren.expr),
-        Expr::Reference(reference) => variables(&reference.expr),
-        Expr::Unary(unary) => variables(&unary.expr),
-        Expr::Cast(cast) => variables(&cast.expr),
-        Expr::Try(question_mark) => variables(&question_mark.expr),
-        _ => Vec::new(),
-    }
-}
-
-fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> String {
-    let function = &function.sig.ident;
-    if name == "self" {
-        return format!("`{function}` has no `self` parameter");
-    }
-    let names: Vec<_> = bindings.iter().map(|b| format!("`{}`", b.name)).collect();
-    let parameters = if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    };
-    format!("`{function}` has no parameter `{name}`; its parameters: {parameters}")
-}
-
-/// Refuses `"pay:{id}"`, which is the same key for every id, if `id` is a parameter and the key has no placeholder.
-fn braces_around_parameter(template: &Template, bindings: &[Binding]) -> Result<()> {
-    let [Piece::Text(text)] = template.pieces.as_slice() else {
-        return Ok(());
-    };
-    let braced = |binding: &&Binding| text.contains(&format!("{{{}}}", binding.name));
-    match bindings.iter().find(braced) {
-        Some(Binding { name, .. }) => Err(Error::new(
-            template.literal.span(),
-            format!(
-                "`{{{name}}}` is plain text in a key (a Redis hash tag); write `<{name}>` to render `{name}`"
-            ),
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Refuses `format!("pay:<id>")`, which is the same key for every id, if `id` is a parameter.
-fn brackets_around_parameter(expr: TokenStream, bindings: &[Binding]) -> Result<()> {
-    for tree in expr {
-        let text = match &tree {
-            TokenTree::Group(group) => {
-                brackets_around_parameter(group.stream(), bindings)?;
-                continue;
-            }
-            other => other.to_string(),
-        };
-        let bracketed = |binding: &&Binding| text.contains(&format!("<{}>", binding.name));
-        if let Some(Binding { name, .. }) = bindings.iter().find(bracketed) {
-            let message = format!(
-                "`<{name}>` is plain text in an expression, because only a string literal by itself is a template; \
-                 in `format!` write `{{{name}}}`"
-            );
-            return Err(error(tree.span(), &message));
-        }
-    }
-    Ok(())
 }

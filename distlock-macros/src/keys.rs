@@ -54,7 +54,7 @@ impl Keys {
             Expr::Lit(ExprLit {
                 lit: Lit::Str(key), ..
             }) => {
-                let message = format!("`keys` is a list; write `key = {:?}`", key.value());
+                let message = "`keys` is a list; for one key write `key = ..`";
                 Err(Error::new(key.span(), message))
             }
             given => Ok(Self::Expr(given)),

@@ -5,7 +5,7 @@
 //! 1. `function` parses the annotated function and leaves its body as tokens.
 //! 2. `setting` reads the options as names and unparsed values. `args` parses the values, with one module for each kind
 //!    of value: `keys`, `template`, `duration`, `mode`, `keyword`.
-//! 3. `check` refuses functions that cannot be locked, and keys that name unknown variables.
+//! 3. `check` refuses functions that cannot be locked, and `key_variables` refuses keys that name unknown variables.
 //! 4. `expand` generates the new function. If an earlier step failed, `fallback` generates the errors and the original
 //!    function instead.
 
@@ -17,6 +17,7 @@ mod errors;
 mod expand;
 mod fallback;
 mod function;
+mod key_variables;
 mod keys;
 mod keyword;
 mod mode;
@@ -49,7 +50,7 @@ fn expanded(
     check::return_type(&function)?;
     let args = syn::parse2(args)?;
     let bindings = body.bindings(&function);
-    check::key_variables(&args, &function, &bindings)?;
+    key_variables::check(&args, &function, &bindings)?;
     check::token(&args, &bindings)?;
     Ok(expand::function(&args, &function, &bindings, body))
 }

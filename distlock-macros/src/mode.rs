@@ -77,6 +77,11 @@ impl Mode {
         self.row().0
     }
 
+    /// Whether this is the keyword of a mode.
+    pub(crate) fn is_name(written: &str) -> bool {
+        names().contains(&written)
+    }
+
     /// The variant of `distlock::Mode`.
     pub(crate) fn variant(self) -> &'static str {
         self.row().1

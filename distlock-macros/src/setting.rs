@@ -8,6 +8,7 @@ use syn::{Error, Expr, LitStr, Result, Token};
 
 use crate::errors::Errors;
 use crate::keyword;
+use crate::mode::Mode;
 
 /// Every option, with an example for error messages.
 const OPTIONS: [(&str, &str); 13] = [
@@ -26,14 +27,16 @@ const OPTIONS: [(&str, &str); 13] = [
     ("crate", "crate = my::distlock"),
 ];
 
-/// Names that other libraries use for the same options.
-const FOREIGN_NAMES: [(&str, &str); 12] = [
+/// Names that other libraries use for the same options, in snake case.
+const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("name", "key"),
     ("timeout", "wait"),
     ("wait_time", "wait"),
+    ("acquire_timeout", "wait"),
     ("ttl", "lease"),
     ("expire", "lease"),
     ("lease_time", "lease"),
+    ("lock_time", "lease"),
     ("at_least", "hold_at_least"),
     ("at_most", "lease"),
     ("lock_type", "mode"),
@@ -41,6 +44,23 @@ const FOREIGN_NAMES: [(&str, &str); 12] = [
     ("when", "condition"),
     ("map_error", "on_error"),
 ];
+
+/// Options of other libraries that are no option here, and what to do instead.
+const FOREIGN_OPTIONS: [(&str, &str); 7] = [
+    ("prefix", PREFIX),
+    ("key_prefix", PREFIX),
+    ("namespace", PREFIX),
+    ("retries", RETRIES),
+    ("retry", RETRIES),
+    ("retry_count", RETRIES),
+    ("retry_interval", RETRIES),
+];
+
+const PREFIX: &str =
+    "a prefix for all keys is set on the client, by `Client::builder().key_prefix(..)`";
+
+const RETRIES: &str = "there are no retries to count, because a waiter is told when the key is free; write how long \
+                       it waits, e.g. `wait = \"5s\"`";
 
 /// `name = value`.
 struct Setting {
@@ -84,19 +104,37 @@ fn example(name: &Ident) -> Option<&'static str> {
 }
 
 fn unknown(name: &Ident) -> Error {
-    let names = OPTIONS.map(|(name, _)| name);
-    let foreign = FOREIGN_NAMES.iter().find(|(theirs, _)| name == theirs);
-    let written = name.to_string();
-    let meant = foreign.map_or_else(
-        || keyword::similar(&written, &names),
-        |(_, ours)| Some(ours),
-    );
-    let message = format!(
-        "unknown option `{name}`; {}expected one of {}",
-        keyword::did_you_mean(meant),
-        keyword::quoted_list(&names)
-    );
-    Error::new(name.span(), message)
+    let written = snake_case(&name.to_string());
+    let named = |names: &[(&str, &'static str)]| {
+        let found = names.iter().find(|(theirs, _)| written == *theirs);
+        found.map(|(_, ours)| *ours)
+    };
+    let answer = if let Some(answer) = named(&FOREIGN_OPTIONS) {
+        answer.to_owned()
+    } else if Mode::is_name(&written) {
+        format!("write `mode = \"{written}\"`")
+    } else {
+        let names = OPTIONS.map(|(name, _)| name);
+        let meant = named(&FOREIGN_NAMES).or_else(|| keyword::similar(&written, &names));
+        format!(
+            "{}expected one of {}",
+            keyword::did_you_mean(meant),
+            keyword::quoted_list(&names)
+        )
+    };
+    Error::new(name.span(), format!("unknown option `{name}`; {answer}"))
+}
+
+/// `acquire_timeout` for `acquireTimeout`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake
 }
 
 /// The options by name, with values that are not parsed yet.

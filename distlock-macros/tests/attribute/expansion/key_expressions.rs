@@ -53,6 +53,40 @@ pub async fn text(id: u64, r#type: &str) -> Result<(), Error> {
     Ok(())
 }
 
+#[distributed_lock(key = "name:<name.map_or_else(none, String::from)>:<twice(id)>")]
+pub async fn functions(name: Option<&str>, id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+fn none() -> String {
+    "none".to_owned()
+}
+
+fn twice(id: u64) -> u64 {
+    2 * id
+}
+
+/// The text means a parameter in other libraries, but the key is an expression.
+#[distributed_lock(key = String::from("pay:#id"))]
+pub async fn literally(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = concat!("pay:<", "id>"))]
+pub async fn brackets_literally(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "#1:$idle:{ids}:#id.x:<id>")]
+pub async fn beside_a_placeholder(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "#1:$idle:{ids}:id")]
+pub async fn similar_text(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
 #[tokio::test]
 async fn runs() {
     assert_eq!(ok(formatted(1)).await, 1);
@@ -63,4 +97,9 @@ async fn runs() {
     ok(joined(&[1, 2])).await;
     ok(closure(&[1, 2])).await;
     ok(text(1, "a")).await;
+    ok(functions(None, 1)).await;
+    ok(literally(1)).await;
+    ok(brackets_literally(1)).await;
+    ok(beside_a_placeholder(1)).await;
+    ok(similar_text(1)).await;
 }
