@@ -14,7 +14,8 @@ use crate::wait::quorum;
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
 /// * It is acquired when a majority of the servers has granted it and at least a quarter of the lease is left. The
-///   lease counts from before the servers were asked, and a hundredth of it is reserved for clock drift.
+///   lease counts from before the servers were asked. A hundredth of it and 2 ms are set aside, because the clocks of the
+///   servers may drift.
 /// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
 ///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
