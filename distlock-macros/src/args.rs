@@ -69,7 +69,7 @@ impl Args {
         Ok(args)
     }
 
-    /// Whether an option uses the variable: as an identifier, or inside a string literal as `format!` does (`{name}`).
+    /// Whether an option uses the variable.
     pub(crate) fn mentions(&self, variable: &Ident) -> bool {
         let mut expressions = self.expressions();
         expressions.any(|expr| contains_variable(expr.to_token_stream(), &variable.to_string()))
@@ -133,7 +133,8 @@ impl Args {
     }
 }
 
-fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
+/// Whether tokens use a variable: as an identifier, or inside a string literal as `format!` does (`{name}`).
+pub(crate) fn contains_variable(tokens: TokenStream, variable: &str) -> bool {
     tokens.into_iter().any(|tree| match tree {
         TokenTree::Group(group) => contains_variable(group.stream(), variable),
         TokenTree::Ident(name) => name == variable,

@@ -28,6 +28,8 @@ pub(crate) struct Body {
 /// A variable that the parameters introduce.
 pub(crate) struct Binding {
     pub(crate) name: Ident,
+    /// Whether its parameter is declared as a reference. It drops nothing, so it does not matter when it is dropped.
+    pub(crate) is_reference: bool,
     /// The `#[cfg]` attributes of its parameter, which may remove it.
     pub(crate) cfgs: Vec<Attribute>,
 }
@@ -35,8 +37,11 @@ pub(crate) struct Binding {
 impl Binding {
     /// A variable that no `#[cfg]` removes.
     pub(crate) fn unconditional(name: Ident) -> Self {
-        let cfgs = Vec::new();
-        Self { name, cfgs }
+        Self {
+            name,
+            is_reference: false,
+            cfgs: Vec::new(),
+        }
     }
 }
 
@@ -90,17 +95,21 @@ impl Function {
     pub(crate) fn bindings(&self) -> Vec<Binding> {
         let mut bindings = Vec::new();
         for param in &self.sig.inputs {
-            let (attrs, names) = match param {
+            let (attrs, names, is_reference) = match param {
                 FnArg::Receiver(this) => {
                     let this_span = this.self_token.span;
-                    (&this.attrs, vec![Ident::new("self", this_span)])
+                    (&this.attrs, vec![Ident::new("self", this_span)], false)
                 }
-                FnArg::Typed(param) => (&param.attrs, names(&param.pat)),
+                FnArg::Typed(param) => {
+                    let is_reference = matches!(*param.ty, Type::Reference(_));
+                    (&param.attrs, names(&param.pat), is_reference)
+                }
             };
             let cfgs = attrs.iter().filter(|a| a.path().is_ident("cfg")).cloned();
             let cfgs: Vec<_> = cfgs.collect();
             bindings.extend(names.into_iter().map(|name| Binding {
                 name,
+                is_reference,
                 cfgs: cfgs.clone(),
             }));
         }

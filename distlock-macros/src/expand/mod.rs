@@ -7,12 +7,12 @@
 mod enter;
 mod keys;
 
-use proc_macro2::{Group, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned as _;
 
-use crate::args::Args;
+use crate::args::{self, Args};
 use crate::check::{AsyncBlock, AsyncBody};
 use crate::function::{Binding, Function};
 use crate::return_type;
@@ -27,7 +27,9 @@ pub(crate) fn function(
     let written = function.return_type();
     let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
-    let captured = |binding: &&Binding| async_body.captures(&binding.name, args);
+    // A reference is left to rustc: mentioning it would keep lints from its type.
+    let captured =
+        |binding: &&Binding| !binding.is_reference && async_body.captures(&binding.name, args);
     let captured: Vec<_> = bindings.iter().filter(captured).collect();
     let locked = |output, braces| {
         let output = return_type::erase_impl_trait(output);
@@ -61,13 +63,12 @@ pub(crate) fn function(
             }
         }
     };
-    quote! {
-        #(#attrs)*
-        #vis #sig {
-            #(#body_attrs)*
-            #body
-        }
+    let mut braces = Group::new(Delimiter::Brace, quote!(#(#body_attrs)* #body));
+    // Those of the user: lints do not look at a function that ends in generated braces.
+    if let Some(written) = &function.body {
+        braces.set_span(written.braces.span());
     }
+    quote!(#(#attrs)* #vis #sig #braces)
 }
 
 struct Expansion<'a> {
@@ -138,27 +139,52 @@ impl Expansion<'_> {
         let span = mixed_site_at(self.braces.span_open());
         let braces = &self.braces;
         // `used_underscore_binding`: a parameter such as `_unused` is mentioned, too.
-        let mentions = self.captured.iter().rev().map(|Binding { name, cfgs }| {
-            quote_spanned! {span=>
-                #(#cfgs)*
-                #[allow(clippy::used_underscore_binding)]
-                __distlock_private::mention(&#name);
-            }
-        });
+        let mentions = self
+            .captured
+            .iter()
+            .rev()
+            .map(|Binding { name, cfgs, .. }| {
+                quote_spanned! {span=>
+                    #(#cfgs)*
+                    #[allow(clippy::used_underscore_binding)]
+                    __distlock_private::mention(&#name);
+                }
+            });
+        let unused = self.unused_params(span);
         let typed_return = self.typed_return();
         let token = self.args.token.as_ref();
         let token = token
             .map(|token| quote_spanned!(span=> let #token: __distlock_private::u64 = __token;));
-        // `unused_braces`: rustc would call the braces of the user unnecessary here.
+        // Behind the `=>` rustc does not call the braces of the user unnecessary.
         quote_spanned! {span=>
             async move {
                 #(#mentions)*
+                #unused
                 #typed_return
                 #token
-                #[allow(unused_braces)]
-                #braces
+                match () {
+                    () => #braces
+                }
             }
         }
+    }
+
+    /// An unused variable for each parameter that neither the body nor an option names. The mention makes the parameter
+    /// itself a used one, so rustc would not report it, such as one whose placeholder was forgotten.
+    fn unused_params(&self, span: Span) -> TokenStream {
+        let is_named = |name: &Ident| {
+            let body = self.braces.stream();
+            self.args.mentions(name) || args::contains_variable(body, &name.to_string())
+        };
+        let not_named = |binding: &&&Binding| {
+            let name = &binding.name;
+            name != "self" && !name.to_string().starts_with('_') && !is_named(name)
+        };
+        let unused = self.captured.iter().filter(not_named).map(|binding| {
+            let Binding { name, cfgs, .. } = binding;
+            quote_spanned!(span=> #(#cfgs)* { let #name = &#name; })
+        });
+        quote_spanned!(span=> #(#unused)*)
     }
 
     /// A `return` that never runs. It gives the async block the declared type, so that rustc reports a mismatch inside

@@ -40,6 +40,7 @@ async fn methods_under_async_trait_hold_the_lock() {
     assert!(client.swap(("a".to_owned(), 1)).await.unwrap());
 }
 
+#[expect(clippy::manual_async_fn)]
 #[distributed_lock(key = "k", client = client)]
 fn opaque(client: &Client) -> impl Future<Output = Result<bool, Error>> + Send {
     async move { Ok(held(client, "k").await) }

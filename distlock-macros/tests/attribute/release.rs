@@ -42,12 +42,12 @@ fn witness() -> (Client, Arc<AtomicBool>, Witness) {
 }
 
 #[distributed_lock(key = "k", client = client)]
-async fn unused(client: Client, witness: Witness) -> Result<(), Error> {
+async fn unused(client: Client, _witness: Witness) -> Result<(), Error> {
     Ok(())
 }
 
 #[distributed_lock(key = "k", client = client)]
-async fn taken_apart(client: &Client, (witness, _): (Witness, u8)) -> Result<(), Error> {
+async fn taken_apart(client: &Client, (_witness, _): (Witness, u8)) -> Result<(), Error> {
     Ok(())
 }
 
@@ -65,6 +65,7 @@ async fn destructured_arguments_are_dropped_before_the_release() {
     assert!(saw.load(Ordering::Relaxed));
 }
 
+#[expect(clippy::manual_async_fn)]
 #[distributed_lock(key = "<witness>", client = client)]
 fn named_by_the_template(
     client: &Client,
@@ -73,6 +74,7 @@ fn named_by_the_template(
     async move { Ok(()) }
 }
 
+#[expect(clippy::manual_async_fn)]
 #[distributed_lock(key = format!("{witness}"), client = client)]
 fn named_inside_a_text(
     client: &Client,
@@ -89,7 +91,7 @@ trait TakesApart {
 #[async_trait::async_trait]
 impl TakesApart for Client {
     #[distributed_lock(key = "k", client = self)]
-    async fn take_apart(&self, (witness, _): (Witness, u8)) -> Result<(), Error> {
+    async fn take_apart(&self, (_witness, _): (Witness, u8)) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -127,7 +129,7 @@ impl Named {
     }
 
     #[distributed_lock(key = "k", client = Client::in_memory())]
-    async fn locked(self, a: Self, (b, c): (Self, Self), d: Self) -> Result<(), Error> {
+    async fn locked(self, _a: Self, (b, _c): (Self, Self), _d: Self) -> Result<(), Error> {
         let _used = &b;
         Ok(())
     }

@@ -25,15 +25,6 @@ pub async fn inner_attribute() -> Result<(), Error> {
     Ok(())
 }
 
-/// Unsafe.
-///
-/// # Safety
-/// None needed.
-#[distributed_lock(key = "unsafe")]
-pub async unsafe fn not_safe() -> Result<(), Error> {
-    Ok(())
-}
-
 /// The body contains items.
 #[distributed_lock(key = "items")]
 pub async fn items() -> Result<usize, Error> {

@@ -7,6 +7,7 @@ use distlock::{Error, distributed_lock};
 use super::ok;
 
 // Users write these for a future that must be `Send`, and for recursion.
+#[expect(clippy::manual_async_fn)]
 #[distributed_lock(key = "pay:<id>")]
 pub fn pay(id: u64) -> impl Future<Output = Result<u64, Error>> + Send {
     async move { Ok(id) }
@@ -48,6 +49,7 @@ impl Service {
 }
 
 // Without `move` the future must still not borrow the arguments.
+#[expect(clippy::manual_async_fn)]
 #[distributed_lock(key = "unused:<id>")]
 pub fn without_move(id: u64, _other: u64, name: &str) -> impl Future<Output = Result<u64, Error>> {
     async { Ok(name.len() as u64) }

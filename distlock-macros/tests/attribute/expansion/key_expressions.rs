@@ -68,13 +68,13 @@ fn twice(id: u64) -> u64 {
 
 /// The text means a parameter in other libraries, but the key is an expression.
 #[distributed_lock(key = String::from("pay:#id"))]
-pub async fn literally(id: u64) -> Result<(), Error> {
-    Ok(())
+pub async fn literally(id: u64) -> Result<u64, Error> {
+    Ok(id)
 }
 
 #[distributed_lock(key = concat!("pay:<", "id>"))]
-pub async fn brackets_literally(id: u64) -> Result<(), Error> {
-    Ok(())
+pub async fn brackets_literally(id: u64) -> Result<u64, Error> {
+    Ok(id)
 }
 
 #[distributed_lock(key = "#1:$idle:{ids}:#id.x:<id>")]
@@ -83,8 +83,8 @@ pub async fn beside_a_placeholder(id: u64) -> Result<(), Error> {
 }
 
 #[distributed_lock(key = "#1:$idle:{ids}:id")]
-pub async fn similar_text(id: u64) -> Result<(), Error> {
-    Ok(())
+pub async fn similar_text(id: u64) -> Result<u64, Error> {
+    Ok(id)
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn runs() {
     ok(closure(&[1, 2])).await;
     ok(text(1, "a")).await;
     ok(functions(None, 1)).await;
-    ok(literally(1)).await;
-    ok(brackets_literally(1)).await;
+    assert_eq!(ok(literally(1)).await, 1);
+    assert_eq!(ok(brackets_literally(1)).await, 1);
     ok(beside_a_placeholder(1)).await;
-    ok(similar_text(1)).await;
+    assert_eq!(ok(similar_text(1)).await, 1);
 }

@@ -24,6 +24,7 @@ pub mod instrument;
 pub mod key_expressions;
 pub mod keys;
 pub mod lifetimes;
+pub mod lints;
 pub mod macro_rules;
 pub mod methods;
 pub mod mode;

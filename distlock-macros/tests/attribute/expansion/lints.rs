@@ -1,0 +1,78 @@
+//! An annotated function has the lints of a plain one. An expectation that is not fulfilled is a warning, and clippy is run
+//! with warnings denied.
+
+use distlock::{Error, distributed_lock};
+
+#[expect(dead_code)]
+#[distributed_lock(key = "k")]
+async fn never_called(id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[expect(clippy::missing_errors_doc)]
+#[distributed_lock(key = "k")]
+pub async fn without_error_docs() -> Result<(), Error> {
+    Ok(())
+}
+
+#[expect(clippy::missing_panics_doc, clippy::unwrap_used)]
+#[distributed_lock(key = "k")]
+pub async fn without_panic_docs(id: Option<u64>) -> Result<u64, Error> {
+    Ok(id.unwrap())
+}
+
+#[expect(clippy::ptr_arg)]
+#[distributed_lock(key = "k")]
+pub async fn borrows_a_vector(ids: &Vec<u64>) -> Result<usize, Error> {
+    Ok(ids.len())
+}
+
+#[expect(unused_braces, clippy::blocks_in_conditions)]
+#[distributed_lock(key = "k")]
+pub async fn braces(id: u64) -> Result<u64, Error> {
+    #[rustfmt::skip]
+    let odd = if { id % 2 == 1 } { id } else { 0 };
+    Ok(odd)
+}
+
+#[expect(unused_variables)]
+#[distributed_lock(key = "k")]
+pub async fn forgotten_placeholder(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+#[expect(unused_variables)]
+#[distributed_lock(key = "k")]
+pub async fn forgotten_part((id, name): (u64, &str)) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[expect(unused_mut)]
+#[distributed_lock(key = "k")]
+pub async fn never_changed(mut id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "k")]
+pub async fn changed(mut id: u64, (mut a, b): (u64, u64)) -> Result<u64, Error> {
+    id += b;
+    a += id;
+    Ok(a)
+}
+
+#[expect(unused_variables)]
+#[distributed_lock(key = "k")]
+pub async fn forgotten_reference(name: &str) -> Result<(), Error> {
+    Ok(())
+}
+
+#[distributed_lock(key = "k:<id>")]
+pub async fn used_by_the_key(id: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments)]
+#[distributed_lock(key = "k")]
+pub async fn many(_: u8, _: u8, _: u8, _: u8, _: u8, _: u8, _: u8, _: u8) -> Result<(), Error> {
+    Ok(())
+}

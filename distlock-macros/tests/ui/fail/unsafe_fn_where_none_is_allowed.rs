@@ -1,0 +1,10 @@
+#![deny(unsafe_code)]
+
+use distlock::{Error, distributed_lock};
+
+#[distributed_lock(key = "pay:<id>")]
+pub async unsafe fn pay(id: u64) -> Result<u64, Error> {
+    Ok(id)
+}
+
+fn main() {}
