@@ -182,7 +182,8 @@ where
                     let released = ready!(hold.poll_release(cx));
                     self.as_mut().finish(released)
                 }
-                Stage::Done => return Poll::Pending,
+                // Pending would hang the caller's task. The futures of `std` and of tokio panic as well.
+                Stage::Done => panic!("`LockFuture` was polled after its completion"),
             };
             if let Some(answer) = answer {
                 return Poll::Ready(answer);
@@ -292,7 +293,7 @@ fn with_info<R>(mut response: Response<R>, times: LockTimes) -> Response<R> {
 fn poll_handler<F: Future>(handler: Pin<&mut Option<F>>, cx: &mut Context<'_>) -> Poll<F::Output> {
     match handler.as_pin_mut() {
         Some(handler) => handler.poll(cx),
-        None => Poll::Pending,
+        None => panic!("`LockFuture` was polled after its completion"),
     }
 }
 

@@ -46,7 +46,7 @@ impl RequestHold {
         }
     }
 
-    /// Polls something inside the section, unless the hold is lost.
+    /// Polls something inside the section, unless the hold is lost, or just polls it once the section is closed.
     pub(crate) fn poll_in<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl RequestHold {
     ) -> Poll<Result<R, Error>> {
         match &mut self.state {
             State::Running(section, _) => section.poll_in(cx, poll),
-            State::Releasing(_) | State::Done => Poll::Pending,
+            State::Releasing(_) | State::Done => poll(cx).map(Ok),
         }
     }
 

@@ -133,6 +133,8 @@ type Output<T, E> = Option<Result<T, E>>;
 enum Stage<T, E> {
     New(BoxFuture<'static, Output<T, E>>),
     Spawned(JoinHandle<Output<T, E>>),
+    /// The task ended with its runtime, without an output.
+    Cancelled,
     Done,
 }
 
@@ -143,7 +145,8 @@ enum Stage<T, E> {
 /// stop the handler, which runs to completion under the lock; its response is dropped.
 ///
 /// # Panics
-/// A panic of the handler is resumed in the caller. Outside a tokio runtime, the first poll panics.
+/// A panic of the handler is resumed in the caller. Outside a tokio runtime, the first poll panics. A poll after the
+/// completion panics too, as for [all futures](distlock#panics).
 ///
 /// # Examples
 /// See [`CompletingLayer`].
@@ -169,10 +172,12 @@ impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
                         Err(Ok(panic)) => panic::resume_unwind(panic),
                         // The task was cancelled, because the runtime shuts down: this future is about to be dropped too.
                         // The task gives up by itself only after `_caller` is dropped, and this future still has it.
-                        Ok(None) | Err(Err(_)) => {}
+                        Ok(None) | Err(Err(_)) => self.stage = Stage::Cancelled,
                     }
                 }
-                Stage::Done => return Poll::Pending,
+                Stage::Cancelled => return Poll::Pending,
+                // Pending would hang the caller's task. The futures of `std` and of tokio panic as well.
+                Stage::Done => panic!("`CompletingFuture` was polled after its completion"),
             }
         }
     }
@@ -194,6 +199,7 @@ impl<T, E> fmt::Debug for CompletingFuture<T, E> {
         let stage = match self.stage {
             Stage::New(_) => "New",
             Stage::Spawned(_) => "Spawned",
+            Stage::Cancelled => "Cancelled",
             Stage::Done => "Done",
         };
         f.debug_tuple("CompletingFuture").field(&stage).finish()

@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use distlock::Client;
@@ -12,10 +15,11 @@ use distlock_tower::{
     LockError, LockFuture, LockInfo, LockLayer, LockService, Reason, Rejection, ServiceLock,
     ServiceLockFuture, ServiceLockLayer, Template, TemplateError, Unkeyed,
 };
+use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::Answer;
 
@@ -57,7 +61,7 @@ type Reply = Response<Full<Bytes>>;
 
 fn futures_are_send<S, B>(_: &S)
 where
-    S: tower::Service<Request<B>, Future: Send + 'static>,
+    S: Service<Request<B>, Future: Send + 'static>,
     LockFuture<S, B>: Send + Debug + 'static,
 {
 }
@@ -74,6 +78,34 @@ fn futures_and_bodies_are_send() {
     send::<ServiceLockFuture<Reply, Infallible>>();
     send::<HoldBody<Full<Bytes>>>();
     is_send_and_debug(&HoldBody::<Full<Bytes>>::default());
+}
+
+/// Whether a future panics that is polled once more after its completion.
+async fn panics_if_polled_again<F: Future>(future: F) -> bool {
+    let mut future = Box::pin(future);
+    future.as_mut().await;
+    let again = AssertUnwindSafe(poll_fn(|cx| {
+        Poll::Ready(future.as_mut().poll(cx).is_ready())
+    }));
+    again.catch_unwind().await.is_err()
+}
+
+#[tokio::test]
+async fn every_future_that_is_polled_after_its_completion_panics() {
+    let client = Client::in_memory();
+    let layer = |key| LockLayer::new(&client).key(move |_: &Parts| key);
+    let handler = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Reply::default()));
+    let mut locked = layer("k").layer(handler);
+    assert!(panics_if_polled_again(locked.call(Request::new(()))).await);
+    let mut refused = layer("").layer(handler);
+    assert!(panics_if_polled_again(refused.call(Request::new(()))).await);
+    let mut unlocked = layer("k").when(|_| false).layer(handler);
+    assert!(panics_if_polled_again(unlocked.call(Request::new(()))).await);
+    let mut completing = layer("k").run_to_completion().layer(handler);
+    assert!(panics_if_polled_again(completing.call(Request::new(()))).await);
+    let job = service_fn(async |_: Job| Ok::<_, Infallible>(()));
+    let mut jobs = ServiceLockLayer::new(&client, |_: &Job| "k").layer(job);
+    assert!(panics_if_polled_again(jobs.call(Job)).await);
 }
 
 /// The layer requires no bounds of a service that it does not need.

@@ -1,6 +1,7 @@
 //! `run_to_completion`: handlers that complete even if their caller is gone.
 
 use std::convert::Infallible;
+use std::pin::pin;
 
 use bytes::Bytes;
 use distlock::Client;
@@ -11,7 +12,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service as _, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{SEC, eventually, freed};
 
@@ -50,6 +51,24 @@ async fn caller_that_stays_gets_the_response_after_the_release() {
         response.into_body().collect().await.unwrap().to_bytes(),
         "done"
     );
+}
+
+#[test]
+fn caller_whose_task_ended_with_its_runtime_stays_pending() {
+    let client = Client::in_memory();
+    let runtime = || tokio::runtime::Builder::new_current_thread().build();
+    let mut service = completing(&client).layer(service_fn(async |_: Request<()>| {
+        std::future::pending::<()>().await;
+        done()
+    }));
+    let mut response = pin!(service.call(Request::new(())));
+    let first = runtime().unwrap();
+    assert!(first.block_on(async { response.as_mut().now_or_never().is_none() }));
+    drop(first);
+    for _ in 0..2 {
+        let later = runtime().unwrap();
+        assert!(later.block_on(async { response.as_mut().now_or_never().is_none() }));
+    }
 }
 
 #[tokio::test]

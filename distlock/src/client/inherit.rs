@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use crate::client::installed::{Carried, carry};
-use crate::scope::{Frames, frames, within};
+use crate::scope::{Frames, frames, polled_after_completion, within};
 
 /// Carries the enclosing scopes into another task: inside `future`, acquiring a key that an enclosing scope holds
 /// re-enters that hold.
@@ -69,7 +69,7 @@ impl<F: Future> Future for Inherit<F> {
         within(this.frames, || {
             let output = match this.body.as_mut().as_pin_mut() {
                 Some(body) => ready!(body.poll(cx)),
-                None => return Poll::Pending,
+                None => polled_after_completion(),
             };
             this.body.set(None);
             Poll::Ready(output)

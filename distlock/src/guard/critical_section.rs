@@ -58,10 +58,11 @@ impl CriticalSection {
         *self = Self::Done;
     }
 
-    /// Polls the release that [`start_release`](CriticalSection::start_release) began.
+    /// Completes when the release that [`start_release`](CriticalSection::start_release) began is confirmed or has
+    /// failed, and at once if none is under way.
     pub(crate) fn poll_released(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Self::Releasing(releasing) = self else {
-            return Poll::Pending;
+            return Poll::Ready(Ok(()));
         };
         let released = ready!(releasing.as_mut().poll(cx));
         *self = Self::Done;

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::critical_section::CriticalSection;
-use crate::scope::poll_body;
+use crate::scope::{poll_body, polled_after_completion};
 use crate::telemetry;
 
 /// The future of an [`Acquire`](crate::Acquire), which yields its guard.
@@ -128,14 +128,14 @@ impl<F: Future> Future for Guarded<F> {
                 #[cfg(feature = "macros")]
                 Stage::Unlocked => {
                     let Some(body) = this.body.as_mut().as_pin_mut() else {
-                        return Poll::Pending;
+                        polled_after_completion();
                     };
                     let output = ready!(body.poll(cx));
                     this.body.set(None);
                     *this.stage = Stage::Done;
                     return Poll::Ready(Ok((output, Ok(()))));
                 }
-                Stage::Done => return Poll::Pending,
+                Stage::Done => polled_after_completion(),
             }
         }
     }

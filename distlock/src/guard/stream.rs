@@ -112,9 +112,6 @@ impl<S: Stream> Stream for HoldStream<S> {
                 }
             }
         }
-        if let CriticalSection::Done = this.locked {
-            return Poll::Ready(None);
-        }
         let released = ready!(this.locked.poll_released(cx));
         Poll::Ready(lost_only(released).err().map(Err))
     }

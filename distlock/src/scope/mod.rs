@@ -408,13 +408,19 @@ pub(crate) fn poll_body<F: Future>(
     mut body: Pin<&mut Option<F>>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<F::Output, Error>> {
-    let output = ready!(section.poll_in(cx, |cx| match body.as_mut().as_pin_mut() {
-        Some(body) => body.poll(cx),
-        // Polled again after it completed.
-        None => Poll::Pending,
-    }));
+    let Some(unfinished) = body.as_mut().as_pin_mut() else {
+        polled_after_completion();
+    };
+    let output = ready!(section.poll_in(cx, |cx| unfinished.poll(cx)));
     section.enter(|| body.set(None));
     Poll::Ready(output)
+}
+
+/// Tells the caller of a finished future about the mistake. Without this panic the caller's task would hang. The futures of
+/// `std` and of tokio panic as well.
+#[track_caller]
+pub(crate) fn polled_after_completion() -> ! {
+    panic!("a future of distlock was polled after its completion")
 }
 
 impl<F> fmt::Debug for Scope<'_, F> {

@@ -2,7 +2,11 @@
 
 use std::cell::Cell;
 use std::fmt::Debug;
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
 
 use distlock::{
     Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Error, ExpirablePermit,
@@ -10,6 +14,7 @@ use distlock::{
     Owner, Permit, PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting,
     WriteLock, inherit, with_client,
 };
+use futures_util::FutureExt as _;
 
 fn is_send<T: Send>(_: &T) {}
 fn is_send_and_static<T: Send + 'static>(_: &T) {}
@@ -104,7 +109,7 @@ async fn futures_of_methods_are_send() {
     is_send(&latch.count_down());
     is_send(&latch.count());
     is_send(&latch.delete());
-    is_send(&client.close(std::time::Duration::ZERO));
+    is_send(&client.close(Duration::ZERO));
     is_send_and_static(&with_client(&client, async {}));
     is_send_and_static(&inherit(async {}));
     let guard = lock.acquire().await.unwrap();
@@ -121,6 +126,49 @@ async fn futures_of_methods_are_send() {
     is_send_and_static(&permit.lost());
     is_send(&permit.scope(async {}));
     is_send_and_static(&permit.release());
+}
+
+/// Whether a future panics that is polled once more after its completion.
+async fn panics_if_polled_again<F: Future>(future: F) -> bool {
+    let mut future = Box::pin(future);
+    future.as_mut().await;
+    let again = AssertUnwindSafe(poll_fn(|cx| {
+        Poll::Ready(future.as_mut().poll(cx).is_ready())
+    }));
+    again.catch_unwind().await.is_err()
+}
+
+#[tokio::test]
+async fn every_future_that_is_polled_after_its_completion_panics() {
+    let client = Client::in_memory();
+    let lock = client.lock("k");
+    assert!(panics_if_polled_again(lock.acquire().into_future()).await);
+    let refused = client.lock("").acquire();
+    assert!(panics_if_polled_again(refused.into_future()).await);
+    assert!(panics_if_polled_again(lock.try_acquire()).await);
+    assert!(panics_if_polled_again(lock.acquire().run(async {})).await);
+    let ok = async { Ok::<_, Error>(()) };
+    assert!(panics_if_polled_again(lock.acquire().try_run(ok)).await);
+    let refused = client.lock("").acquire();
+    assert!(panics_if_polled_again(refused.run(async {})).await);
+    assert!(panics_if_polled_again(inherit(async {})).await);
+    assert!(panics_if_polled_again(with_client(&client, async {})).await);
+    assert!(panics_if_polled_again(client.count_down_latch("none").wait().into_future()).await);
+    let guard = lock.acquire().await.unwrap();
+    assert!(panics_if_polled_again(guard.scope(async {})).await);
+    let lost = guard.lost();
+    assert!(panics_if_polled_again(guard.release()).await);
+    assert!(panics_if_polled_again(lost).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn future_that_is_polled_after_the_loss_of_its_hold_panics() {
+    let lock = Client::in_memory().lock("k");
+    let short = || lock.acquire().lease(Duration::from_secs(1));
+    let never = std::future::pending::<()>;
+    assert!(panics_if_polled_again(short().run(never())).await);
+    let guard = short().await.unwrap();
+    assert!(panics_if_polled_again(guard.scope(never())).await);
 }
 
 #[tokio::test]
@@ -160,7 +208,7 @@ async fn builder_outlives_its_lock_and_is_taken_bare() {
     let acquire = client.lock("k").acquire();
     let again = acquire.clone();
     drop(acquire.await.unwrap());
-    let wait = std::time::Duration::from_secs(1);
+    let wait = Duration::from_secs(1);
     let guard = tokio::time::timeout(wait, again).await.unwrap().unwrap();
     drop(guard);
     let (one, two) = tokio::join!(client.lock("a").acquire(), client.lock("b").acquire());
