@@ -1,6 +1,7 @@
 //! The errors of this crate, sorted by what the caller can do about them.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,6 +241,11 @@ pub enum Error {
         key: String,
     },
 }
+
+// An error is never changed after it was made, so a panic cannot leave it half-changed. Its cause is a trait object, which
+// would take these traits away.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
 
 /// What blocked an acquisition that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod extract;
 mod request_hold;
 
 use std::fmt;
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
 use distlock::{Guard, Section};
@@ -66,6 +67,9 @@ struct Shared {
     /// `None` once the layer has released the guard or the handler has taken it.
     slot: Mutex<Option<Guard>>,
 }
+
+// A panic leaves the slot as it was: no code of a handler runs under its mutex.
+impl RefUnwindSafe for Shared {}
 
 impl Held {
     fn new(guard: Guard) -> Self {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -55,6 +55,14 @@ fn held_and_rejections_are_values_and_errors_implement_error() {
     is_error::<TemplateError>();
     is_error::<LockError<Infallible>>();
     is_error::<LockError<BoxError>>();
+}
+
+#[test]
+fn held_and_errors_are_unwind_safe() {
+    fn is_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    is_unwind_safe::<Held>();
+    is_unwind_safe::<LockError<Infallible>>();
+    is_unwind_safe::<Rejection>();
 }
 
 type Reply = Response<Full<Bytes>>;

@@ -3,6 +3,8 @@
 #[cfg(feature = "test-util")]
 use std::fmt;
 #[cfg(feature = "test-util")]
+use std::panic::{RefUnwindSafe, UnwindSafe};
+#[cfg(feature = "test-util")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,6 +308,12 @@ pub(crate) struct Decorators(Vec<Decorator>);
 /// Makes a decorator. Its last argument is the response timeout, within which every backend answers.
 #[cfg(feature = "test-util")]
 type Decorator = Arc<dyn Fn(Arc<dyn Backend>, &Clock, Duration) -> Arc<dyn Backend> + Send + Sync>;
+
+// They are called when a client is made, and not changed.
+#[cfg(feature = "test-util")]
+impl UnwindSafe for Decorators {}
+#[cfg(feature = "test-util")]
+impl RefUnwindSafe for Decorators {}
 
 #[cfg(feature = "test-util")]
 impl Decorators {

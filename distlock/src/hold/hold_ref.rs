@@ -4,6 +4,7 @@
 //! hand-over the hold belongs to another guard. A view that was made before must then report that its own guard has
 //! ended.
 
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,6 +43,9 @@ pub(crate) struct HoldRef {
     /// Admits one nested hold of the key at a time, or any number of shared ones. Made for the first one.
     gate: OnceLock<Arc<Semaphore>>,
 }
+
+// A panic leaves nothing half-changed here: no code of a user runs under the mutex of a hold.
+impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {
     pub(super) fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {

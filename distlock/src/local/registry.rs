@@ -7,6 +7,7 @@
 //!    with it.
 
 use std::collections::HashMap;
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -34,6 +35,9 @@ pub(crate) struct Registry {
     yielding: Mutex<YieldList<Resource>>,
     limits: Arc<WaiterLimits>,
 }
+
+// A panic leaves nothing half-changed here: no code of a user runs under a mutex of a client.
+impl RefUnwindSafe for Registry {}
 
 /// One key that has waiters or a holder in this client.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! A guard's share of one hold, and how it ends: confirmed, or in the background when it is dropped.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -19,6 +20,10 @@ pub(crate) struct HoldShare {
     /// after [`drop`](Drop::drop) has ended the share, so that the next branch of the scope enters only then.
     gate: Option<Arc<OwnedSemaphorePermit>>,
 }
+
+// The gate is a semaphore of tokio's, which a panic elsewhere leaves as it was.
+impl UnwindSafe for HoldShare {}
+impl RefUnwindSafe for HoldShare {}
 
 /// The work that remains after a share has ended.
 #[allow(

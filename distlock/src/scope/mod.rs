@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::iter;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -244,6 +245,10 @@ pub struct Section {
     /// Wakes the task when the guard no longer holds the key. Made when a poll is pending for the first time.
     over: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
+
+// The frames are restored when code inside the section panics, and everything else is only read.
+impl UnwindSafe for Section {}
+impl RefUnwindSafe for Section {}
 
 impl Section {
     pub(crate) fn new(view: HoldView) -> Self {

@@ -3,16 +3,17 @@
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use distlock::{
-    Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Error, ExpirablePermit,
-    ExpirableSemaphore, Guard, HoldStream, Holder, Inherit, LatchWait, Lock, Loss, MemoryServer,
-    Owner, Permit, PermitId, ReadLock, Run, RwLock, Scope, Section, Semaphore, TryRun, Waiting,
-    WriteLock, inherit, with_client,
+    Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Current, Error, ExpirablePermit,
+    ExpirableSemaphore, FencedGuard, Guard, HoldStream, Holder, Inherit, LatchWait, Lock,
+    LockSource, Loss, MemoryServer, MultiLock, Owner, Permit, PermitId, Quorum, ReadLock, RedLock,
+    Run, RwLock, Scope, Section, Semaphore, SpinLock, TryRun, Waiting, WriteLock, inherit,
+    with_client,
 };
 use futures_util::FutureExt as _;
 
@@ -64,6 +65,37 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<CountDownLatch>();
     is_cheap_to_clone::<Acquire>();
     is_cheap_to_clone::<Error>();
+}
+
+/// A panic that is caught leaves them as they were. Futures and streams are not among them, because they contain a body.
+#[test]
+fn values_are_unwind_safe() {
+    fn is_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    is_unwind_safe::<Client>();
+    is_unwind_safe::<Builder>();
+    is_unwind_safe::<MemoryServer>();
+    is_unwind_safe::<Quorum>();
+    is_unwind_safe::<LockSource>();
+    is_unwind_safe::<Error>();
+    is_unwind_safe::<Lock>();
+    is_unwind_safe::<SpinLock>();
+    is_unwind_safe::<RedLock>();
+    is_unwind_safe::<MultiLock>();
+    is_unwind_safe::<RwLock>();
+    is_unwind_safe::<Semaphore>();
+    is_unwind_safe::<ExpirableSemaphore>();
+    is_unwind_safe::<CountDownLatch>();
+    is_unwind_safe::<LatchWait>();
+    is_unwind_safe::<Acquire>();
+    is_unwind_safe::<Acquire<ExpirablePermit>>();
+    is_unwind_safe::<Guard>();
+    is_unwind_safe::<FencedGuard>();
+    is_unwind_safe::<Permit>();
+    is_unwind_safe::<ExpirablePermit>();
+    is_unwind_safe::<Section>();
+    is_unwind_safe::<Current>();
+    is_unwind_safe::<Owner>();
+    is_unwind_safe::<Holder>();
 }
 
 #[test]
