@@ -1,6 +1,5 @@
 //! Every default, limit and interval, each with its unit and its reason.
 
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -116,7 +115,7 @@ pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 
 /// For how many keys a client remembers the highest fencing token: enough for every key that is in frequent use, in
 /// little memory.
-pub(crate) const TOKENS_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+pub(crate) const TOKENS_KEPT: usize = 4096;
 
 /// How long a server refuses an owner whose attempt was withdrawn.
 ///

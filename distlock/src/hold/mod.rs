@@ -11,6 +11,7 @@ mod hold_ref;
 pub(crate) mod lease;
 mod release;
 mod releaser;
+mod seen_tokens;
 mod session;
 mod view;
 mod watchdog;

@@ -10,17 +10,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
 use super::releaser::{PendingRelease, Releaser};
+use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
 use super::{Hold, Origin, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
-use crate::config::{Config, RETRY_BACKOFF, TOKENS_KEPT};
+use crate::config::{Config, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -36,8 +36,7 @@ pub(crate) struct Session {
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
     owners: AtomicU64,
-    /// The highest fencing token that was seen for each key, of the keys used last.
-    tokens: Mutex<LruCache<Key, u64>>,
+    tokens: Mutex<SeenTokens>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
@@ -60,7 +59,7 @@ impl Session {
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
             owners: AtomicU64::new(1),
-            tokens: Mutex::new(LruCache::new(TOKENS_KEPT)),
+            tokens: Mutex::default(),
             watchdog_runs: AtomicBool::new(false),
             releaser_runs: AtomicBool::new(false),
             runtime: Mutex::default(),
@@ -87,13 +86,11 @@ impl Session {
 
     /// The highest fencing token that this client has seen for a key; 0 if it has seen none, or none for long.
     pub(crate) fn highest_token(&self, key: &Key) -> u64 {
-        self.tokens.lock().get(key).copied().unwrap_or(0)
+        self.tokens.lock().highest(key)
     }
 
     pub(crate) fn saw_token(&self, key: &Key, token: u64) {
-        let mut tokens = self.tokens.lock();
-        let highest = tokens.get_or_insert_mut(key.clone(), || token);
-        *highest = token.max(*highest);
+        self.tokens.lock().saw(key, token);
     }
 
     /// Whether the server has not answered since a quorum stopped waiting for it.
