@@ -238,8 +238,8 @@ impl Builder {
         self
     }
 
-    /// Sets how long the server keeps the last token of a [fenced lock](crate::FencedLock) that is no longer used: 1 ms
-    /// to 10 years, forever by default.
+    /// Sets how long Redis keeps the last token of a [fenced lock](crate::FencedLock) that is no longer used: 1 ms
+    /// to 10 years, forever by default and with [`Duration::MAX`].
     ///
     /// Set it if there are many keys and each is used only once. Do not set it if Redisson clients use the same keys:
     /// once a token has expired, Redisson counts from 1 again, below the tokens that a store has already seen. This

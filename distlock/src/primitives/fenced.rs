@@ -35,8 +35,9 @@ use crate::primitives::Member;
 /// synchronized for this reason. A store that compares tokens refuses a token that is too low: the write fails, but no
 /// late write gets through.
 ///
-/// The server keeps the last token of each key forever, in a separate key, unless
-/// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set.
+/// Redis keeps the last token of each key forever, in a separate key, unless
+/// [`fencing_token_ttl`](crate::Builder::fencing_token_ttl) is set. A [`MemoryServer`](crate::MemoryServer) keeps the tokens
+/// of held keys only, and its tokens grow even if its machine's clock is set back.
 ///
 /// # Redisson
 /// The lock corresponds to Redisson's `RedissonFencedLock` and uses the same keys. Redisson's tokens start at 1, and each

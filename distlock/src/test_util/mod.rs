@@ -124,7 +124,7 @@ pub fn locks(server: &MemoryServer) -> BTreeMap<String, BTreeMap<String, u64>> {
     server.locks()
 }
 
-/// The last fencing tokens of a server in this process, by key.
+/// The last fencing tokens that a server in this process keeps, by key.
 pub fn tokens(server: &MemoryServer) -> BTreeMap<String, u64> {
     server.tokens()
 }

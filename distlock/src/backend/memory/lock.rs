@@ -3,7 +3,6 @@
 //! A verb states a count and never adds to it, so a verb that is sent twice leaves what it left the first time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::Call;
 use super::store::{State, Value};
@@ -93,7 +92,11 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     };
     state.expire_at_least(key.name(), expires);
     let is_fenced = resource.kind == Kind::Fenced;
-    let token = is_fenced.then(|| token(state, attempt, is_new));
+    let token = is_fenced.then(|| {
+        let now = clock::micros_since_1970();
+        let tokens = &mut state.tokens;
+        tokens.of_grant(key.name(), is_new, attempt.above, now)
+    });
     Ok(Attempted::Granted { token })
 }
 
@@ -116,18 +119,6 @@ pub(super) fn attempt_all(
         attempt(state, one, now)?;
     }
     Ok((0, Attempted::Granted { token: None }))
-}
-
-/// The fencing token of a grant. A repeated attempt gets the last token again, unless that was lost or the client has
-/// seen a higher one, which means that this server has forgotten later grants.
-fn token(state: &mut State, attempt: &Attempt, is_new: bool) -> u64 {
-    let key = Arc::clone(attempt.target.resource.key.name());
-    let last = state.tokens.entry(key).or_default();
-    if is_new || *last == 0 || *last < attempt.above {
-        let above = attempt.above.max(*last) + 1;
-        *last = clock::micros_since_1970().max(above);
-    }
-    *last
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {

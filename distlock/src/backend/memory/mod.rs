@@ -14,6 +14,7 @@ mod semaphore;
 mod store;
 #[cfg(feature = "test-util")]
 mod testing;
+mod tokens;
 
 use std::fmt;
 use std::future::ready;
@@ -40,6 +41,10 @@ use crate::owner::Owner;
 /// [`Client::in_memory`](crate::Client::in_memory) creates a server for that client alone. Use a `MemoryServer` when a
 /// test simulates several replicas of a program: clients of one server exclude each other like processes that share one
 /// Redis server. The server lives as long as any handle to it or any client of it.
+///
+/// The server keeps nothing of a lock that nobody holds or waits for. It also forgets the last token of a
+/// [fenced lock](crate::FencedLock) when the lock is free. Later tokens are still higher, because each token is at least
+/// the server's time, and that time never goes back, even if the machine's clock is set back.
 ///
 /// # Examples
 /// ```

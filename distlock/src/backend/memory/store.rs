@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::channels::{Channel, Topic};
+use super::tokens::Tokens;
 use super::{fair, lock, number, permit, rw};
 use crate::backend::Signal;
 use crate::clock::{Clock, Tick};
@@ -35,8 +36,7 @@ pub(super) struct State {
     /// Every key of `values`, by the time at which it expires.
     pub(super) expiries: BTreeSet<(Tick, Name)>,
     pub(super) channels: HashMap<Topic, Channel>,
-    /// The last fencing token of each key that ever had one.
-    pub(super) tokens: HashMap<Name, u64>,
+    pub(super) tokens: Tokens,
     /// What is remembered of owners and requests of expirable semaphores.
     pub(super) notes: permit::Notes,
     /// The waiters of fair locks, by key. A key without waiters has no entry.
@@ -77,6 +77,7 @@ impl State {
         {
             if let Some((_, name)) = self.expiries.pop_first() {
                 self.values.remove(&name);
+                self.tokens.freed(&name);
             }
         }
     }
@@ -95,6 +96,7 @@ impl State {
             return false;
         };
         self.expiries.remove(&(entry.expires, Arc::clone(name)));
+        self.tokens.freed(name);
         true
     }
 

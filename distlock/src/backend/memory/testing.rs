@@ -25,14 +25,14 @@ impl MemoryServer {
 
     /// Removes the last fencing token of a key.
     pub(crate) fn lose_token(&self, key: &str) {
-        self.store.state.lock().tokens.remove(key);
+        self.store.state.lock().tokens.lose(key);
     }
 
-    /// The last fencing token of each key.
+    /// The last fencing token of each key for which the server keeps one.
     pub(crate) fn tokens(&self) -> BTreeMap<String, u64> {
         let state = self.store.state.lock();
-        let text = |(key, token): (&Name, &u64)| (key.to_string(), *token);
-        state.tokens.iter().map(text).collect()
+        let text = |(key, token): (&Name, u64)| (key.to_string(), token);
+        state.tokens.kept().map(text).collect()
     }
 
     /// The holders and their counts, for each key that holds a lock.
