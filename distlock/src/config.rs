@@ -205,11 +205,13 @@ impl Config {
     /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_lease(self.watchdog_timeout)?;
-        if let Some(wait) = self.default_wait {
-            check_wait(wait)?;
-        }
-        if let Some(most) = self.max_hold {
-            check_hold("max_hold", most)?;
+        self.default_wait = checked_wait(self.default_wait)?;
+        self.max_hold = checked_max_hold(self.max_hold)?;
+        for limit in [&mut self.response_timeout, &mut self.unavailable_after] {
+            if *limit == Duration::MAX {
+                // Times are computed from these two, so they need an end.
+                *limit = MAX_WAIT;
+            }
         }
         for (what, value) in [
             ("response_timeout", self.response_timeout),
@@ -221,10 +223,11 @@ impl Config {
             }
         }
         #[cfg(feature = "redis")]
-        if let Some(ttl) = self.fencing_token_ttl
-            && check_lease(ttl).is_err()
         {
-            return Err(Error::invalid_config("fencing_token_ttl", ttl));
+            self.fencing_token_ttl = self.fencing_token_ttl.filter(|ttl| *ttl != Duration::MAX);
+            if let Some(ttl) = self.fencing_token_ttl {
+                check_hold("fencing_token_ttl", ttl)?;
+            }
         }
         let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
         let most = most.max(MIN_LEASE).min(self.unavailable_after);
@@ -303,12 +306,23 @@ pub(crate) fn check_count(count: u32) -> Result<(), Error> {
     }
 }
 
-/// Rejects a wait that is longer than [`MAX_WAIT`].
-pub(crate) fn check_wait(wait: Duration) -> Result<(), Error> {
-    if wait <= MAX_WAIT {
-        Ok(())
-    } else {
-        Err(Error::InvalidWait { wait })
+/// Rejects a wait that is longer than [`MAX_WAIT`], except `Duration::MAX`, which is a wait without limit: `None`.
+pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, Error> {
+    match wait {
+        Some(Duration::MAX) => Ok(None),
+        Some(wait) if wait > MAX_WAIT => Err(Error::InvalidWait { wait }),
+        limit => Ok(limit),
+    }
+}
+
+/// Rejects a `max_hold` that is not within the bounds of a lease, except `Duration::MAX`, which is no limit: `None`.
+pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration>, Error> {
+    match most {
+        Some(most) if most < Duration::MAX => {
+            check_hold("max_hold", most)?;
+            Ok(Some(most))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -337,6 +351,30 @@ mod tests {
     }
 
     #[test]
+    fn longest_duration_is_no_limit_for_waits_and_limits() {
+        assert_eq!(checked_wait(Some(Duration::MAX)).unwrap(), None);
+        assert_eq!(checked_max_hold(Some(Duration::MAX)).unwrap(), None);
+        let config = Config {
+            default_wait: Some(Duration::MAX),
+            max_hold: Some(Duration::MAX),
+            response_timeout: Duration::MAX,
+            unavailable_after: Duration::MAX,
+            #[cfg(feature = "redis")]
+            fencing_token_ttl: Some(Duration::MAX),
+            ..Config::default()
+        };
+        let config = config.validated().unwrap();
+        assert_eq!((config.default_wait, config.max_hold), (None, None));
+        assert_eq!(config.unavailable_after, MAX_WAIT);
+        assert_eq!(
+            config.response_timeout,
+            WATCHDOG_TIMEOUT / RESPONSE_TIMEOUTS_PER_LEASE
+        );
+        #[cfg(feature = "redis")]
+        assert_eq!(config.fencing_token_ttl, None);
+    }
+
+    #[test]
     fn leases_and_waits_out_of_bounds_are_refused() {
         for lease in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
             assert!(matches!(
@@ -345,6 +383,9 @@ mod tests {
             ));
         }
         assert!(check_lease(MIN_LEASE).is_ok() && check_lease(MAX_LEASE).is_ok());
-        assert!(check_wait(Duration::ZERO).is_ok() && check_wait(Duration::MAX).is_err());
+        assert!(checked_wait(Some(Duration::ZERO)).is_ok());
+        assert!(checked_wait(Some(MAX_WAIT + MIN_LEASE)).is_err());
+        assert!(checked_max_hold(Some(MAX_LEASE)).is_ok());
+        assert!(checked_max_hold(Some(MAX_LEASE + MIN_LEASE)).is_err());
     }
 }

@@ -175,8 +175,10 @@ pub enum Error {
         lease: Duration,
     },
 
-    /// The wait is longer than a year.
-    #[error("invalid wait {wait:?}: expected at most a year; leave it out to wait without limit")]
+    /// The wait is longer than a year, and not `Duration::MAX`.
+    #[error(
+        "invalid wait {wait:?}: expected at most a year, or `Duration::MAX` to wait without limit"
+    )]
     #[non_exhaustive]
     InvalidWait {
         /// The wait that was asked for.

@@ -8,7 +8,7 @@ use super::LockLayer;
 impl<R> LockLayer<R> {
     /// Sets how long a request waits for its lock at most: 10 s by default.
     ///
-    /// Zero means one complete attempt and no waiting. The client's own
+    /// Zero means one complete attempt and no waiting. [`Duration::MAX`] means waiting without limit. The client's own
     /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request is
     /// answered with 409 `urn:distlock:busy`.
     ///
@@ -49,7 +49,7 @@ impl<R> LockLayer<R> {
     }
 
     /// Sets how long a request may hold its lock, from 1 ms to ten years. By default the client's
-    /// [`max_hold`](distlock::Builder::max_hold) applies.
+    /// [`max_hold`](distlock::Builder::max_hold) applies. With [`Duration::MAX`] there is no limit.
     ///
     /// A handler that runs longer is dropped, and its request is answered with 500 `urn:distlock:lost`. A response
     /// [body](crate::HoldUntil::Body) that takes longer ends in an error.

@@ -8,7 +8,7 @@ use super::ServiceLockLayer;
 impl<R> ServiceLockLayer<R> {
     /// Sets how long a request waits for its lock at most: 10 s by default.
     ///
-    /// Zero means one complete attempt and no waiting. The client's own
+    /// Zero means one complete attempt and no waiting. [`Duration::MAX`] means waiting without limit. The client's own
     /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request fails
     /// with [`Error::Timeout`](distlock::Error::Timeout).
     ///
@@ -47,7 +47,7 @@ impl<R> ServiceLockLayer<R> {
     }
 
     /// Sets how long a request may hold its lock, from 1 ms to ten years. By default the client's
-    /// [`max_hold`](distlock::Builder::max_hold) applies.
+    /// [`max_hold`](distlock::Builder::max_hold) applies. With [`Duration::MAX`] there is no limit.
     ///
     /// If the inner service runs longer, its future is dropped and the request fails with
     /// [`Error::Lost`](distlock::Error::Lost).

@@ -130,7 +130,8 @@ async fn invalid_settings_and_a_closed_client_are_500() {
     let client = Client::in_memory();
     for layer in [
         keyed(&client, |_: &Parts| "k").lease(Duration::ZERO),
-        keyed(&client, |_: &Parts| "k").wait(Duration::MAX),
+        keyed(&client, |_: &Parts| "k").lease(Duration::MAX),
+        keyed(&client, |_: &Parts| "k").wait(400 * 24 * 3600 * SEC),
     ] {
         refused(layer).await.is_problem("config", 500, false);
     }

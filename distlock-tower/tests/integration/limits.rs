@@ -1,6 +1,7 @@
 //! Limits: `max_waiters`, `max_pending_requests` and `max_hold`.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use distlock::test_util::sizes;
@@ -51,6 +52,26 @@ async fn all_done(requests: JoinSet<Answer>) {
     for answer in requests.join_all().await {
         assert_eq!(answer.text, "done");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn longest_duration_means_waiting_and_holding_without_limit() {
+    let client = Client::builder()
+        .max_hold(SEC)
+        .in_memory(&MemoryServer::new());
+    let client = client.unwrap();
+    let layer = layer(&client).wait(Duration::MAX).max_hold(Duration::MAX);
+    let taken = client.lock("/a").acquire().max_hold(Duration::MAX).await;
+    let waiting = start_waiting(&client, &layer, &["/a"]).await;
+    tokio::time::sleep(3600 * SEC).await;
+    taken.unwrap().release().await.unwrap();
+    all_done(waiting).await;
+    let slow = layer.layer(service_fn(async |_: Request<()>| {
+        tokio::time::sleep(3600 * SEC).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+    }));
+    let request = Request::get("/a").body(()).unwrap();
+    assert_eq!(slow.oneshot(request).await.unwrap().status(), 200);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Change, Inspected};
-use crate::config::{Backoff, SPIN_BACKOFF, check_wait};
+use crate::config::{Backoff, SPIN_BACKOFF, checked_wait};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::{Key, Resource};
@@ -126,10 +126,7 @@ impl Handle {
     /// Completes when the number under the key is 0. Fails after `wait`, or after the client's default wait if that is
     /// `None`.
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
-        let wait = wait.or(self.session().config.default_wait);
-        if let Some(wait) = wait {
-            check_wait(wait)?;
-        }
+        let wait = checked_wait(wait.or(self.session().config.default_wait))?;
         wait::until_zero(self.session(), &self.resource()?, wait).await
     }
 

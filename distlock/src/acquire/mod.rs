@@ -17,7 +17,8 @@ use smallvec::smallvec;
 use self::handle::Handle;
 use self::reentry::{Enclosing, check_open, find_enclosing};
 use crate::config::{
-    MaxWaiters, check_backoff, check_hold, check_lease, check_permits, check_wait,
+    MaxWaiters, check_backoff, check_hold, check_lease, check_permits, checked_max_hold,
+    checked_wait,
 };
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
@@ -115,12 +116,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self.bounds.get_or_insert_default()
     }
 
-    /// Sets how long to wait, at most a year. With zero, the acquisition makes one full attempt and does not wait.
+    /// Sets how long to wait, at most a year. With zero, the acquisition makes one full attempt and does not wait. With
+    /// [`Duration::MAX`] it waits without limit, whatever the client's [`default_wait`](crate::Builder::default_wait) is.
     ///
     /// The time counts from the first poll and covers everything: connecting, queueing and the last attempt.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidWait`] for more than 365 days.
+    /// When awaited, [`Error::InvalidWait`] for any other time of more than 365 days.
     ///
     /// # Examples
     /// ```
@@ -233,10 +235,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             check_lease(lease)?;
         }
         let config = &handle.session().config;
-        let wait = self.wait.or(config.default_wait);
-        if let Some(wait) = wait {
-            check_wait(wait)?;
-        }
+        let wait = checked_wait(self.wait.or(config.default_wait))?;
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         bounds.check(handle, key.text(), self.lease)?;
@@ -254,7 +253,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             since: handle.session().now(),
             wait,
             lease: self.lease,
-            max_hold: bounds.max_hold.or(config.max_hold),
+            max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
             margin: Duration::ZERO,
             takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: MaxWaiters {
@@ -341,9 +340,6 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
 impl Bounds {
     fn check(&self, handle: &Handle, key: &str, lease: Option<Duration>) -> Result<(), Error> {
-        if let Some(most) = self.max_hold {
-            check_hold("max_hold", most)?;
-        }
         if self.hold_at_least.is_zero() {
             return Ok(());
         }
@@ -398,12 +394,13 @@ impl<G: Leased> Acquire<G> {
     /// [`HeldTooLong`](crate::Loss::HeldTooLong), and the key is free for others. Unlike with a
     /// [lease](Acquire::lease), the key is free after the watchdog's lease if the process dies, even if `max_hold` is
     /// much longer. If both are set, the shorter one applies. The default is the client's
-    /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set.
+    /// [`max_hold`](crate::Builder::max_hold), which is unlimited unless it was set. With [`Duration::MAX`] there is no
+    /// limit, whatever the client's is.
     ///
     /// A re-entry has a limit of its own and does not extend the limit of the enclosing hold.
     ///
     /// # Errors
-    /// When awaited, [`Error::InvalidConfig`] for a time out of these bounds.
+    /// When awaited, [`Error::InvalidConfig`] for any other time out of these bounds.
     ///
     /// # Examples
     /// ```

@@ -80,7 +80,8 @@ impl Builder {
         self
     }
 
-    /// Sets the wait used by acquisitions that do not set one; unlimited by default, and at most a year.
+    /// Sets the wait used by acquisitions that do not set one: at most a year, and unlimited by default and with
+    /// [`Duration::MAX`].
     ///
     /// See [`Acquire::wait`](crate::Acquire::wait).
     ///
@@ -102,7 +103,7 @@ impl Builder {
     }
 
     /// Sets the longest time for which the watchdog renews a hold, for acquisitions that do not set one: 1 ms to 10
-    /// years, unlimited by default.
+    /// years, unlimited by default and with [`Duration::MAX`].
     ///
     /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
     ///
@@ -165,6 +166,7 @@ impl Builder {
     /// A command without an answer has an unknown outcome, and the client sends it again. The client shortens the
     /// timeout to a sixth of the [watchdog's lease](Builder::watchdog_timeout) if it is longer, so that a renewal can
     /// be retried several times. It also shortens it to [`unavailable_after`](Builder::unavailable_after).
+    /// [`Duration::MAX`] sets the longest timeout that these two allow.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
@@ -186,7 +188,7 @@ impl Builder {
     /// Sets for how long an acquisition or a release is retried without any answer: more than 0 and at most a year, 5 s
     /// by default.
     ///
-    /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable).
+    /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable). [`Duration::MAX`] counts as a year.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is

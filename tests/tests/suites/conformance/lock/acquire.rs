@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Blocker, Error};
+use distlock::{Blocker, Builder, Error};
 use distlock_tests::faults::Op;
 use tokio::time::Instant;
 
@@ -214,10 +214,9 @@ async fn bad_input_is_refused_before_anything_is_sent(stage: &Stage) {
         assert!(matches!(error, Error::InvalidLease { .. }), "{error}");
         assert!(error.is_permanent());
     }
-    for wait in [Duration::from_secs(366 * 24 * 3600), Duration::MAX] {
-        let error = refused(lock.acquire().wait(wait).await);
-        assert!(matches!(error, Error::InvalidWait { .. }), "{error}");
-    }
+    let too_long = Duration::from_secs(366 * 24 * 3600);
+    let error = refused(lock.acquire().wait(too_long).await);
+    assert!(matches!(error, Error::InvalidWait { .. }), "{error}");
     for op in [Op::Attempt, Op::Release, Op::Inspect, Op::ForceRelease] {
         assert_eq!(stage.faults().calls(op), 0, "{op:?}");
     }
@@ -244,6 +243,21 @@ async fn shortest_and_longest_lease_and_wait_are_taken(stage: &Stage) {
     }
 }
 
+async fn longest_duration_lifts_the_limits_of_the_client(stage: &Stage) {
+    let (short, long) = (stage.part(10), Duration::from_secs(30));
+    let limited = |builder: Builder| builder.default_wait(short).max_hold(short);
+    let client = stage
+        .client_with(|builder| limited(builder).watchdog_timeout(long))
+        .await;
+    let lock = client.lock(KEY);
+    let lasting = lock.acquire().max_hold(Duration::MAX).await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().wait(Duration::MAX).into_future());
+    tokio::time::sleep(3 * short).await;
+    assert!(lasting.is_held() && !waiting.is_finished());
+    lasting.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
 on_every_backend![
     free_lock_is_granted_and_release_frees_it,
     each_acquisition_has_an_owner_of_its_own,
@@ -259,4 +273,5 @@ on_every_backend![
     nothing_is_sent_before_the_first_poll,
     bad_input_is_refused_before_anything_is_sent,
     shortest_and_longest_lease_and_wait_are_taken,
+    longest_duration_lifts_the_limits_of_the_client,
 ];
