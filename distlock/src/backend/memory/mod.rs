@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::coop::cooperative;
 
 use self::store::{State, Store};
 use super::family::{HoldFamily, LeaseFamily};
@@ -124,6 +125,9 @@ struct Call {
 
 impl MemoryBackend {
     /// Runs a verb on the state, without what has expired, and then notifies the subscribers that it published to.
+    ///
+    /// The answer takes part in tokio's cooperation, like an answer from a socket. Otherwise a task that acquires and
+    /// releases in a loop would never yield to the other tasks of its thread.
     fn run<'a, T: Send + 'a>(
         &self,
         verb: impl FnOnce(&mut State, Call) -> Result<T, Fault>,
@@ -144,7 +148,7 @@ impl MemoryBackend {
         for subscribers in published {
             subscribers.send_modify(|signal| signal.version += 1);
         }
-        Box::pin(ready(answer))
+        Box::pin(cooperative(ready(answer)))
     }
 }
 
@@ -232,5 +236,58 @@ impl Backend for MemoryBackend {
     fn epoch(&self) -> u64 {
         // There is no connection that could be replaced.
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::client::Client;
+
+    /// How often a task runs `work` until it first lets another task of its thread run; at most `most` times.
+    async fn runs_without_a_break<F>(most: usize, work: impl Fn() -> F + Send + 'static) -> usize
+    where
+        F: Future + Send,
+    {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&runs);
+        let task = tokio::spawn(async move {
+            for _ in 0..most {
+                work().await;
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        tokio::task::yield_now().await;
+        task.abort();
+        runs.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn task_that_never_waits_lets_the_other_tasks_of_its_thread_run() {
+        const MOST: usize = 2_000;
+        let lock = Client::in_memory().lock("k");
+        let acquiring = lock.clone();
+        let acquired = runs_without_a_break(MOST, move || {
+            let acquire = acquiring.acquire();
+            async { acquire.await.unwrap().release().await.unwrap() }
+        });
+        let acquired = acquired.await;
+        let dropping = lock.clone();
+        let dropped = runs_without_a_break(MOST, move || {
+            let attempt = dropping.clone();
+            async move { drop(attempt.try_acquire().await) }
+        });
+        let dropped = dropped.await;
+        let inspecting = lock.clone();
+        let inspected = runs_without_a_break(MOST, move || {
+            let lock = inspecting.clone();
+            async move { lock.is_locked().await }
+        });
+        let inspected = inspected.await;
+        for runs in [acquired, dropped, inspected] {
+            assert!((1..MOST).contains(&runs), "{runs} without a break");
+        }
     }
 }
