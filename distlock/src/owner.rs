@@ -6,9 +6,20 @@ use uuid::Uuid;
 
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
-/// Each grant of the server has a new owner. An owner is never reused. A re-entry has the owner of the hold that it
-/// enters. A hand-over inside a client passes the hold on together with its owner. Redisson writes its holders in the
-/// same form, with the id of a thread as the number.
+/// An owner is a grant by the server, and not an acquisition. The client gives each attempt a new number and never uses
+/// one again. Several guards may have the same owner:
+///
+/// * A re-entry has the owner of the hold that it enters.
+/// * A hand-over inside a client passes the hold on to the next waiter together with its owner.
+///
+/// If the server still names the owner of a guard, that guard may thus have ended long ago. Do not compare owners to find
+/// out whether a hold is still yours. Ask the guard itself: [`is_held`](crate::Guard::is_held) is `false` and
+/// [`lost`](crate::Guard::lost) completes once that guard has ended, whoever has the hold then. Code inside a scope asks
+/// [`is_held(key)`](crate::is_held) or [`current`](crate::current). To tell one acquisition from another, use the token of
+/// a [fenced lock](crate::FencedLock), which is never handed over.
+///
+/// An owner is useful in logs: the holders that [`holders`](crate::Lock::holders) lists can be matched with a client by its
+/// [id](crate::Client::id). Redisson writes its holders in the same form, with the id of a thread as the number.
 ///
 /// # Examples
 /// ```

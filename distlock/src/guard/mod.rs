@@ -120,6 +120,9 @@ impl Guard {
 
     /// Returns the identity of the hold in the server. For several holds, it is that of the first one.
     ///
+    /// Other guards can have the same owner, see [`Owner`]. Use [`is_held`](Guard::is_held) to find out whether this guard
+    /// still holds the key.
+    ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
