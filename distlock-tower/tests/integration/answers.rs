@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use distlock::{Client, MemoryServer};
+use distlock::{Client, MemoryServer, Mode};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{Held, IntoLockKeys, KeyFn, LockLayer};
@@ -192,6 +192,24 @@ async fn duplicate_keys_are_acquired_once() {
     }));
     let response = service.oneshot(Request::new(())).await.unwrap();
     assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn duplicate_keys_count_once_towards_the_number_of_keys() {
+    let client = Client::in_memory();
+    let repeated = |times| move |_: &Parts| vec![String::from("k"); times];
+    // A fenced lock has a single key, and a request has 256 at most.
+    let fenced = keyed(&client, repeated(2)).mode(Mode::Fenced);
+    let many = keyed(&client, repeated(300));
+    for layer in [fenced, many] {
+        let service = layer.layer(service_fn(async |request: Request<()>| {
+            let held = request.extensions().get::<Held>().unwrap();
+            assert!(held.keys().eq(["k"]));
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+        }));
+        let response = service.oneshot(Request::new(())).await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
 }
 
 #[cfg(not(feature = "axum"))]
