@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::config::MAX_WAIT;
+
 /// A point in time on one clock, counted from that clock's own start.
 #[cfg_attr(
     not(feature = "test-util"),
@@ -127,13 +129,23 @@ impl Clock {
     /// Returns the current time.
     pub fn now(&self) -> Tick {
         match self {
-            Self::Boot => Tick(boot_time()),
+            Self::Boot => Tick(boot_time()).after(suspended()),
             Self::Tokio(clock) => clock.now(),
         }
     }
 
     /// Completes at `tick` or a little later. Needs a tokio runtime.
     pub async fn sleep_until(&self, tick: Tick) {
+        self.sleep_in_steps(tick, LONGEST_BOOT_SLEEP).await;
+    }
+
+    /// Completes at `tick`, without waking up in between. If the machine is suspended meanwhile, it completes later by up to
+    /// the length of the suspend. It is for sleepers that something else wakes in that case.
+    pub(crate) async fn sleep_once_until(&self, tick: Tick) {
+        self.sleep_in_steps(tick, MAX_WAIT).await;
+    }
+
+    async fn sleep_in_steps(&self, tick: Tick, longest_on_boot: Duration) {
         if tick == Tick::NEVER {
             // Most acquisitions have no deadline, and so need no timer.
             std::future::pending::<()>().await;
@@ -145,8 +157,8 @@ impl Clock {
             }
             // Tokio's timers cannot hold the longest times, so such a sleep takes several rounds.
             let longest = match self {
-                Self::Boot => LONGEST_BOOT_SLEEP,
-                Self::Tokio(_) => crate::config::MAX_WAIT,
+                Self::Boot => longest_on_boot,
+                Self::Tokio(_) => MAX_WAIT,
             };
             tokio::time::sleep(left.min(longest)).await;
         }
@@ -202,6 +214,14 @@ impl Seen {
     }
 }
 
+/// For how long the machine was suspended, beyond what the boot clock shows: only tests simulate that.
+fn suspended() -> Duration {
+    #[cfg(test)]
+    return tests::SUSPENDED.get();
+    #[cfg(not(test))]
+    Duration::ZERO
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn boot_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -221,8 +241,19 @@ fn boot_time() -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        pub(super) static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    /// Moves the boot clock of this thread on, and no timer, as if the machine had been suspended.
+    pub(crate) fn suspend(time: Duration) {
+        SUSPENDED.set(SUSPENDED.get() + time);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn tokio_clock_follows_paused_time_also_from_a_plain_thread() {

@@ -104,6 +104,14 @@ impl Client {
         Builder::default()
     }
 
+    /// A client whose clock is not that of its server.
+    #[cfg(test)]
+    pub(crate) fn on_clock(clock: Clock) -> Self {
+        let config = Config::default();
+        let backend = MemoryServer::new().connect(&config);
+        Self::new(config, clock, Arc::new(backend))
+    }
+
     fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
         Self {
             registry: Registry::new(Session::new(config, clock, backend)),

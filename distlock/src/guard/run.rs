@@ -250,3 +250,49 @@ impl<F: Future> fmt::Debug for TryRun<F> {
         f.debug_struct("TryRun").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use crate::Client;
+    use crate::clock::{self, Clock};
+
+    #[tokio::test]
+    async fn body_that_waits_is_not_polled_while_nothing_happens() {
+        let client = Client::on_clock(Clock::Boot);
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let body = poll_fn::<(), _>(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::task::Poll::Pending
+        });
+        let running = tokio::spawn(client.lock("k").acquire().run(body));
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        running.abort();
+    }
+
+    #[tokio::test]
+    async fn body_that_waits_is_dropped_soon_after_a_suspend_that_outlasts_its_lease() {
+        let client = Client::on_clock(Clock::Boot);
+        let lock = client.lock("k");
+        for fixed in [true, false] {
+            let lease = Duration::from_secs(if fixed { 300 } else { 30 });
+            let acquire = lock.acquire();
+            let acquire = if fixed { acquire.lease(lease) } else { acquire };
+            let running = tokio::spawn(acquire.run(pending::<()>()));
+            while !lock.is_locked().await.unwrap() {
+                tokio::task::yield_now().await;
+            }
+            clock::tests::suspend(lease);
+            let ended = tokio::time::timeout(lease / 3, running).await;
+            let lost = ended.expect("it ends before its timers do");
+            assert!(lost.unwrap().unwrap_err().is_lost(), "fixed: {fixed}");
+            lock.force_release().await.unwrap();
+        }
+    }
+}

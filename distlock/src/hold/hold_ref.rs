@@ -140,10 +140,11 @@ impl HoldRef {
         self.end_at().left(self.now())
     }
 
-    /// Sleeps for `time` by the client's clock.
+    /// Sleeps for `time` by the client's clock, without waking up in between. After a suspend of the machine,
+    /// [`over`](HoldRef::over) completes earlier.
     pub(super) async fn sleep(&self, time: Duration) {
         let clock = &self.origin.clock;
-        clock.sleep_until(clock.now().after(time)).await;
+        clock.sleep_once_until(clock.now().after(time)).await;
     }
 
     pub(super) fn has_margin(&self) -> bool {
@@ -178,15 +179,27 @@ impl HoldRef {
     /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by
     /// the clock.
     ///
-    /// Does not rely on the watchdog: it sleeps to the deadline by itself.
+    /// Does not rely on the watchdog: it sleeps to the deadline by itself. Only after a suspend of the machine, during which
+    /// timers stand still, the watchdog finds the end of a lease first: it looks at the clock often, once for all holds of
+    /// its client. If each guard did, the task of each would be woken as often.
     pub(crate) async fn over(self: Arc<Self>) {
         while self.is_held_at(self.now()) {
-            let deadline = self.hold.deadline().min(self.term.end());
             tokio::select! {
                 () = self.over.cancelled() => return,
                 () = self.hold.over() => return,
-                () = self.origin.clock.sleep_until(deadline) => {}
+                () = self.sleep_to_end() => {}
             }
+        }
+    }
+
+    async fn sleep_to_end(&self) {
+        let (deadline, own_end) = (self.hold.deadline(), self.term.end());
+        let clock = &self.origin.clock;
+        if deadline <= own_end {
+            clock.sleep_once_until(deadline).await;
+        } else {
+            // The watchdog does not look at the ends of single guards.
+            clock.sleep_until(own_end).await;
         }
     }
 }
