@@ -10,14 +10,14 @@
 //! 2. Each hold is in one place: with a guard, in the slot, or with the caller that has to release it.
 //! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
 
 /// A waiter's position in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
@@ -49,7 +49,6 @@ pub(crate) enum QueueEffect<H, W> {
 
 #[derive(Debug)]
 struct Waiter<W> {
-    ticket: Ticket,
     wake: W,
     takes_over: bool,
 }
@@ -57,7 +56,8 @@ struct Waiter<W> {
 /// The waiters of one key.
 #[derive(Debug)]
 pub(crate) struct Queue<H, W> {
-    waiters: VecDeque<Waiter<W>>,
+    /// By ticket, which is the order of their arrival. Any of them may leave at any time, also thousands at once.
+    waiters: BTreeMap<Ticket, Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
     run: Run,
@@ -73,7 +73,7 @@ struct Run {
 impl<H, W: Clone> Queue<H, W> {
     pub(crate) fn new() -> Self {
         Self {
-            waiters: VecDeque::new(),
+            waiters: BTreeMap::new(),
             slot: None,
             run: Run::default(),
         }
@@ -82,26 +82,23 @@ impl<H, W: Clone> Queue<H, W> {
     /// Joins the end of the queue. `takes_over`: a hold may be handed over to this waiter.
     pub(crate) fn join(&mut self, wake: W, takes_over: bool) -> Ticket {
         let ticket = Ticket::new();
-        self.waiters.push_back(Waiter {
-            ticket,
-            wake,
-            takes_over,
-        });
+        self.waiters.insert(ticket, Waiter { wake, takes_over });
         ticket
+    }
+
+    fn head(&self) -> Option<&Waiter<W>> {
+        self.waiters.values().next()
     }
 
     pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
         self.waiters
-            .front()
-            .is_some_and(|head| head.ticket == ticket)
+            .first_key_value()
+            .is_some_and(|(head, _)| *head == ticket)
     }
 
     /// Whether the ticket is still in the queue. A ticket of a dismissed queue is not.
     pub(crate) fn has(&self, ticket: Ticket) -> bool {
-        let position = self
-            .waiters
-            .binary_search_by_key(&ticket.0, |waiter| waiter.ticket.0);
-        position.is_ok()
+        self.waiters.contains_key(&ticket)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -141,8 +138,8 @@ impl<H, W: Clone> Queue<H, W> {
             self.is_head(ticket) && self.slot.is_none(),
             "the head has taken what was in its slot"
         );
-        self.waiters.pop_front();
-        self.waiters.front().map_or(QueueEffect::Nothing, |head| {
+        self.waiters.remove(&ticket);
+        self.head().map_or(QueueEffect::Nothing, |head| {
             QueueEffect::Wake(head.wake.clone())
         })
     }
@@ -151,7 +148,8 @@ impl<H, W: Clone> Queue<H, W> {
     /// other, so that each waiter may ask the server on its own. The tickets are void after that.
     #[must_use]
     pub(crate) fn dismiss(&mut self) -> Vec<W> {
-        self.waiters.drain(..).map(|waiter| waiter.wake).collect()
+        let waiters = std::mem::take(&mut self.waiters);
+        waiters.into_values().map(|waiter| waiter.wake).collect()
     }
 
     /// Ends a guard's hold: it is handed over to the head, or it has to be released in the server.
@@ -161,13 +159,14 @@ impl<H, W: Clone> Queue<H, W> {
     pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> QueueEffect<H, W> {
         let run_goes_on =
             self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME;
-        let Some(head) = self.waiters.front() else {
+        let Some(head) = self.head() else {
             return QueueEffect::Release(hold);
         };
         if may_pass_on && head.takes_over && run_goes_on && self.slot.is_none() {
+            let wake = head.wake.clone();
             self.run.grants += 1;
             self.slot = Some(hold);
-            return QueueEffect::HandedOver(head.wake.clone());
+            return QueueEffect::HandedOver(wake);
         }
         QueueEffect::Release(hold)
     }
@@ -180,11 +179,11 @@ impl<H, W: Clone> Queue<H, W> {
         may_pass_on: impl FnOnce(&H) -> bool,
     ) -> QueueEffect<H, W> {
         let was_head = self.is_head(ticket);
-        self.waiters.retain(|waiter| waiter.ticket != ticket);
+        self.waiters.remove(&ticket);
         if !was_head {
             return QueueEffect::Nothing;
         }
-        let next = self.waiters.front();
+        let next = self.head();
         let takes_over = next.is_some_and(|head| head.takes_over);
         let next = next.map(|head| head.wake.clone());
         match (self.slot.take(), next) {
@@ -202,6 +201,8 @@ impl<H, W: Clone> Queue<H, W> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -324,6 +325,32 @@ mod tests {
         );
     }
 
+    /// The time in which this many waiters leave `lines` queues of equal length, in no order.
+    fn time_to_leave(lines: usize, waiters: u64) -> Duration {
+        let mut time = Duration::ZERO;
+        for _ in 0..lines {
+            let (mut queue, tickets) = queue(waiters / lines as u64);
+            let start = Instant::now();
+            let (odd, even): (Vec<Ticket>, Vec<Ticket>) =
+                tickets.into_iter().partition(|ticket| ticket.0 % 2 == 1);
+            for ticket in odd.into_iter().chain(even.into_iter().rev()) {
+                let _ = queue.leave(ticket, |_| true);
+            }
+            time += start.elapsed();
+            assert!(queue.is_empty());
+        }
+        time
+    }
+
+    #[test]
+    fn leaving_a_long_line_takes_no_longer_than_leaving_many_short_ones() {
+        // The best of several, because a busy machine may stop any one of them.
+        let best = |lines| (0..5).map(|_| time_to_leave(lines, 20_000)).min().unwrap();
+        let (short, long) = (best(100), best(1));
+        // If each of them looked at the whole line, the long line would take a hundred times as long.
+        assert!(long < 15 * short, "{long:?} against {short:?}");
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Join(bool),
@@ -403,13 +430,13 @@ mod tests {
                 if line.is_empty() {
                     head_told = None;
                 }
-                prop_assert_eq!(queue.waiters.front().map(|head| head.wake), head_told);
+                prop_assert_eq!(queue.head().map(|head| head.wake), head_told);
                 let mut places: Vec<u32> = guards.iter().chain(&sent).chain(&queue.slot).copied().collect();
                 places.sort_unstable();
                 prop_assert_eq!(places, (1..=made).collect::<Vec<_>>());
                 prop_assert_eq!(queue.len(), line.len());
                 prop_assert!(line.first().is_none_or(|head| queue.is_head(*head)));
-                let head_takes_over = queue.waiters.front().is_some_and(|head| head.takes_over);
+                let head_takes_over = queue.head().is_some_and(|head| head.takes_over);
                 prop_assert!(queue.slot.is_none() || head_takes_over);
             }
         }
