@@ -67,6 +67,10 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
+/// How often the waiters are looked at, while there are any that are in the way of others. A first waiter that is not polled
+/// from one look to the next loses its place.
+pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
+
 /// How many renewals one script call carries.
 pub(crate) const RENEWAL_BATCH: usize = 100;
 

@@ -56,6 +56,13 @@ pub(crate) fn waits_for_itself(key: &Key) {
     );
 }
 
+pub(crate) fn waiter_absent(key: &Key) {
+    tracing::warn!(
+        target: TARGET, key = key.text(),
+        "the first waiter is not polled any more; it loses its place to the next one, until it is polled again"
+    );
+}
+
 #[cfg(feature = "redis")]
 pub(crate) fn connected(what: &'static str, epoch: u64) {
     tracing::debug!(target: TARGET, connection = what, epoch, "connected");

@@ -53,6 +53,9 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// Dropping the future gives up the place in the queue. A hold that was granted in the meantime goes to the next waiter
 /// of this client, or is released in the background. A wake-up that was on its way goes to the next waiter.
 ///
+/// A future that is neither dropped nor polled, such as one beside a `select!` loop, holds up others for one to two seconds
+/// at most. Then it loses its place in the queue of its client, and gets a new one when it is polled again.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -320,8 +320,14 @@ impl Client {
     /// Refuses further acquisitions, and waits until the server has confirmed all background releases.
     ///
     /// Call it before the program ends. A guard that is dropped right before the end may otherwise not be released in
-    /// time, and its key then stays locked until the lease expires. Guards that still exist are renewed until they end,
-    /// and code inside their scopes can still re-enter their holds.
+    /// time, and its key then stays locked until the lease expires.
+    ///
+    /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. The following goes on as before:
+    /// * Guards that still exist are renewed until they end, and can be released.
+    /// * Code inside their scopes can still re-enter their holds, also if it waits for another branch of the scope.
+    /// * A waiter of a [latch](crate::CountDownLatch) goes on waiting. The numbers of latches and semaphores can be
+    ///   changed, and permits can be given back.
+    /// * Locks can be inspected and force-released.
     ///
     /// # Errors
     /// [`Error::ReleasesPending`]: the server had not confirmed all releases when `timeout` was over. The client keeps
@@ -342,7 +348,7 @@ impl Client {
     /// ```
     pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
         let session = &self.registry.session;
-        session.close();
+        self.registry.close();
         let until = session.now().after(timeout);
         tokio::select! {
             // In this order: releases that are done count, even if the timeout is zero.

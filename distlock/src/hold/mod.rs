@@ -8,6 +8,7 @@
 //! 3. An owner is never used again once a release was sent for it: a hold is handed over only before that.
 
 mod hold_ref;
+mod inspection;
 pub(crate) mod lease;
 mod release;
 mod releaser;
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::hold_ref::{HoldRef, Origin};
+pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::release::{Release, confirm_all};
 pub(crate) use self::releaser::{PendingRelease, Settled};

@@ -6,14 +6,16 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::inspection::{Inspect, Inspection};
 use super::releaser::{PendingRelease, Releaser};
 use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
@@ -35,6 +37,7 @@ pub(crate) struct Session {
     pub(crate) backend: Arc<dyn Backend>,
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
+    pub(super) inspection: Inspection,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     watchdog_runs: AtomicBool,
@@ -47,6 +50,8 @@ pub(crate) struct Session {
     /// pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
     closed: AtomicBool,
+    /// Cancelled when the client is closed.
+    closing: CancellationToken,
 }
 
 impl Session {
@@ -58,6 +63,7 @@ impl Session {
             backend,
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
+            inspection: Inspection::default(),
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             watchdog_runs: AtomicBool::new(false),
@@ -66,6 +72,7 @@ impl Session {
             silent: AtomicBool::new(false),
             retired: OnceLock::new(),
             closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
         })
     }
 
@@ -109,6 +116,18 @@ impl Session {
 
     pub(crate) fn now(&self) -> Tick {
         self.clock.now()
+    }
+
+    /// Sets who looks at the waiters.
+    pub(crate) fn inspect_by(&self, inspector: Weak<dyn Inspect>) {
+        self.inspection.set(inspector);
+    }
+
+    /// Has the watchdog's task look at the waiters after [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE).
+    pub(crate) fn inspect_soon(&self) {
+        if self.inspection.want() {
+            self.watchdog.wake();
+        }
     }
 
     /// Gives a granted hold to the watchdog.
@@ -254,6 +273,12 @@ impl Session {
     pub(crate) fn close(&self) {
         // Release: pairs with the load in `is_closed`.
         self.closed.store(true, Ordering::Release);
+        self.closing.cancel();
+    }
+
+    /// Completes when the client is closed.
+    pub(crate) async fn closing(&self) {
+        self.closing.cancelled().await;
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -22,7 +22,7 @@ use super::lease::Answer;
 use super::{Hold, Session, WatchdogAction};
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
-use crate::config::{RENEWAL_BATCH, RENEWALS_AT_ONCE};
+use crate::config::{INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE};
 use crate::owner::Owner;
 use crate::telemetry;
 
@@ -169,6 +169,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let watchdog = &session.watchdog;
     watchdog.restart(session.now());
     let (mut waiting, mut renewals) = (VecDeque::new(), FuturesUnordered::new());
+    let mut inspect_at = Tick::NEVER;
     while !session.is_retired() {
         let now = session.now();
         take_up(&session, now, &mut waiting);
@@ -178,9 +179,17 @@ pub(super) async fn run(session: Arc<Session>) {
                 renewals.push(renew(Arc::clone(&session), now, batch));
             }
         }
+        if now >= inspect_at {
+            inspect_at = Tick::NEVER;
+            session.inspection.run();
+        }
+        if inspect_at == Tick::NEVER && session.inspection.is_wanted() {
+            inspect_at = now.after(INSPECTION_PAUSE);
+        }
+        let next = watchdog.next_alarm(now).min(inspect_at);
         tokio::select! {
             () = watchdog.wake.notified() => {}
-            () = session.clock.sleep_until(watchdog.next_alarm(now)) => {}
+            () = session.clock.sleep_until(next) => {}
             Some(()) = renewals.next() => {}
         }
     }

@@ -8,6 +8,7 @@ mod limits;
 mod queue;
 mod registry;
 mod share;
+mod signal;
 mod slot;
 mod yielding;
 

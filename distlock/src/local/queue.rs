@@ -61,6 +61,19 @@ pub(crate) struct Queue<H, W> {
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
     run: Run,
+    /// The head that was asked for a sign of life.
+    asked: Option<Ticket>,
+}
+
+/// What has to be done about the head of a queue, which may be a waiter that nobody polls any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HeadCheck<W> {
+    /// Nothing: it is in nobody's way.
+    Fine,
+    /// Ask it for a sign, and check again later.
+    Ask(W),
+    /// It has not answered: it loses its place.
+    Absent(Ticket),
 }
 
 /// How long holds of this client have followed each other by hand-over.
@@ -76,6 +89,7 @@ impl<H, W: Clone> Queue<H, W> {
             waiters: BTreeMap::new(),
             slot: None,
             run: Run::default(),
+            asked: None,
         }
     }
 
@@ -99,6 +113,11 @@ impl<H, W: Clone> Queue<H, W> {
     /// Whether the ticket is still in the queue. A ticket of a dismissed queue is not.
     pub(crate) fn has(&self, ticket: Ticket) -> bool {
         self.waiters.contains_key(&ticket)
+    }
+
+    /// What wakes each of the waiters.
+    pub(crate) fn signals(&self) -> impl Iterator<Item = &W> {
+        self.waiters.values().map(|waiter| &waiter.wake)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,10 +151,11 @@ impl<H, W: Clone> Queue<H, W> {
         self.slot.take()
     }
 
-    /// Removes the head, which has its hold now. The next in line waits for the end of this hold.
+    /// Removes a waiter that has its hold now. It was the head, or it has lost its place while its attempt was under way.
+    /// The first in line waits for the end of this hold.
     pub(crate) fn granted(&mut self, ticket: Ticket) -> QueueEffect<H, W> {
         debug_assert!(
-            self.is_head(ticket) && self.slot.is_none(),
+            self.slot.is_none(),
             "the head has taken what was in its slot"
         );
         self.waiters.remove(&ticket);
@@ -169,6 +189,25 @@ impl<H, W: Clone> Queue<H, W> {
             return QueueEffect::HandedOver(wake);
         }
         QueueEffect::Release(hold)
+    }
+
+    /// Whether a head that is not polled would be in somebody's way.
+    pub(crate) fn needs_its_head(&self) -> bool {
+        self.waiters.len() > 1 || self.slot.is_some()
+    }
+
+    /// Checks the head, at intervals. A head that was asked at the last check and is not present is absent.
+    pub(crate) fn check_head(&mut self, is_present: impl FnOnce(&W) -> bool) -> HeadCheck<W> {
+        let head = self.waiters.first_key_value();
+        let Some((ticket, head)) = head.filter(|_| self.needs_its_head()) else {
+            self.asked = None;
+            return HeadCheck::Fine;
+        };
+        if self.asked == Some(*ticket) && !is_present(&head.wake) {
+            return HeadCheck::Absent(*ticket);
+        }
+        self.asked = Some(*ticket);
+        HeadCheck::Ask(head.wake.clone())
     }
 
     /// Removes a waiter that gives up. If a hold is in its slot, `may_pass_on` decides whether the next waiter can have
@@ -314,6 +353,22 @@ mod tests {
             queue.release(7, true, Tick::from_millis(6)),
             QueueEffect::HandedOver(0)
         );
+    }
+
+    #[test]
+    fn head_that_gives_no_sign_between_two_checks_is_absent_if_it_is_in_the_way() {
+        let (mut queue, tickets) = queue(2);
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Ask(0));
+        assert_eq!(queue.check_head(|_| true), HeadCheck::Ask(0));
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Absent(tickets[0]));
+        assert_eq!(queue.leave(tickets[0], |_| true), QueueEffect::Wake(1));
+        // Nobody is behind the other one, until a hold lies in its slot.
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Fine);
+        let _ = queue.release(7, true, Tick::default());
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Ask(1));
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Absent(tickets[1]));
+        assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Release(7));
+        assert_eq!(queue.check_head(|_| false), HeadCheck::Fine);
     }
 
     #[test]

@@ -3,35 +3,39 @@
 //! # Invariants
 //! 1. A key has an entry while it has a local waiter or a local holder, and no longer.
 //! 2. The mutex here is taken before that of any hold. It is held for a few lines, and never while waking or sending.
-//! 3. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
+//! 3. While somebody needs the first waiter of a queue, it is checked at intervals that this waiter is still polled.
+//! 4. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
 //!    with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::RefUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task;
 
 use super::limits::{WaiterLimits, WaiterSlot};
-use super::queue::{Queue, QueueEffect};
+use super::queue::{HeadCheck, Queue, QueueEffect};
+use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::backend::Released;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::error::{Error, Loss};
-use crate::hold::{GuardEnd, Hold, HoldRef, PendingRelease, Session, Settled};
+use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session, Settled};
 use crate::key::{Key, Resource};
 use crate::kind::Line;
+use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
     pub(super) entries: Mutex<HashMap<Resource, Entry, RandomState>>,
+    /// The keys whose first waiter is checked at intervals. Taken after `entries`.
+    checked: Mutex<HashSet<Resource, RandomState>>,
     yielding: Mutex<YieldList<Resource>>,
     limits: Arc<WaiterLimits>,
 }
@@ -42,10 +46,12 @@ impl RefUnwindSafe for Registry {}
 /// One key that has waiters or a holder in this client.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) queue: Queue<Arc<Hold>, Arc<Notify>>,
+    pub(super) queue: Queue<Arc<Hold>, Arc<Signal>>,
     pub(super) holder: Option<LocalHolder>,
     /// Other processes heard of the last release: the next head of the queue lets them go first.
     pub(super) yield_first: bool,
+    /// Whether its first waiter is checked at intervals.
+    is_checked: bool,
 }
 
 /// The hold that a guard of this client has, or had until its release is answered.
@@ -72,6 +78,7 @@ impl Entry {
             queue: Queue::new(),
             holder: None,
             yield_first: false,
+            is_checked: false,
         }
     }
 
@@ -96,12 +103,16 @@ impl Entry {
 
 impl Registry {
     pub(crate) fn new(session: Arc<Session>) -> Arc<Self> {
-        Arc::new(Self {
+        let registry = Arc::new(Self {
             session,
             entries: Mutex::default(),
+            checked: Mutex::default(),
             yielding: Mutex::default(),
             limits: Arc::default(),
-        })
+        });
+        let inspector: Weak<Self> = Arc::downgrade(&registry);
+        registry.session.inspect_by(inspector);
+        registry
     }
 
     /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to
@@ -187,7 +198,9 @@ impl Registry {
                 (GuardEnd::Last { may_pass_on }, Some(entry)) => {
                     let may_pass_on =
                         may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
-                    entry.queue.release(Arc::clone(hold), may_pass_on, now)
+                    let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
+                    self.check_later(entry, &hold.resource);
+                    effect
                 }
                 (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
                 (GuardEnd::Shared | GuardEnd::Lost { .. }, _) => QueueEffect::Nothing,
@@ -198,7 +211,7 @@ impl Registry {
         hold_ref.announce_end();
         match (ended, effect) {
             (GuardEnd::Last { .. }, QueueEffect::HandedOver(wake)) => {
-                wake.notify_one();
+                wake.wake();
                 EndOutcome::Done
             }
             (GuardEnd::Last { .. }, _) => self.stop(hold, now),
@@ -261,6 +274,62 @@ impl Registry {
         hold.announce_over();
     }
 
+    /// Has the first waiter of this key checked at intervals, if somebody needs it.
+    pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) {
+        if !entry.is_checked && entry.queue.needs_its_head() {
+            entry.is_checked = true;
+            self.checked.lock().insert(resource.clone());
+            self.session.inspect_soon();
+        }
+    }
+
+    /// Checks the first waiters of all queues where somebody needs them. One that has not been polled since the last check
+    /// loses its place, and the hold in its slot goes on to the next one. Returns whether there is any such queue.
+    fn check_heads(self: &Arc<Self>) -> bool {
+        let now = self.session.now();
+        let (mut asked, mut effects) = (Vec::new(), Vec::new());
+        let is_any_left = {
+            let mut entries = self.entries.lock();
+            let mut checked = self.checked.lock();
+            checked.retain(|resource| {
+                let Some(entry) = entries.get_mut(resource) else {
+                    return false;
+                };
+                match entry.queue.check_head(|head| head.is_present()) {
+                    HeadCheck::Fine => entry.is_checked = false,
+                    HeadCheck::Ask(head) => asked.push(head),
+                    HeadCheck::Absent(ticket) => {
+                        telemetry::waiter_absent(&resource.key);
+                        let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
+                        effects.push(effect);
+                    }
+                }
+                if entry.is_idle() {
+                    entries.remove(resource);
+                    return false;
+                }
+                entry.is_checked
+            });
+            !checked.is_empty()
+        };
+        // Outside of the mutexes: a waker may run any code.
+        asked.iter().for_each(|head| head.ask());
+        for effect in effects {
+            self.follow(effect);
+        }
+        is_any_left
+    }
+
+    /// Wakes all waiters of the queues, because the client was closed.
+    pub(crate) fn close(&self) {
+        self.session.close();
+        let entries = self.entries.lock();
+        let signals = entries.values().flat_map(|entry| entry.queue.signals());
+        let signals: Vec<Arc<Signal>> = signals.cloned().collect();
+        drop(entries);
+        signals.iter().for_each(|signal| signal.wake());
+    }
+
     /// Removes the entry of a key that has neither a waiter nor a holder.
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();
@@ -270,7 +339,7 @@ impl Registry {
     }
 
     /// Carries out the effect of a change in a queue. It is called outside of the mutex, because it wakes and sends.
-    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Notify>>) {
+    pub(super) fn follow(self: &Arc<Self>, effect: QueueEffect<Arc<Hold>, Arc<Signal>>) {
         let (release, wake) = match effect {
             QueueEffect::Nothing => (None, None),
             QueueEffect::Wake(wake) | QueueEffect::HandedOver(wake) => (None, Some(wake)),
@@ -281,7 +350,7 @@ impl Registry {
             self.give_back(&hold);
         }
         if let Some(wake) = wake {
-            wake.notify_one();
+            wake.wake();
         }
     }
 
@@ -306,6 +375,12 @@ impl Registry {
             entries.len(),
             entries.values().map(|entry| entry.queue.len()).sum(),
         )
+    }
+}
+
+impl Inspect for Registry {
+    fn inspect(self: Arc<Self>) -> bool {
+        self.check_heads()
     }
 }
 

@@ -1,12 +1,12 @@
 //! One waiter's slot in the queue of its key, and what it has to do next.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
+use super::signal::Signal;
 use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef};
 use crate::key::Resource;
@@ -33,7 +33,7 @@ pub(crate) struct QueueSlot {
     pub(super) resource: Resource,
     /// The position in the queue, if the waiter is in it.
     ticket: Option<Ticket>,
-    wake: Arc<Notify>,
+    signal: Arc<Signal>,
     takes_over: bool,
     max_hold: Option<Duration>,
     /// Whether the waiter joins the queue after it was refused.
@@ -63,7 +63,7 @@ impl QueueSlot {
             queues: resource.kind.line() != Line::Server && !joining.is_let_in,
             resource,
             ticket: None,
-            wake: Arc::new(Notify::new()),
+            signal: Arc::default(),
             takes_over: joining.takes_over,
             max_hold: joining.max_hold,
         }
@@ -71,7 +71,13 @@ impl QueueSlot {
 
     /// Completes when the next step may have changed.
     pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
+        self.signal.woken().await;
+    }
+
+    /// Answers the questions whether this waiter is still polled, while it talks to the server. Never completes.
+    pub(crate) fn answer_checks(&self) -> impl Future<Output = Infallible> + use<> {
+        let signal = Arc::clone(&self.signal);
+        async move { signal.answer().await }
     }
 
     /// Joins the end of the queue.
@@ -81,7 +87,9 @@ impl QueueSlot {
             .entry(self.resource.clone())
             .or_insert_with(Entry::new);
         entry.yield_first |= yield_first;
-        self.ticket = Some(entry.queue.join(Arc::clone(&self.wake), self.takes_over));
+        let signal = Arc::clone(&self.signal);
+        self.ticket = Some(entry.queue.join(signal, self.takes_over));
+        self.registry.check_later(entry, &self.resource);
     }
 
     /// Joins the queue after a refusal. Returns whether the waiter may listen to the server now: it is the first in
@@ -101,6 +109,13 @@ impl QueueSlot {
     }
 
     pub(crate) fn next_step(&mut self) -> NextStep {
+        let step = self.step();
+        self.signal
+            .note_step(matches!(step, NextStep::Attempt { .. }));
+        step
+    }
+
+    fn step(&mut self) -> NextStep {
         let step = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 let is_queued = entry.queue.has(ticket);
@@ -120,8 +135,14 @@ impl QueueSlot {
         match step.flatten() {
             Some((_, Some(hold))) => self.take_over(&hold),
             Some((step, None)) => step,
+            None if self.ticket.is_some() && self.resource.kind.line() == Line::Local => {
+                // It was not polled for too long, and has lost its place.
+                self.join_queue(false);
+                self.step()
+            }
             None => {
-                // It has not joined the queue, or the whole queue was dismissed.
+                // It has not joined the queue, or the whole queue was dismissed, or it is a reader that has lost its
+                // place, and asks on its own.
                 self.ticket = None;
                 NextStep::Attempt { yield_first: false }
             }
@@ -170,10 +191,14 @@ impl QueueSlot {
         self.ticket = None;
         self.registry.forget_if_idle(&self.resource);
         let Some((left_over, effect, dismissed)) = left else {
+            // It had lost its place, and nobody else is there.
+            if granted_at.is_some() {
+                self.registry.granted(hold);
+            }
             return;
         };
         for waiter in dismissed {
-            waiter.notify_one();
+            waiter.wake();
         }
         if let Some(left_over) = left_over {
             self.registry.give_back(&left_over);

@@ -31,6 +31,11 @@
 //! grant needs a higher token. Holds that were granted together are not either. A hold is never handed over after a
 //! release was sent for it, because the release ends the owner.
 //!
+//! # Waiters that are not polled
+//! A waiter whose future exists but is not polled, such as one beside a `select!` loop, would keep the whole queue waiting.
+//! While others need the head, the watchdog's task asks it for a sign once a second. A head that has not given one loses
+//! its place, and the hold in its slot goes to the next waiter. When it is polled again, it joins the end of the queue.
+//!
 //! # Yielding to other processes
 //! Without a limit, hand-overs would keep a busy key in one process forever. After
 //! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME)
@@ -69,7 +74,7 @@ use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::local::{NextStep, Registry, WaiterSlot};
+use crate::local::{HoldShare, NextStep, Registry, WaiterSlot};
 use crate::telemetry;
 
 /// The result of a single attempt.
@@ -115,7 +120,12 @@ pub(crate) async fn acquire(
     request: &Request,
 ) -> Result<HoldRefs, Error> {
     if request.is_single_try() {
-        return match try_once(registry, request).await? {
+        let tried = tokio::select! {
+            biased;
+            tried = try_once(registry, request) => tried?,
+            () = registry.session.closing() => return Err(request.closed()),
+        };
+        return match tried {
             TryOutcome::Granted(hold_refs) => Ok(hold_refs),
             TryOutcome::Held { at, ttl } => {
                 let (now, blocker) = (registry.session.now(), Blocker::Owner(ttl));
@@ -136,6 +146,12 @@ pub(crate) async fn acquire(
             .win()
             .await?
         {
+            RoundOutcome::All(hold_refs) if registry.session.is_closed() => {
+                for hold_ref in hold_refs {
+                    drop(HoldShare::new(Arc::clone(registry), hold_ref, None));
+                }
+                return Err(request.closed());
+            }
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
             RoundOutcome::Elsewhere(refused, counted) => (at, waiter_slot) = (refused, counted),
         }
@@ -214,15 +230,29 @@ impl<'a> Waiter<'a> {
                     return Ok(RoundOutcome::All(smallvec![hold_ref]));
                 }
                 MyTurn::TimedOut => return Err(self.timed_out()),
-                MyTurn::Attempt { yield_first: true } => {
-                    Box::pin(self.yield_to_others()).await;
+                MyTurn::Attempt { yield_first } => {
+                    let (session, request) = (self.session, self.request);
+                    let checks = self.turn.slot.answer_checks();
+                    let outcome = tokio::select! {
+                        // In this order: the others are looked at only while the server's answer is not there.
+                        biased;
+                        outcome = self.go_to_server(yield_first) => outcome?,
+                        () = session.closing() => return Err(request.closed()),
+                        never = checks => match never {},
+                    };
+                    if let Some(outcome) = outcome {
+                        return Ok(outcome);
+                    }
                 }
-                MyTurn::Attempt { yield_first: false } => {}
-            }
-            if let Some(outcome) = self.ask_server().await? {
-                return Ok(outcome);
             }
         }
+    }
+
+    async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
+        if yield_first {
+            Box::pin(self.yield_to_others()).await;
+        }
+        self.ask_server().await
     }
 
     /// Lets the processes go first that heard of the last release: waits for the message of that release and for one

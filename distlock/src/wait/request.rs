@@ -69,6 +69,12 @@ impl Request {
         }
     }
 
+    /// The error for a wait that ended because the client was closed.
+    pub(super) fn closed(&self) -> Error {
+        let key = self.requested[0].resource.key.text().to_owned();
+        Error::Closed { key }
+    }
+
     /// Attempts with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
     pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
         let attempt = |requested: &RequestedKey| {

@@ -128,6 +128,10 @@ impl<'a> Turn<'a> {
     pub(super) async fn wait(&mut self, deadline: Tick) -> Result<MyTurn, Error> {
         let session = &self.registry.session;
         loop {
+            // Before the step: a closed client does not take over a hold.
+            if session.is_closed() {
+                return Err(self.request.closed());
+            }
             let step = self.slot.next_step();
             // Before the deadline is checked: a hold that was handed over at the last moment counts.
             if let NextStep::HandedOver(hold_ref) = step {

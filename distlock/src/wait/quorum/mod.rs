@@ -20,6 +20,7 @@ mod round;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{OptionFuture, select_all};
 use smallvec::SmallVec;
 
 use self::round::{Refusal, Round};
@@ -50,7 +51,20 @@ pub(crate) async fn acquire(
     requests: &[ClientRequest],
     quorum: usize,
 ) -> Result<HoldShares, Error> {
-    Rounds::new(requests, quorum).win().await
+    let closing = async {
+        let sessions = requests.iter().map(|one| &one.registry.session);
+        let closing = sessions.map(|session| Box::pin(session.closing()));
+        select_all(closing).await;
+    };
+    let rounds = Rounds::new(requests, quorum);
+    let checks = rounds.turn.as_ref().map(|turn| turn.slot.answer_checks());
+    tokio::select! {
+        // In this order: the others are looked at only while there is no quorum.
+        biased;
+        won = rounds.win() => won,
+        () = closing => Err(requests[0].request.closed()),
+        Some(never) = OptionFuture::from(checks) => match never {},
+    }
 }
 
 /// An acquisition that asks all servers in rounds.

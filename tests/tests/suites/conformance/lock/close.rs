@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use distlock::Error;
 use distlock::test_util::{Sizes, sizes};
+use distlock::{Error, Quorum};
 use distlock_tests::faults::{Fault, Op};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::conformance::stage::{Stage, end, refused};
@@ -83,6 +84,45 @@ async fn closed_client_acquires_nothing_and_keeps_what_it_holds(stage: &Stage) {
     guard.release().await.unwrap();
 }
 
+async fn close_ends_the_wait_of_all_that_stand_in_line(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let own = client.lock("own").acquire().await.unwrap();
+    let held = other.lock("held").acquire().await.unwrap();
+    let fair = other.fair_lock("fair").acquire().await.unwrap();
+    let write = other.rw_lock("rw").write().acquire().await.unwrap();
+    let waits = [
+        client.lock("own").acquire(),
+        client.lock("own").acquire(),
+        client.lock("held").acquire(),
+        client.lock("held").acquire(),
+        client.spin_lock("held").acquire(),
+        client.fair_lock("fair").acquire(),
+        client.rw_lock("rw").read().acquire(),
+        client.rw_lock("rw").write().acquire(),
+        client.multi_lock(["free", "held"]).acquire(),
+        Quorum::new([client.clone()]).lock("held").acquire(),
+    ];
+    let mut waiting = JoinSet::new();
+    for wait in waits {
+        waiting.spawn(wait.into_future());
+    }
+    sleep(stage.part(20)).await;
+    assert!(waiting.try_join_next().is_none());
+    client.close(stage.lease()).await.unwrap();
+    // What is freed from here on is for others.
+    own.release().await.unwrap();
+    for freed in [held, fair, write] {
+        freed.release().await.unwrap();
+    }
+    while let Some(done) = waiting.join_next().await {
+        let closed = refused(done.unwrap());
+        assert!(matches!(&closed, Error::Closed { .. }), "{closed}");
+    }
+    for key in ["own", "held", "fair", "rw", "free"] {
+        stage.is_free(key).await;
+    }
+}
+
 async fn guard_outlives_its_client(stage: &Stage) {
     for by_drop in [false, true] {
         // The stage would keep the client alive, so this one is made beside it.
@@ -134,6 +174,7 @@ on_every_backend![
     close_tells_at_its_deadline_what_is_still_owed,
     close_of_an_idle_client_is_immediate_also_twice,
     closed_client_acquires_nothing_and_keeps_what_it_holds,
+    close_ends_the_wait_of_all_that_stand_in_line,
     guard_outlives_its_client,
     dropped_client_still_sends_its_pending_releases,
     tasks_of_a_dropped_client_end,

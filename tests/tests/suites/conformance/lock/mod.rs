@@ -12,4 +12,5 @@ mod reentry;
 mod runtime;
 mod storm;
 mod subscriptions;
+mod unpolled;
 mod waiting;
