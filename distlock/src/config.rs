@@ -67,6 +67,10 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
+/// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
+/// pass before, divided by this number. Then they lose at most a quarter of their time.
+pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
+
 /// How often the waiters are looked at, while there are any that are in the way of others. A first waiter that is not polled
 /// from one look to the next loses its place.
 pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! Several keys as one lock: all of them, or none.
 //!
 //! Locks of one client whose data is a plain hash of owners form a group, which is acquired by one command: the server
-//! grants all of them, or names one that another owner holds. The group then waits in the local queue of that key. When
-//! it is first in line there, it asks for all of its keys again.
+//! grants all of them, or names one that another owner holds. The group then waits for that key, and keeps its place in the
+//! local queues of the others; see [`wait`](crate::wait).
 //!
 //! Other kinds of locks, and several clients, need several groups. The acquisition waits for one group, and then makes
 //! a single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits

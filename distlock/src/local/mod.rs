@@ -5,6 +5,7 @@
 //! If it is not, [`hold::release`](crate::hold) releases it, or the releaser does so in the background.
 
 mod limits;
+mod place;
 mod queue;
 mod registry;
 mod share;
@@ -13,6 +14,8 @@ mod slot;
 mod yielding;
 
 pub(crate) use self::limits::WaiterSlot;
+pub(crate) use self::place::PlaceState;
+pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
 pub(crate) use self::share::{HoldShare, Remaining};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot};

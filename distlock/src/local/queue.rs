@@ -93,9 +93,10 @@ impl<H, W: Clone> Queue<H, W> {
         }
     }
 
-    /// Joins the end of the queue. `takes_over`: a hold may be handed over to this waiter.
-    pub(crate) fn join(&mut self, wake: W, takes_over: bool) -> Ticket {
-        let ticket = Ticket::new();
+    /// Joins the queue. `takes_over`: a hold may be handed over to this waiter. `rank`: the place that it keeps, which may
+    /// be before others, also before a head with a hold in its slot; otherwise it joins the end.
+    pub(crate) fn join(&mut self, wake: W, takes_over: bool, rank: Option<Ticket>) -> Ticket {
+        let ticket = rank.unwrap_or_else(Ticket::new);
         self.waiters.insert(ticket, Waiter { wake, takes_over });
         ticket
     }
@@ -126,6 +127,11 @@ impl<H, W: Clone> Queue<H, W> {
 
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
+    }
+
+    /// Whether a hold lies in the slot of the head.
+    pub(crate) fn has_offer(&self) -> bool {
+        self.slot.is_some()
     }
 
     /// Takes the hold that was handed to the head, which stays in the queue until [`granted`](Queue::granted) or
@@ -250,7 +256,7 @@ mod tests {
 
     fn queue(waiters: u64) -> (Local, Vec<Ticket>) {
         let mut queue = Local::new();
-        let tickets = (0..waiters).map(|n| queue.join(n, true)).collect();
+        let tickets = (0..waiters).map(|n| queue.join(n, true, None)).collect();
         (queue, tickets)
     }
 
@@ -271,7 +277,7 @@ mod tests {
         assert!(!queue.has(tickets[0]) && queue.has(tickets[2]));
         assert_eq!(queue.dismiss(), [1, 2]);
         assert!(queue.is_empty() && !queue.has(tickets[2]));
-        let newcomer = queue.join(3, false);
+        let newcomer = queue.join(3, false, None);
         assert_eq!(queue.leave(tickets[1], |_| true), QueueEffect::Nothing);
         assert!(queue.is_head(newcomer) && queue.has(newcomer));
     }
@@ -308,7 +314,7 @@ mod tests {
     #[test]
     fn waiter_with_a_lease_of_its_own_is_handed_nothing() {
         let (mut queue, tickets) = queue(1);
-        let own_lease = queue.join(1, false);
+        let own_lease = queue.join(1, false, None);
         assert_eq!(
             queue.release(7, true, Tick::default()),
             QueueEffect::HandedOver(0)
@@ -441,7 +447,7 @@ mod tests {
                 let then = match step {
                     Step::Join(takes_over) => {
                         joined += 1;
-                        line.push(queue.join(joined, takes_over));
+                        line.push(queue.join(joined, takes_over, None));
                         head_told = head_told.or(Some(joined));
                         QueueEffect::Nothing
                     }

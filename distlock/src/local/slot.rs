@@ -24,6 +24,10 @@ pub(crate) struct Joining<'a> {
     pub(crate) max_hold: Option<Duration>,
     /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
+    /// The place that it had in the queue of another key, which it keeps here.
+    pub(crate) rank: Option<Ticket>,
+    /// Whether a hold that is handed over stays in its slot until it is [taken](QueueSlot::take_offer).
+    pub(crate) collects: bool,
 }
 
 /// A waiter's slot in the queue of its key. Dropping it leaves the queue and passes on what the slot contained.
@@ -32,9 +36,12 @@ pub(crate) struct QueueSlot {
     registry: Arc<Registry>,
     pub(super) resource: Resource,
     /// The position in the queue, if the waiter is in it.
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     signal: Arc<Signal>,
+    /// The place that it had in the queue of another key.
+    rank: Option<Ticket>,
     takes_over: bool,
+    collects: bool,
     max_hold: Option<Duration>,
     /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
@@ -63,8 +70,10 @@ impl QueueSlot {
             queues: resource.kind.line() != Line::Server && !joining.is_let_in,
             resource,
             ticket: None,
+            rank: joining.rank,
             signal: Arc::default(),
             takes_over: joining.takes_over,
+            collects: joining.collects,
             max_hold: joining.max_hold,
         }
     }
@@ -80,16 +89,27 @@ impl QueueSlot {
         async move { signal.answer().await }
     }
 
-    /// Joins the end of the queue.
+    /// Joins the queue: at its end, or where it stood before.
     pub(super) fn join_queue(&mut self, yield_first: bool) {
-        let mut entries = self.registry.entries.lock();
-        let entry = entries
-            .entry(self.resource.clone())
-            .or_insert_with(Entry::new);
-        entry.yield_first |= yield_first;
-        let signal = Arc::clone(&self.signal);
-        self.ticket = Some(entry.queue.join(signal, self.takes_over));
-        self.registry.check_later(entry, &self.resource);
+        let unwanted = {
+            let mut entries = self.registry.entries.lock();
+            let entry = entries
+                .entry(self.resource.clone())
+                .or_insert_with(Entry::new);
+            entry.yield_first |= yield_first;
+            let (signal, rank) = (Arc::clone(&self.signal), self.rank.take());
+            let ticket = entry.queue.join(signal, self.takes_over, rank);
+            self.ticket = Some(ticket);
+            self.registry.check_later(entry, &self.resource);
+            // A hold that was handed to a waiter behind its place.
+            match self.takes_over {
+                true => None,
+                false => entry.queue.take(ticket),
+            }
+        };
+        if let Some(hold) = unwanted {
+            self.registry.give_back(&hold);
+        }
     }
 
     /// Joins the queue after a refusal. Returns whether the waiter may listen to the server now: it is the first in
@@ -116,10 +136,14 @@ impl QueueSlot {
     }
 
     fn step(&mut self) -> NextStep {
+        let collects = self.collects;
         let step = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 let is_queued = entry.queue.has(ticket);
                 return is_queued.then_some((NextStep::WaitInLine, None));
+            }
+            if collects && entry.queue.has_offer() {
+                return Some((NextStep::Attempt { yield_first: false }, None));
             }
             let handed_over = entry.queue.take(ticket);
             let step = match &entry.holder {
@@ -133,7 +157,10 @@ impl QueueSlot {
             Some((step, handed_over))
         });
         match step.flatten() {
-            Some((_, Some(hold))) => self.take_over(&hold),
+            Some((_, Some(hold))) => match self.take_over(&hold) {
+                Some(hold_ref) => NextStep::HandedOver(hold_ref),
+                None => NextStep::Attempt { yield_first: false },
+            },
             Some((step, None)) => step,
             None if self.ticket.is_some() && self.resource.kind.line() == Line::Local => {
                 // It was not polled for too long, and has lost its place.
@@ -149,17 +176,29 @@ impl QueueSlot {
         }
     }
 
-    /// Takes over a hold that was handed to it, if enough of the lease is left.
-    fn take_over(&mut self, hold: &Arc<Hold>) -> NextStep {
+    /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
+    pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<Arc<HoldRef>> {
         let origin = self.registry.session.origin(Duration::ZERO);
         let Some(hold_ref) = hold.succeed(origin, self.max_hold) else {
             self.registry.give_back(hold);
-            return NextStep::Attempt { yield_first: false };
+            return None;
         };
         self.leave_with(hold, None);
         // The server may have to hear of the count, and this guard may have another limit.
         self.registry.session.look_at(hold);
-        NextStep::HandedOver(hold_ref)
+        Some(hold_ref)
+    }
+
+    pub(super) fn give_back(&self, hold: &Arc<Hold>) {
+        self.registry.give_back(hold);
+    }
+
+    /// A slot of the same waiter for another key. It has the same place, and is woken together with this one.
+    pub(super) fn beside(&self, joining: Joining<'_>) -> Self {
+        let mut slot = Self::new(&self.registry, joining);
+        slot.signal = Arc::clone(&self.signal);
+        slot.rank = self.ticket;
+        slot
     }
 
     /// The server granted a hold to this waiter.
@@ -207,7 +246,7 @@ impl QueueSlot {
     }
 
     /// Runs a function on the key's entry, if the waiter has a ticket.
-    fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
         let entry = entries.get_mut(&self.resource)?;
         Some(look(entry, self.ticket?))
@@ -216,7 +255,7 @@ impl QueueSlot {
 
 impl Drop for QueueSlot {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else {
+        let Some(ticket) = self.ticket.take() else {
             return;
         };
         let now = self.registry.session.now();

@@ -19,6 +19,9 @@ use crate::guard::Guard;
 /// * **One round trip** acquires all keys, and one releases them, if the locks belong to one client and are of the kinds
 ///   [`Lock`](crate::Lock), [`NonReentrantLock`](crate::NonReentrantLock) or [`SpinLock`](crate::SpinLock). Other locks
 ///   are acquired one after another, in an order that all clients share, and released again if one is not available.
+/// * **No starvation in one client.** While it waits, the acquisition has a place in the queues of all its keys. Waiters
+///   of single keys pass it until all of its keys can be free at nearly the same time. It then gets about as many grants
+///   as each of them, and they lose at most a quarter of their grants. This holds for keys of the kinds above.
 /// * **Compatible with single locks.** Each key is stored like a single lock, and excludes other owners of that key,
 ///   including those of Redisson.
 ///

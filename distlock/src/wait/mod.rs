@@ -19,7 +19,9 @@
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
 //!    decides.
-//! 6. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
+//! 6. **Several keys** that are granted together are waited for in one queue at a time, with the same place in all; see
+//!    [`several`].
+//! 7. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
 //!    a hold that had reached its slot goes to the next waiter. An owner whose attempt was not answered is ended in the
 //!    background.
 //!
@@ -28,8 +30,8 @@
 //! owner and its deadline. The head makes a new guard for it, without a round trip. [`local::queue`](crate::local)
 //! decides whether a hold is handed over. The hold must have no guard, no fixed lease, and at least half of its lease
 //! left. Fair locks are never handed over, because the server keeps their order. Fenced locks are not, because each
-//! grant needs a higher token. Holds that were granted together are not either. A hold is never handed over after a
-//! release was sent for it, because the release ends the owner.
+//! grant needs a higher token. Holds that one command granted together are not either. A hold is never handed over after
+//! a release was sent for it, because the release ends the owner.
 //!
 //! # Waiters that are not polled
 //! A waiter whose future exists but is not polled, such as one beside a `select!` loop, would keep the whole queue waiting.
@@ -58,6 +60,7 @@ mod attempt;
 mod number;
 pub(crate) mod quorum;
 mod request;
+mod several;
 mod turn;
 
 use std::sync::Arc;
@@ -68,13 +71,14 @@ use smallvec::smallvec;
 use self::attempt::{Attempts, Outcome};
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
+use self::several::{Place, Several};
 use self::turn::{Blocking, MyTurn, Turn};
-use crate::backend::{Fault, Subscription, cause};
+use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::local::{HoldShare, NextStep, Registry, WaiterSlot};
+use crate::local::{HoldShare, NextStep, Registry};
 use crate::telemetry;
 
 /// The result of a single attempt.
@@ -140,12 +144,9 @@ pub(crate) async fn acquire(
     {
         telemetry::waits_for_itself(&requested.resource.key);
     }
-    let (mut at, mut waiter_slot) = (0, None);
+    let mut next = Place::first(request);
     loop {
-        match Waiter::join(registry, request, at, waiter_slot)
-            .win()
-            .await?
-        {
+        match Waiter::join(registry, request, next).win().await? {
             RoundOutcome::All(hold_refs) if registry.session.is_closed() => {
                 for hold_ref in hold_refs {
                     drop(HoldShare::new(Arc::clone(registry), hold_ref, None));
@@ -153,7 +154,7 @@ pub(crate) async fn acquire(
                 return Err(request.closed());
             }
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
-            RoundOutcome::Elsewhere(refused, counted) => (at, waiter_slot) = (refused, counted),
+            RoundOutcome::Elsewhere(place) => next = place,
         }
     }
 }
@@ -161,9 +162,8 @@ pub(crate) async fn acquire(
 /// The result of waiting in the queue of one key.
 enum RoundOutcome {
     All(HoldRefs),
-    /// The key with this index was refused. The acquisition waits in the queue of that key next, and keeps its waiter
-    /// slot.
-    Elsewhere(usize, Option<WaiterSlot>),
+    /// The acquisition waits for another key next.
+    Elsewhere(Place),
 }
 
 /// A waiting acquisition. Dropping it ends its owner, its subscription and its turn.
@@ -182,6 +182,7 @@ struct Waiter<'a> {
     attempts: Attempts,
     subscription: Option<Subscription>,
     turn: Turn<'a>,
+    several: Several,
     unanswered: Option<UnansweredAttempts>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
@@ -195,15 +196,14 @@ struct UnansweredAttempts {
 }
 
 impl<'a> Waiter<'a> {
-    fn join(
-        registry: &'a Arc<Registry>,
-        request: &'a Request,
-        at: usize,
-        waiter_slot: Option<WaiterSlot>,
-    ) -> Self {
+    fn join(registry: &'a Arc<Registry>, request: &'a Request, place: Place) -> Self {
         let session = &registry.session;
-        // Holds that are granted together are never handed over, neither from nor to a multi-lock.
-        let takes_over = request.requested.len() == 1;
+        let Place {
+            at,
+            rank,
+            waiter_slot,
+            unhindered_since,
+        } = place;
         Self {
             session,
             registry,
@@ -212,7 +212,8 @@ impl<'a> Waiter<'a> {
             deadline: request.deadline(),
             attempts: request.attempts(session, true),
             subscription: None,
-            turn: Turn::new(registry, request, at, takes_over, waiter_slot),
+            turn: Turn::new(registry, request, at, true, rank, waiter_slot),
+            several: Several::new(unhindered_since),
             unanswered: None,
             pause: request.requested[at].backoff.first,
         }
@@ -251,6 +252,9 @@ impl<'a> Waiter<'a> {
     async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
         if yield_first {
             Box::pin(self.yield_to_others()).await;
+        }
+        if self.request.has_several_keys() {
+            return Box::pin(self.collect()).await;
         }
         self.ask_server().await
     }
@@ -301,18 +305,14 @@ impl<'a> Waiter<'a> {
         };
         match outcome {
             Outcome::Granted(hold_refs) => {
-                self.turn.slot.granted(hold_refs[self.at].hold());
-                let others = hold_refs.iter().enumerate();
-                for (_, other) in others.filter(|(at, _)| *at != self.at) {
-                    self.registry.granted(other.hold());
-                }
+                self.granted(&hold_refs);
                 return Ok(Some(RoundOutcome::All(hold_refs)));
             }
-            Outcome::Held { at, .. } if at != self.at => {
-                let counted = self.turn.take_waiter_slot();
-                return Ok(Some(RoundOutcome::Elsewhere(at, counted)));
+            Outcome::Held { at, .. } if self.asked(at) != self.at => {
+                return Ok(Some(self.elsewhere(self.asked(at))));
             }
             Outcome::Held { ttl, .. } => {
+                self.let_others_pass();
                 self.unanswered = None;
                 self.turn.blocking = Blocking::owner(ttl, self.session.now());
                 self.turn.count_as_waiter()?;
@@ -324,14 +324,15 @@ impl<'a> Waiter<'a> {
                 return Err(self.timed_out());
             }
             Outcome::TooLate => {
-                self.attempts = self.request.attempts(self.session, true);
-                // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs
-                // a new subscription.
-                self.subscription = None;
+                self.let_others_pass();
+                self.renew_attempts();
                 let late = cause("the grant arrived too late to be used");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
-            Outcome::Failed(fault) => Box::pin(self.failed(sent, fault)).await?,
+            Outcome::Failed(fault) => {
+                self.let_others_pass();
+                Box::pin(self.failed(sent, fault)).await?;
+            }
         }
         Ok(None)
     }
@@ -364,10 +365,11 @@ impl<'a> Waiter<'a> {
         let until = if was_active { until } else { until.min(untold) };
         let until = until.min(self.next_sign_of_life(now)).min(self.deadline);
         let clock = &self.session.clock;
-        let (slot, target) = (&self.turn.slot, self.attempts.target(self.at));
-        let subscription = self
-            .subscription
-            .get_or_insert_with(|| self.session.backend.subscribe(target));
+        self.subscribed();
+        let slot = &self.turn.slot;
+        let Some(subscription) = &mut self.subscription else {
+            return;
+        };
         tokio::select! {
             biased;
             () = slot.woken() => {}
@@ -406,9 +408,11 @@ impl<'a> Waiter<'a> {
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
-        let (backend, target) = (&self.session.backend, self.attempts.target(self.at));
+        let (backend, resource) = (&self.session.backend, &self.requested().resource);
+        // The owner decides only for kinds that the server keeps in a queue, and those are acquired one at a time.
+        let owner = self.attempts.target(0).owner;
         self.subscription
-            .get_or_insert_with(|| backend.subscribe(target))
+            .get_or_insert_with(|| backend.subscribe(&Target::of(resource, owner)))
     }
 
     /// Handles an attempt that was sent at `sent` and failed: pauses before the next one, or returns the error if

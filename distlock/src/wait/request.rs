@@ -55,6 +55,10 @@ impl Request {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
     }
 
+    pub(super) fn has_several_keys(&self) -> bool {
+        self.requested.len() > 1
+    }
+
     /// Whether this is a single attempt, without any waiting.
     pub(crate) fn is_single_try(&self) -> bool {
         self.wait.is_some_and(|wait| wait.is_zero())
@@ -75,8 +79,18 @@ impl Request {
         Error::Closed { key }
     }
 
-    /// Attempts with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
+    /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
     pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
+        self.attempts_on(self.requested.iter(), session, waits)
+    }
+
+    /// Attempts on some of the keys.
+    pub(super) fn attempts_on<'a>(
+        &'a self,
+        requested: impl Iterator<Item = &'a RequestedKey>,
+        session: &Arc<Session>,
+        waits: bool,
+    ) -> Attempts {
         let attempt = |requested: &RequestedKey| {
             let mut target = Target::of(&requested.resource, session.new_owner());
             target.permits = requested.permits;
@@ -92,7 +106,7 @@ impl Request {
             }
             attempt
         };
-        let attempts = self.requested.iter().map(attempt).collect();
+        let attempts = requested.map(attempt).collect();
         let terms = HoldTerms {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
@@ -110,12 +124,15 @@ impl Request {
     /// How the acquisition waits in the queue of the key with this index.
     pub(super) fn joining(&self, at: usize, takes_over: bool) -> Joining<'_> {
         let requested = &self.requested[at];
+        let takes_over = takes_over && self.takes_over && self.lease.is_none();
         Joining {
             resource: &requested.resource,
             since: self.since,
-            takes_over: takes_over && self.takes_over && self.lease.is_none(),
+            takes_over,
             max_hold: self.max_hold,
             is_let_in: requested.inside.is_some(),
+            rank: None,
+            collects: takes_over && self.has_several_keys(),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::config::NEIGHBOUR_TRUST;
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, HoldRef};
 use crate::key::Resource;
-use crate::local::{NextStep, QueueSlot, Registry, WaiterSlot};
+use crate::local::{Joining, NextStep, QueueSlot, Registry, Ticket, WaiterSlot};
 
 /// A waiter's turn. Dropping it leaves the queue.
 pub(super) struct Turn<'a> {
@@ -74,15 +74,20 @@ impl Blocking {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a slot for the key with this index. `takes_over`: a hold may be handed over to it.
+    /// Takes a slot for the key with this index. `takes_over`: a hold may be handed over to it. `rank`: the place that it
+    /// had in the queue of another key.
     pub(super) fn new(
         registry: &'a Arc<Registry>,
         request: &'a Request,
         at: usize,
         takes_over: bool,
+        rank: Option<Ticket>,
         mut waiter_slot: Option<WaiterSlot>,
     ) -> Self {
-        let joining = request.joining(at, takes_over);
+        let joining = Joining {
+            rank,
+            ..request.joining(at, takes_over)
+        };
         if let Some(waiter_slot) = &mut waiter_slot {
             waiter_slot.move_to(&joining.resource.key);
         }
@@ -152,7 +157,12 @@ impl<'a> Turn<'a> {
                     }
                 }
                 NextStep::Behind(neighbour) => {
-                    let trusted = *self.trust_until.get_or_insert(now.after(NEIGHBOUR_TRUST));
+                    // With several keys it asks the server only when none of them is known to be held.
+                    let trust = match self.request.has_several_keys() {
+                        true => Tick::NEVER,
+                        false => now.after(NEIGHBOUR_TRUST),
+                    };
+                    let trusted = *self.trust_until.get_or_insert(trust);
                     if now >= trusted {
                         return Ok(MyTurn::Attempt { yield_first: false });
                     }

@@ -12,6 +12,7 @@
 
 mod bare;
 mod hand_over;
+mod hot_keys;
 mod plain;
 mod readers;
 mod several;
@@ -46,6 +47,10 @@ fn main() {
         several::red_lock().await;
         hand_over::fair(&server).await;
         readers::one_key(&server).await;
+        println!("16 tasks on each of two keys, and one on both:");
+        hot_keys::in_memory().await;
+        hot_keys::on_redis(&server).await;
+        hot_keys::beside_two_others(&server).await;
     });
 }
 

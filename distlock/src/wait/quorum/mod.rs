@@ -92,7 +92,7 @@ struct RefusalChannel {
 impl<'a> Rounds<'a> {
     fn new(requests: &'a [ClientRequest], quorum: usize) -> Self {
         let first = &requests[0];
-        let turn = || Turn::new(&first.registry, &first.request, 0, false, None);
+        let turn = || Turn::new(&first.registry, &first.request, 0, false, None, None);
         Self {
             requests,
             quorum,

@@ -18,6 +18,7 @@ mod latch;
 mod lock;
 mod lock_source;
 mod multi_lock;
+mod multi_lock_share;
 mod non_reentrant;
 mod permit;
 mod red_lock;

@@ -1,0 +1,262 @@
+//! How an acquisition waits for several keys of one client that are granted together.
+//!
+//! It has the same place in the queues of all its keys: before everything that came later. It *waits* in one of these
+//! queues, and others pass it in the rest, so it is in nobody's way there. When it is first in that queue and the key is
+//! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
+//! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers.
+//!
+//! # No deadlock, and nobody is kept waiting for long
+//! * It holds nothing while it waits. While it collects, an offer lies in its slot for at most [`HAND_OVER_TIME`], until
+//!   other holders of its own client end. After that the offered hold is released in the server.
+//! * It collects for at most a third of the time in which it let the others pass before. If one of the keys is not free by
+//!   then, it lets the others pass again and waits for that key. Those that need one key only lose at most a quarter of
+//!   their time, however long the holders of other keys take.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{HoldRefs, Request, RoundOutcome, Waiter};
+use crate::clock::Tick;
+use crate::config::{HAND_OVER_TIME, WAIT_PER_COLLECTING};
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
+
+/// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
+pub(super) struct Place {
+    /// The index of the key.
+    pub(super) at: usize,
+    pub(super) rank: Option<Ticket>,
+    /// Counts it as a waiter.
+    pub(super) waiter_slot: Option<WaiterSlot>,
+    /// Since when it has been in nobody's way.
+    pub(super) unhindered_since: Tick,
+}
+
+/// What an acquisition of several keys has beside its turn. Empty for one key.
+pub(super) struct Several {
+    /// The places in the queues of the other keys, by the index of the key, while it collects.
+    places: Vec<(usize, QueueSlot)>,
+    /// The indices of the keys that the server is asked for; `None` is all of them.
+    asked: Option<SmallVec<[usize; 4]>>,
+    unhindered_since: Tick,
+}
+
+/// What is known of the keys while an acquisition collects.
+#[derive(Default)]
+struct Overview {
+    /// The first key that is not free, and the hold that is in the way if it is known.
+    busy: Option<(usize, Option<Arc<Hold>>)>,
+    /// A key that other processes have next.
+    yields: Option<usize>,
+    free: SmallVec<[usize; 4]>,
+    offered: bool,
+}
+
+impl Place {
+    pub(super) fn first(request: &Request) -> Self {
+        Self {
+            at: 0,
+            rank: None,
+            waiter_slot: None,
+            unhindered_since: request.since,
+        }
+    }
+}
+
+impl Several {
+    pub(super) fn new(unhindered_since: Tick) -> Self {
+        Self {
+            places: Vec::new(),
+            asked: None,
+            unhindered_since,
+        }
+    }
+}
+
+impl Waiter<'_> {
+    /// Collects all keys, and asks the server for those that were not offered.
+    pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        self.take_places();
+        let now = self.session.now();
+        let allowed = now.since(self.several.unhindered_since) / WAIT_PER_COLLECTING;
+        let until = now.after(allowed).min(self.deadline);
+        let offers_until = now.after(HAND_OVER_TIME);
+        let free = loop {
+            let overview = self.overview();
+            if let Some(at) = overview.yields {
+                return Ok(Some(self.elsewhere(at)));
+            }
+            let Some((at, holder)) = overview.busy else {
+                break overview.free;
+            };
+            let now = self.session.now();
+            if now >= until {
+                return Ok(Some(self.elsewhere(at)));
+            }
+            if now >= offers_until {
+                self.refuse_offers();
+            }
+            let next = match overview.offered && now < offers_until {
+                true => until.min(offers_until),
+                false => until,
+            };
+            let over = async {
+                match &holder {
+                    Some(holder) => holder.over().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.turn.slot.woken() => {}
+                () = over => {}
+                () = self.session.clock.sleep_until(next) => {}
+            }
+        };
+        if free.is_empty() {
+            return Ok(self.take_all(HoldRefs::new()));
+        }
+        self.ask_for(free);
+        match self.ask_server().await? {
+            Some(RoundOutcome::All(granted)) => Ok(self.take_all(granted)),
+            other => Ok(other),
+        }
+    }
+
+    /// Takes its places in the queues of the other keys.
+    fn take_places(&mut self) {
+        let (request, slot) = (self.request, &self.turn.slot);
+        let others = (0..request.requested.len()).filter(|at| *at != self.at);
+        let place = |at| (at, slot.place_beside(request.joining(at, true)));
+        self.several.places = others.map(place).collect();
+    }
+
+    /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
+    /// server.
+    pub(super) fn let_others_pass(&mut self) {
+        if self.request.has_several_keys() {
+            self.several.places.clear();
+            self.turn.slot.refuse_offer();
+            self.several.unhindered_since = self.session.now();
+        }
+    }
+
+    fn refuse_offers(&self) {
+        self.turn.slot.refuse_offer();
+        for (_, place) in &self.several.places {
+            place.refuse_offer();
+        }
+    }
+
+    fn overview(&self) -> Overview {
+        let mut overview = Overview::default();
+        let others = self.several.places.iter().map(|(at, place)| (*at, place));
+        let mut places: SmallVec<[_; 4]> = others.collect();
+        places.push((self.at, &self.turn.slot));
+        places.sort_unstable_by_key(|(at, _)| *at);
+        for (at, place) in places {
+            match place.state() {
+                PlaceState::InLine => overview.busy = overview.busy.or(Some((at, None))),
+                PlaceState::Behind(hold) => {
+                    overview.busy = overview.busy.or(Some((at, Some(hold))));
+                }
+                PlaceState::Offered => overview.offered = true,
+                PlaceState::Free { yields } => {
+                    if yields && at != self.at {
+                        overview.yields = Some(at);
+                    }
+                    overview.free.push(at);
+                }
+            }
+        }
+        overview
+    }
+
+    /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
+    fn ask_for(&mut self, keys: SmallVec<[usize; 4]>) {
+        let asked = (keys.len() < self.request.requested.len()).then_some(keys);
+        if self.several.asked != asked {
+            self.several.asked = asked;
+            self.renew_attempts();
+        }
+    }
+
+    /// Makes attempts with new owners on the keys that are asked for. Those before are ended, if they are in doubt.
+    pub(super) fn renew_attempts(&mut self) {
+        let requested = &self.request.requested;
+        self.attempts = match &self.several.asked {
+            None => self.request.attempts(self.session, true),
+            Some(asked) => {
+                let asked = asked.iter().map(|at| &requested[*at]);
+                self.request.attempts_on(asked, self.session, true)
+            }
+        };
+        // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
+        // subscription.
+        self.subscription = None;
+    }
+
+    /// The index in the request of the key with this index among those that the server is asked for.
+    pub(super) fn asked(&self, at: usize) -> usize {
+        let asked = self.several.asked.as_ref();
+        asked.map_or(at, |asked| asked[at])
+    }
+
+    /// Takes note of what the server granted.
+    pub(super) fn granted(&mut self, hold_refs: &HoldRefs) {
+        for (position, hold_ref) in hold_refs.iter().enumerate() {
+            let at = self.asked(position);
+            let place = self
+                .several
+                .places
+                .iter_mut()
+                .find(|(other, _)| *other == at);
+            match place {
+                Some((_, place)) => place.granted(hold_ref.hold()),
+                None => self.turn.slot.granted(hold_ref.hold()),
+            }
+        }
+    }
+
+    /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns `None`.
+    fn take_all(&mut self, granted: HoldRefs) -> Option<RoundOutcome> {
+        let asked = self.several.asked.take();
+        let of_server = match (&asked, granted.is_empty()) {
+            (_, true) => SmallVec::new(),
+            (Some(asked), _) => asked.clone(),
+            (None, _) => (0..granted.len()).collect::<SmallVec<[usize; 4]>>(),
+        };
+        let mut all: Vec<_> = of_server.into_iter().zip(granted).collect();
+        let others = self
+            .several
+            .places
+            .iter_mut()
+            .map(|(at, place)| (*at, place));
+        for (at, place) in others.chain([(self.at, &mut self.turn.slot)]) {
+            if let Some(hold_ref) = place.take_offer() {
+                all.push((at, hold_ref));
+            }
+        }
+        if all.len() == self.request.requested.len() {
+            all.sort_unstable_by_key(|(at, _)| *at);
+            let hold_refs = all.into_iter().map(|(_, hold_ref)| hold_ref).collect();
+            return Some(RoundOutcome::All(hold_refs));
+        }
+        for (_, hold_ref) in all {
+            drop(HoldShare::new(Arc::clone(self.registry), hold_ref, None));
+        }
+        Some(self.elsewhere(self.at))
+    }
+
+    /// Waits in the queue of this key next.
+    pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
+        RoundOutcome::Elsewhere(Place {
+            at,
+            rank: self.turn.slot.ticket(),
+            waiter_slot: self.turn.take_waiter_slot(),
+            unhindered_since: self.session.now(),
+        })
+    }
+}
