@@ -62,6 +62,7 @@ on_every_backend![
     all_are_held_and_all_are_freed_by_one_command_each,
     one_that_is_taken_keeps_all_free,
     keys_may_come_in_any_order_and_twice,
+    members_of_several_kinds_are_taken_in_one_order_however_they_are_given,
     opposite_orders_never_wait_for_each_other,
     random_subsets_go_on_for_ever,
     waits_for_the_one_key_that_is_taken,
@@ -349,6 +350,35 @@ async fn nothing_is_kept_while_a_member_of_another_kind_is_waited_for(stage: &St
         held.release().await.unwrap();
         let guard = timeout(stage.lease(), waiting).await.unwrap();
         guard.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Otherwise two that want the same members could each have one of them whenever they try, and neither gets on.
+async fn members_of_several_kinds_are_taken_in_one_order_however_they_are_given(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let members: [Member; 3] = [
+        client.fair_lock("a").into(),
+        client.fenced_lock("b").into(),
+        client.rw_lock("c").write().into(),
+    ];
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        // The first one in the order of the keys is taken, so the others are not even tried.
+        let held = other.lock("a").acquire().await.unwrap();
+        let releases = stage.faults().calls(Op::Release);
+        let multi = MultiLock::of(order.map(|at| members[at].clone()));
+        let waiter = tokio::spawn(multi.acquire().into_future());
+        stage.has_places("a", 1).await;
+        held.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        let releases = stage.faults().calls(Op::Release) - releases;
+        assert_eq!(releases, 3, "one of each member: {order:?}");
     }
 }
 
