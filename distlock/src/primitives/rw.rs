@@ -36,7 +36,7 @@ use crate::primitives::Member;
 /// gives up, the mark is removed and the readers are woken. The mark is also removed when a writer is granted the lock.
 ///
 /// A reader that is refused sets another mark. If that mark exists when a write lock is released, readers have 20 ms in
-/// which they are admitted and waiting writers are refused. A reader therefore waits for one writer, or for up to 50 ms
+/// which they are admitted and waiting writers are refused; these writers ask again as soon as the 20 ms are over. A reader therefore waits for one writer, or for up to 50 ms
 /// in which writers of one client hand the lock over to each other. A writer waits for the current readers and for other
 /// writers; writers of different clients have no particular order. A reader that needs more than the 20 ms to reach the
 /// server may miss its chance, and then waits for another writer.

@@ -194,14 +194,22 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
         state.expire_at_least(key.name(), ends);
         return granted();
     }
-    let may_take = turn.is_none_or(|turn| turn == Turn::Writer(*owner));
-    if let Some(place) = attempt.place.filter(|_| may_take) {
-        let turn = Value::Turn(Turn::Writer(*owner));
-        keep(state, &turn_name(key), turn, (now, place));
+    let mut ttl = state.ttl(key.name(), now);
+    if let Some(place) = attempt.place {
+        match turn {
+            // No message is sent when this turn ends, so it is told.
+            Some(Turn::Readers) => {
+                let turn_left = state.ttl(&turn_name(key), now);
+                ttl = [ttl, turn_left].into_iter().flatten().min();
+            }
+            Some(Turn::Writer(writer)) if writer != *owner => {}
+            _ => {
+                let turn = Value::Turn(Turn::Writer(*owner));
+                keep(state, &turn_name(key), turn, (now, place));
+            }
+        }
     }
-    Attempted::Held {
-        ttl: state.ttl(key.name(), now),
-    }
+    Attempted::Held { ttl }
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {

@@ -1,6 +1,7 @@
 -- Acquires a write lock for an owner if the lock is free or already this owner's.
 -- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice. When a
--- waiter is refused, it takes the writers' turn, or keeps it: then none of our further readers is granted before it.
+-- waiter is refused, it takes the writers' turn, or keeps it: then none of our further readers is granted before it. In
+-- the readers' turn it cannot take it, and is told when that turn ends, since no message is sent then.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')
 -- ARGV  1 owner   2 lease in ms   3 how long its turn is kept in ms, zero: it does not wait   4 channel
 -- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held by another owner without an end
@@ -29,9 +30,15 @@ if redis.call('EXISTS', lock) == 0 then
 end
 -- A lock of another kind has no turns.
 local waits = place ~= '0' and redis.call('HEXISTS', lock, 'mode') == 1
+local left = redis.call('PTTL', lock)
+if waits and whose == 'readers' then
+  local turn_left = redis.call('PTTL', turn)
+  if left < 0 then return turn_left end
+  return math.min(left, turn_left)
+end
 if waits and (not whose or whose == owner) then
   -- A PEXPIRE first, for the reasons above.
   redis.call('PEXPIRE', turn, place)
   redis.call('SET', turn, owner, 'PX', place)
 end
-return redis.call('PTTL', lock)
+return left

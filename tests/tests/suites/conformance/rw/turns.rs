@@ -45,6 +45,27 @@ async fn stream_of_readers_does_not_keep_writers_out(stage: &Stage) {
     }
 }
 
+async fn writer_that_is_refused_in_the_readers_turn_asks_again_when_it_ends(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stay = stage.part(100);
+    let mut readers = flood(&one.rw_lock(KEY), stay, &stop);
+    sleep(stay).await;
+    let (start, writes) = (Instant::now(), stage.size(10, 30));
+    for _ in 0..writes {
+        let write = two.rw_lock(KEY).write().acquire().wait(stage.lease() * 2);
+        write.run(sleep(stay / 4)).await.unwrap();
+    }
+    // A writer that did not ask until it had to renew its place would need twice as long at least.
+    let a_third = Duration::from_secs(5) / 3;
+    let took = start.elapsed();
+    assert!(took <= a_third / 2 * writes + stage.slack(), "{took:?}");
+    stop.store(true, Ordering::SeqCst);
+    while let Some(done) = readers.join_next().await {
+        done.unwrap();
+    }
+}
+
 async fn stream_of_writers_does_not_keep_readers_out(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let stop = Arc::new(AtomicBool::new(false));
@@ -143,6 +164,7 @@ async fn turn_of_a_writer_that_died_ends(stage: &Stage) {
 
 on_every_backend![
     stream_of_readers_does_not_keep_writers_out,
+    writer_that_is_refused_in_the_readers_turn_asks_again_when_it_ends,
     stream_of_writers_does_not_keep_readers_out,
     turn_of_a_writer_that_gives_up_ends_at_once,
     turn_is_kept_for_as_long_as_the_writer_waits,
