@@ -5,6 +5,7 @@ use std::time::Duration;
 use distlock::test_util::{Kind, Verbs};
 use distlock::{Client, Error, Quorum};
 use distlock_tests::RedisServer;
+use futures_util::future::try_join_all;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -177,6 +178,11 @@ async fn read_write(one: &Client, two: &Client, key: &str) -> Result<(), Error> 
     writer.release().await?;
     late.await.expect("no panic")?.release().await?;
     lock.is_locked().await?;
+    // A crowd, of which not all are looked at when one leaves.
+    let crowd = (0..10).map(|_| lock.read().acquire().wait(SOON).into_future());
+    for reader in try_join_all(crowd).await? {
+        reader.release().await?;
+    }
     let writer = lock.write().acquire().wait(SOON).await?;
     lock.force_release().await?;
     drop(writer);

@@ -48,12 +48,12 @@ scripts! {
     FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/rw_read_acquire.lua";
-    RW_READ_RELEASE = "scripts/rw_read_release.lua";
+    RW_READ_RELEASE = "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
     RW_WRITE_ACQUIRE = "scripts/rw_write_acquire.lua";
-    RW_WRITE_RELEASE = "scripts/rw_write_release.lua";
+    RW_WRITE_RELEASE = "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
     RW_RENEW = "scripts/rw_renew.lua";
     RW_FORCE_RELEASE = "scripts/rw_force_release.lua";
-    RW_INSPECT = "scripts/rw_inspect.lua";
+    RW_INSPECT = "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "scripts/semaphore_release.lua";
     SEMAPHORE_ADJUST = "scripts/semaphore_adjust.lua";
@@ -162,6 +162,11 @@ mod tests {
             assert!(
                 source.contains("-- Reply "),
                 "{file} does not declare its reply"
+            );
+            assert_eq!(
+                source.contains("-- Undeclared "),
+                source.contains("'rwlock_timeout:'") || source.contains(":rwlock_timeout:' .."),
+                "{file} does not say why it uses keys that it does not declare"
             );
             assert!(
                 !source.contains("#!"),

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs};
 use distlock::{Client, Guard};
-use distlock_tests::{RedisServer, eventually_eq};
+use distlock_tests::{RedisServer, eventually_eq, size};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -316,6 +317,107 @@ async fn readers_of_others_are_never_renewed() {
         assert_left(&server, "k", 20_000).await;
     }
     assert!(guard.is_held());
+}
+
+/// How often each command was called, also by scripts, since the last `CONFIG RESETSTAT`.
+async fn calls(server: &RedisServer) -> BTreeMap<String, String> {
+    let stats = server.try_cli::<String>(&["INFO", "commandstats"]).await;
+    let line = |line: &str| {
+        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let (calls, _) = figures.split_once(',')?;
+        Some((name.to_owned(), calls.to_owned()))
+    };
+    // Those of this connection.
+    let ours = ["info", "config", "hello", "client"];
+    let asked = |(name, _): &(String, String)| !ours.iter().any(|own| name.starts_with(own));
+    stats
+        .unwrap()
+        .lines()
+        .filter_map(line)
+        .filter(asked)
+        .collect()
+}
+
+#[tokio::test]
+async fn release_runs_as_many_commands_with_thousands_of_readers_as_with_ten() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    // The first release of all stores the script.
+    granted(&reads, 1, 60_000).await;
+    freed(&reads, 1).await;
+    let mut counted = Vec::new();
+    for readers in [10, 4_000] {
+        let enter = (1..=readers).map(|number| granted(&reads, number, 60_000));
+        futures_util::stream::iter(enter)
+            .buffer_unordered(100)
+            .collect::<Vec<()>>()
+            .await;
+        for number in [readers, 1, readers / 2] {
+            server.cli(&["CONFIG", "RESETSTAT"]).await;
+            freed(&reads, number).await;
+            counted.push(calls(&server).await);
+            granted(&reads, number, 60_000).await;
+        }
+        server.cli(&["FLUSHALL"]).await;
+    }
+    assert!(counted[0].contains_key("hdel"), "{counted:?}");
+    for one in &counted {
+        assert_eq!(one, &counted[0]);
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_readers_that_leave_at_once_are_all_confirmed() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let lock = client.rw_lock("k");
+    let readers = size(1_000, 4_000);
+    let enter = (0..readers).map(|_| lock.read().acquire().into_future());
+    let guards = futures_util::future::try_join_all(enter).await.unwrap();
+    let leave = guards.into_iter().map(Guard::release);
+    futures_util::future::try_join_all(leave).await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn last_of_a_crowd_frees_the_lock_also_when_the_others_died() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    let mut messages = messages(&server).await;
+    for number in 1..=41 {
+        granted(&reads, number, 60_000).await;
+    }
+    for number in 1..=40 {
+        server.cli(&["DEL", &timeout_key(&owner(number), 1)]).await;
+    }
+    freed(&reads, 41).await;
+    assert!(server.keys().await.is_empty());
+    assert_said(&mut messages, "0").await;
+}
+
+#[tokio::test]
+async fn lock_of_a_crowd_keeps_its_ttl_until_few_readers_are_left() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reads = verbs(&client, Kind::Read);
+    let mut messages = messages(&server).await;
+    for number in 1..=9 {
+        granted(&reads, number, 60_000).await;
+    }
+    granted(&reads, 10, 90_000).await;
+    freed(&reads, 10).await;
+    assert_left(&server, "k", 90_000).await;
+    freed(&reads, 9).await;
+    assert_left(&server, "k", 60_000).await;
+    // Only this was told: the lock may be free earlier than a waiter was answered.
+    assert_said(&mut messages, "0").await;
+    for number in 1..=8 {
+        freed(&reads, number).await;
+    }
+    assert!(server.keys().await.is_empty());
+    assert_said(&mut messages, "0").await;
 }
 
 #[tokio::test]

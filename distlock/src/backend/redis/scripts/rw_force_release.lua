@@ -1,6 +1,7 @@
 -- Frees a lock that is held in this mode, whoever holds it: all readers, or the writer and the readers inside its hold.
 -- Notifies the waiters.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
+-- Undeclared  timeout keys, <stem><owner>:rwlock_timeout:<n>: only the lock tells which there are; they have its hash tag
 -- ARGV  1 mode   2 stem of the timeout keys   3 channel   4 the readers' turn in ms
 -- Reply 1 freed   0 the lock was not held in this mode
 local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]

@@ -1,18 +1,11 @@
 -- Tells who holds a lock in one mode, how often each holder has entered it, and for how long, all at one moment. A
 -- reader whose timeouts have ended holds nothing any more.
 -- KEYS  1 lock (hash: mode, owner -> count)
+-- Undeclared  timeout keys, <stem><owner>:rwlock_timeout:<n>: only the lock tells which there are; they have its hash tag
 -- ARGV  1 mode   2 stem of the timeout keys
 -- Reply array: ms left (-1 without an end, -2 not held in this mode), then owner and count of each holder
 local lock = KEYS[1]
 local mode, stem = ARGV[1], ARGV[2]
-
-local function left_of(field, count)
-  local left = 0
-  for hold = 1, tonumber(count) or 0 do
-    left = math.max(left, redis.call('PTTL', stem .. field .. ':rwlock_timeout:' .. hold))
-  end
-  return left
-end
 
 local reply = { -2 }
 if not redis.call('HGET', lock, 'mode') then return reply end
@@ -20,7 +13,7 @@ for _, field in ipairs(redis.call('HKEYS', lock)) do
   local writes = string.sub(field, -6) == ':write'
   if field ~= 'mode' and writes == (mode == 'write') then
     local count = redis.call('HGET', lock, field)
-    local left = writes and redis.call('PTTL', lock) or left_of(field, count)
+    local left = writes and redis.call('PTTL', lock) or left_of(stem, field, count)
     if writes or left > 0 then
       reply[1] = math.max(reply[1], left)
       reply[#reply + 1] = field

@@ -2,6 +2,7 @@
 -- reader whose timeouts have ended has nothing to renew. Only the owner's own timeouts are renewed.
 -- Never creates a lock and never shortens a lease, so it does no harm when it is sent twice or late.
 -- KEYS  1.. locks (hash: mode, owner -> count), any number
+-- Undeclared  timeout keys, <stem><owner>:rwlock_timeout:<n>: only the lock tells which there are; they have its hash tag
 -- ARGV  five for each lock: mode, owner, count, lease in ms, stem of the timeout keys
 -- Reply one integer for each lock: 1 renewed   0 not this owner's
 
