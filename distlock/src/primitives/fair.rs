@@ -27,7 +27,8 @@ use crate::primitives::Member;
 ///
 /// The lock corresponds to Redisson's `RedissonFairLock` and uses the same keys, fields and channels: the waiters of both
 /// stand in one queue. A waiter of Redisson keeps its place for five minutes. A waiter of this crate keeps its place for
-/// as long as it waits.
+/// as long as it waits. If it crashes, waiters of Redisson behind it may wait until the lease is over that the server has
+/// reported to them, because a release notifies only the first waiter of the queue.
 ///
 /// # Examples
 /// ```

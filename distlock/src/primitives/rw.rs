@@ -19,7 +19,10 @@ use crate::primitives::Member;
 /// * **A read inside its own write is admitted.** A read lock that is acquired inside the scope of a write lock's guard is
 ///   a separate hold, which may outlive the write lock. When the write lock is released, the reader stays and other
 ///   readers are admitted (a downgrade).
-/// * **A write inside its own read** would wait for itself, and fails at once with [`Error::Deadlock`].
+/// * **A write inside its own read** would wait for itself, and fails at once with [`Error::Deadlock`]. This holds also
+///   if the read itself is inside a write. Several branches of a scope can read at the same time, for example those of a
+///   `join!`. If two of them could write inside their reads, each would wait for the other's read to end. Acquire the
+///   write lock again before the read, or after it.
 /// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of
 ///   other readers do not extend it. Over Redis there is one exception: a release looks at the other readers only if
 ///   there are at most eight of them, so that it takes the same time beside thousands. If more than eight readers remain
@@ -38,10 +41,11 @@ use crate::primitives::Member;
 /// gives up, the mark is removed and the readers are woken. The mark is also removed when a writer is granted the lock.
 ///
 /// A reader that is refused sets another mark. If that mark exists when a write lock is released, readers have 20 ms in
-/// which they are admitted and waiting writers are refused; these writers ask again as soon as the 20 ms are over. A reader therefore waits for one writer, or for up to 50 ms
-/// in which writers of one client hand the lock over to each other. A writer waits for the current readers and for other
-/// writers; writers of different clients have no particular order. A reader that needs more than the 20 ms to reach the
-/// server may miss its chance, and then waits for another writer.
+/// which they are admitted and waiting writers are refused; these writers ask again as soon as the 20 ms are over. A
+/// reader therefore waits for one writer, or for up to 50 ms in which writers of one client hand the lock over to each
+/// other. A writer waits for the current readers and for other writers; writers of different clients have no particular
+/// order. A reader that needs more than the 20 ms to reach the server may miss its chance, and then waits for another
+/// writer.
 ///
 /// # Redisson
 /// The lock corresponds to Redisson's `RedissonReadLock` and `RedissonWriteLock` and uses the same keys, fields and
@@ -53,6 +57,8 @@ use crate::primitives::Member;
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
 /// * In this crate, the leases of a writer do not add up, and a reader inside a write lock has its own owner.
+/// * A Java thread can write inside a read inside its own write, because a thread does one thing at a time. In this crate
+///   that is an [`Error::Deadlock`].
 ///
 /// The alternation follows phase-fair locks (Brandenburg and Anderson).
 ///
