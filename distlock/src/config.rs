@@ -41,6 +41,13 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The most permits of a semaphore, and the highest count of a latch: Redisson stores both as signed 32-bit numbers.
 pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
 
+/// [`MAX_NUMBER`] for a sum.
+pub(crate) const MAX_SUM: u64 = MAX_NUMBER as u64;
+
+/// The most permits of an expirable semaphore that one acquisition can take. Each of them is an entry of its own in the
+/// server, which works on all of them in one go, for some 10 us each.
+pub(crate) const PERMITS_AT_ONCE: u32 = 1000;
+
 /// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
 /// arrive.
 pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
@@ -124,6 +131,9 @@ pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 /// For how many keys a client remembers the highest fencing token: enough for every key that is in frequent use, in
 /// little memory.
 pub(crate) const TOKENS_KEPT: usize = 4096;
+
+/// From this number of semaphores on, a client forgets those that nobody waits for.
+pub(crate) const NUMBERS_KEPT: usize = 1024;
 
 /// How long a server refuses an owner whose attempt was withdrawn.
 ///
@@ -294,13 +304,24 @@ pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Erro
     check_lease(time).map_err(|_| Error::invalid_config(bound, time))
 }
 
-/// Rejects 0 permits and a number that Redisson cannot store.
-pub(crate) fn check_permits(permits: u32) -> Result<(), Error> {
-    if (1..=MAX_NUMBER).contains(&permits) {
+/// Rejects 0 permits and more than `most`.
+pub(crate) fn check_permits(permits: u32, most: u32) -> Result<(), Error> {
+    if (1..=most).contains(&permits) {
         Ok(())
     } else {
         let permits = u64::from(permits);
-        Err(Error::InvalidPermits { permits })
+        Err(Error::InvalidPermits { permits, most })
+    }
+}
+
+/// Rejects a number of permits, which may be below 0, that Redisson cannot store.
+pub(crate) fn check_sum(permits: i64) -> Result<i64, Error> {
+    match permits.unsigned_abs() {
+        0..=MAX_SUM => Ok(permits),
+        permits => Err(Error::InvalidPermits {
+            permits,
+            most: MAX_NUMBER,
+        }),
     }
 }
 

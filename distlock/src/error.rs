@@ -15,7 +15,8 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 /// * [`is_busy`](Error::is_busy): another owner holds the lock. Retry later.
 /// * [`is_overloaded`](Error::is_overloaded): too many acquisitions wait already. Retry later, with less load.
 /// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry when it is back.
-/// * [`is_lost`](Error::is_lost): the hold ended too early. Check or repeat the work that it protected.
+/// * [`is_lost`](Error::is_lost): the hold ended too early, or what was waited for is gone. Check or repeat the work that
+///   it protected.
 /// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
 ///
 /// # Examples
@@ -44,13 +45,14 @@ pub enum Error {
         blocker: Blocker,
     },
 
-    /// The hold ended before it was released, so other owners may have held the lock in the meantime.
+    /// The hold ended before it was released, so other owners may have held the lock in the meantime. Or the number of a
+    /// semaphore or a latch is gone from the server while the caller waited for it: see [`Loss::NumberGone`].
     #[error("lost {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
     #[non_exhaustive]
     Lost {
         /// The key of the hold.
         key: String,
-        /// How the hold was lost.
+        /// How the hold, or the number, was lost.
         reason: Loss,
         /// Whether the guarded body ran to its end. If so, its effects remain, but another owner may have been inside
         /// the critical section at the same time.
@@ -185,12 +187,14 @@ pub enum Error {
         wait: Duration,
     },
 
-    /// The number of permits is 0, or more than a semaphore can have.
-    #[error("invalid number of permits {permits}: expected 1 to 2147483647")]
+    /// The number of permits is 0, or more than a semaphore can have or can grant at once. Nothing was changed.
+    #[error("invalid number of permits {permits}: expected 1 to {most}")]
     #[non_exhaustive]
     InvalidPermits {
-        /// The number that was asked for.
+        /// The number that was asked for, or that the semaphore would have had.
         permits: u64,
+        /// The largest number.
+        most: u32,
     },
 
     /// The text is not the id of a permit.
@@ -275,6 +279,10 @@ pub enum Loss {
     Gone,
     /// The watchdog stopped renewing the hold because its [`max_hold`](crate::Acquire::max_hold) was over.
     HeldTooLong,
+    /// The caller waited for a [`CountDownLatch`](crate::CountDownLatch), a [`Semaphore`](crate::Semaphore) or an
+    /// [`ExpirableSemaphore`](crate::ExpirableSemaphore), and its number is gone from the server: it was deleted, or the
+    /// server lost its data. Nothing is held. A latch may also have reached 0 while this client was not connected.
+    NumberGone,
 }
 
 impl fmt::Display for Blocker {
@@ -295,6 +303,7 @@ impl fmt::Display for Loss {
             Self::Expired => "its lease ended before it was released",
             Self::Gone => "the server no longer knows the hold",
             Self::HeldTooLong => "it was held for longer than its `max_hold`",
+            Self::NumberGone => "its number is gone from the server",
         })
     }
 }
@@ -339,7 +348,7 @@ impl Error {
         )
     }
 
-    /// Returns `true` if a hold ended before it was released.
+    /// Returns `true` if a hold ended before it was released, or if the semaphore or latch that was waited for is gone.
     ///
     /// # Examples
     /// ```
@@ -477,7 +486,10 @@ mod tests {
             lost.to_string(),
             r#"lost "order:42": its lease ended before it was released; the body had completed"#
         );
-        let permits = Error::InvalidPermits { permits: 0 };
+        let permits = Error::InvalidPermits {
+            permits: 0,
+            most: 2_147_483_647,
+        };
         assert_eq!(
             permits.to_string(),
             "invalid number of permits 0: expected 1 to 2147483647"

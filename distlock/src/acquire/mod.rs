@@ -17,13 +17,14 @@ use smallvec::smallvec;
 use self::handle::Handle;
 use self::reentry::{Enclosing, check_open, find_enclosing};
 use crate::config::{
-    MaxWaiters, check_backoff, check_hold, check_lease, check_permits, checked_max_hold,
-    checked_wait,
+    MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
+    checked_max_hold, checked_wait,
 };
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::key::Resource;
+use crate::kind::Family;
 use crate::local::HoldShare;
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
@@ -41,7 +42,8 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// * [`Error::Overloaded`]: another owner holds the lock, and the waiter limit is reached.
 /// * [`Error::Unavailable`]: the server did not answer within the wait, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
-/// * [`Error::Lost`]: the acquisition would have re-entered a hold that is lost.
+/// * [`Error::Lost`]: the acquisition would have re-entered a hold that is lost, or the semaphore whose permits it waited
+///   for is gone.
 /// * [`Error::Deadlock`]: the acquisition would wait for a lock that the same scope holds.
 /// * [`Error::InvalidKey`], [`Error::NoKeys`], [`Error::InvalidLease`], [`Error::InvalidWait`],
 ///   [`Error::InvalidPermits`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the input was refused before anything
@@ -232,7 +234,11 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// Makes the request for one key. Refuses invalid input before anything is sent.
     fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
-        check_permits(self.permits)?;
+        let most = match handle.resource()?.kind.family() {
+            Family::Permit => PERMITS_AT_ONCE,
+            _ => MAX_NUMBER,
+        };
+        check_permits(self.permits, most)?;
         check_backoff(handle.backoff())?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, Loss};
 use crate::key::Key;
 
 /// Why a verb failed, and so whether it may have taken effect and whether it is worth repeating.
@@ -22,6 +22,8 @@ pub enum Fault {
     Denied(Cause),
     /// The key holds a value of another type.
     WrongType,
+    /// There is no semaphore any more, though there was one while its permits were waited for.
+    NumberGone,
     /// The answer cannot be interpreted, or the script failed.
     Protocol(Cause),
 }
@@ -35,7 +37,10 @@ impl Fault {
     /// Whether the verb certainly had no effect.
     pub(crate) fn was_refused(&self) -> bool {
         // Not `Protocol`: a script may have failed after its first write.
-        matches!(self, Self::NotNow(_) | Self::Denied(_) | Self::WrongType)
+        matches!(
+            self,
+            Self::NotNow(_) | Self::Denied(_) | Self::WrongType | Self::NumberGone
+        )
     }
 
     /// The error that users get, after the verb was tried for `after`.
@@ -45,6 +50,7 @@ impl Fault {
             Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
             Self::Denied(cause) => Error::Denied { key, cause },
             Self::WrongType => Error::WrongType { key },
+            Self::NumberGone => Error::lost(&key, Loss::NumberGone),
             Self::Protocol(cause) => Error::Protocol { key, cause },
         }
     }
@@ -57,6 +63,7 @@ impl fmt::Display for Fault {
             Self::NotNow(cause) => write!(f, "not executed: {cause}"),
             Self::Denied(cause) => write!(f, "denied: {cause}"),
             Self::WrongType => f.write_str("the key holds a value of another type"),
+            Self::NumberGone => f.write_str("the semaphore is gone"),
             Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),
         }
     }

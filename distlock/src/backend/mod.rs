@@ -48,6 +48,9 @@ pub struct Target {
     pub permits: u32,
     /// How long a release leaves the key taken without a holder; zero frees it at once. Locks only.
     pub taken_for: Duration,
+    /// Whether an attempt of this owner was not answered and may still arrive. The server then remembers the release, so
+    /// that the attempt takes nothing. Plain semaphores only: the owners of other kinds are withdrawn again and again.
+    pub in_doubt: bool,
 }
 
 impl Target {
@@ -58,6 +61,7 @@ impl Target {
             owner,
             permits: 1,
             taken_for: Duration::ZERO,
+            in_doubt: false,
         }
     }
 
@@ -121,6 +125,8 @@ pub enum Attempted {
         /// How long they will be, unless they renew or release; `None` if no end is known.
         ttl: Option<Duration>,
     },
+    /// There is no semaphore: its permits were never set, or they are gone.
+    Unset,
 }
 
 impl Attempted {
@@ -192,6 +198,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
     /// same `request` takes effect once.
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
+
+    /// A request to [`adjust`](Backend::adjust) was answered when it was sent for the first time. No copy of it can
+    /// arrive any more, so the server need not remember it. Nothing is sent for this alone.
+    fn answered(&self, key: &Key, request: Owner);
 
     /// Subscribes to what a waiter of this target needs to know. Returns at once; the subscription is active when its
     /// signal says so.

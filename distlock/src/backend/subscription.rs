@@ -12,6 +12,17 @@ pub struct Signal {
     pub active: bool,
     /// Changes with each message, and whenever the subscription becomes active or is dropped.
     pub version: u64,
+    /// Changes with each message. The difference to the version changes only when the subscription becomes active or is
+    /// dropped.
+    pub messages: u64,
+}
+
+impl Signal {
+    /// Whether messages arrived all the time since `earlier`.
+    pub(crate) fn was_active_since(self, earlier: Self) -> bool {
+        let changes = |signal: Self| signal.version.wrapping_sub(signal.messages);
+        earlier.active && self.active && changes(self) == changes(earlier)
+    }
 }
 
 /// A share in the subscription to a key's channel. The client unsubscribes some time after the last share is dropped.
@@ -51,7 +62,11 @@ impl Subscription {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.signal.borrow().active
+        self.state().active
+    }
+
+    pub(crate) fn state(&self) -> Signal {
+        *self.signal.borrow()
     }
 
     /// Makes [`changed`](Subscription::changed) ignore everything up to now.

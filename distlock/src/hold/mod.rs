@@ -183,6 +183,7 @@ impl Hold {
     pub(crate) fn target(&self) -> Target {
         Target {
             permits: self.permits,
+            in_doubt: self.in_doubt.is_some(),
             ..Target::of(&self.resource, self.owner)
         }
     }

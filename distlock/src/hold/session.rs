@@ -4,6 +4,7 @@
 //! in the tasks. If a task ended with its runtime, the next call starts it again in the caller's runtime, and nothing is
 //! lost.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,7 +23,7 @@ use super::watchdog::Watchdog;
 use super::{Hold, Origin, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
-use crate::config::{Config, RETRY_BACKOFF};
+use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::key::Key;
 use crate::owner::Owner;
@@ -40,6 +41,8 @@ pub(crate) struct Session {
     pub(super) inspection: Inspection,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
+    /// When the number of each semaphore whose permits are waited for was seen last, or was noticed to be gone.
+    numbers: Mutex<HashMap<Key, Tick>>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
@@ -66,6 +69,7 @@ impl Session {
             inspection: Inspection::default(),
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
+            numbers: Mutex::default(),
             watchdog_runs: AtomicBool::new(false),
             releaser_runs: AtomicBool::new(false),
             runtime: Mutex::default(),
@@ -98,6 +102,24 @@ impl Session {
 
     pub(crate) fn saw_token(&self, key: &Key, token: u64) {
         self.tokens.lock().saw(key, token);
+    }
+
+    /// Notes that a semaphore exists whose permits are waited for, or that it existed until a moment ago.
+    pub(crate) fn saw_number(&self, key: &Key) {
+        let (now, mut numbers) = (self.now(), self.numbers.lock());
+        if numbers.len() >= NUMBERS_KEPT && !numbers.contains_key(key) {
+            // Waiters ask more often than this, so nobody waits for the others any more.
+            numbers.retain(|_, seen| now.since(*seen) < MAX_SLEEP_UNTOLD * 4);
+        }
+        numbers.insert(key.clone(), now);
+    }
+
+    /// Whether a semaphore existed after this time, as far as this client knows.
+    pub(crate) fn has_seen_number_after(&self, key: &Key, since: Tick) -> bool {
+        self.numbers
+            .lock()
+            .get(key)
+            .is_some_and(|seen| *seen > since)
     }
 
     /// Whether the server has not answered since a quorum stopped waiting for it.

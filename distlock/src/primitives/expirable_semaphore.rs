@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::backend::PermitChange;
-use crate::config::check_lease;
+use crate::config::{check_lease, check_sum};
 use crate::error::{Error, Loss};
 use crate::permit_id::PermitId;
 use crate::primitives::ExpirablePermit;
@@ -27,11 +27,14 @@ use crate::primitives::ExpirablePermit;
 ///   [release](ExpirableSemaphore::release) a permit or [change its lease](ExpirableSemaphore::update_lease).
 /// * **All or none.** Several permits of one acquisition are granted together.
 /// * **Not reentrant.** Acquiring inside the scope of a permit takes another permit.
+/// * **A semaphore that is gone is told.** If the semaphore is gone while acquisitions wait, because it was deleted or the
+///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
+///   Acquisitions that begin later wait until permits are set.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for
 ///   many permits delays the waiters of its client behind it. Waiters of different clients have no particular order.
 ///
 /// Leases are measured by the server's clock, so the clocks of the clients do not matter. Each permit that is taken is an
-/// entry of a sorted set. Thousands of them are fine; acquiring millions at once blocks the server for seconds.
+/// entry of a sorted set. One acquisition takes at most 1000 permits, so that no command blocks the server for long.
 ///
 /// The semaphore corresponds to Redisson's `RedissonPermitExpirableSemaphore` and uses the same keys, ids and channel.
 /// The published messages differ: they always contain the number of available permits, and never a negative number.
@@ -84,8 +87,9 @@ impl ExpirableSemaphore {
 
     /// Acquires several permits, all of them or none, with one guard for all.
     ///
-    /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 2147483647. If the
-    /// semaphore has fewer permits in total, the acquisition waits until more are added.
+    /// Awaiting the result fails with [`Error::InvalidPermits`] if `permits` is not from 1 to 1000, because the server
+    /// works on each permit by itself. If the semaphore has fewer permits in total, the acquisition waits until more are
+    /// added.
     ///
     /// # Errors
     /// When awaited, the errors of [`Acquire`](Acquire#errors).
@@ -218,7 +222,8 @@ impl ExpirableSemaphore {
     /// taken ones are released.
     ///
     /// # Errors
-    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits), but not [`Error::InvalidPermits`].
+    /// The same as [`try_set_permits`](ExpirableSemaphore::try_set_permits). With [`Error::InvalidPermits`] the number of
+    /// available permits would be above 2147483647, or as far below 0, and nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -234,8 +239,8 @@ impl ExpirableSemaphore {
     /// # Ok(()) }
     /// ```
     pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
-        self.handle.adjust(PermitChange::Add(permits)).await?;
-        Ok(())
+        let sum = self.handle.adjust(PermitChange::Add(permits)).await?;
+        check_sum(sum).map(drop)
     }
 
     /// Returns how many permits are available. The number is negative if more permits are taken than the semaphore has in
@@ -395,8 +400,8 @@ impl ExpirableSemaphore {
 
     /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
-    /// Use it to repair a system by hand, not as a part of normal work. Waiters continue to wait until permits are set
-    /// again. Former holders learn of the loss at their next renewal, within a third of their lease, and their scopes may
+    /// Use it to repair a system by hand, not as a part of normal work. Acquisitions that wait fail with [`Error::Lost`]
+    /// within seconds, unless permits are set again before. Former holders learn of the loss at their next renewal, within a third of their lease, and their scopes may
     /// still run until then.
     ///
     /// # Errors
@@ -430,10 +435,5 @@ impl ExpirableSemaphore {
 
 /// Rejects a number of permits that Redisson cannot store.
 fn countable(permits: u32) -> Result<u32, Error> {
-    match i32::try_from(permits) {
-        Ok(_) => Ok(permits),
-        Err(_) => Err(Error::InvalidPermits {
-            permits: permits.into(),
-        }),
-    }
+    check_sum(permits.into()).map(|_| permits)
 }

@@ -18,9 +18,12 @@ use crate::error::Error;
 /// is removed, and a new count can be set.
 ///
 /// * **Retries are idempotent.** If a reply is lost, the change is sent again and still takes effect exactly once. For
-///   this the server remembers each change in a small separate key, for the sum of
-///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
-///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
+///   this the server remembers each change in a small separate key. If the change is answered at once, the client's next
+///   command removes that key; otherwise it exists for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout)
+///   and [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
+/// * **A latch that is gone is told.** A waiter that has seen a count, and then finds no latch without having heard that
+///   it reached 0 or was [deleted](CountDownLatch::delete), fails with [`Error::Lost`]: the server lost its data, or the
+///   latch reached 0 while this client was not connected.
 /// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a
 ///   new count is set before a waiter has seen the 0, the waiter also waits for the new count.
 ///
@@ -190,6 +193,7 @@ fn not_below_0(number: i64) -> u64 {
 ///
 /// # Errors
 /// * [`Error::Timeout`]: the count did not reach 0 in time.
+/// * [`Error::Lost`]: the latch is gone from the server, and this client did not hear that the count reached 0.
 /// * [`Error::Unavailable`]: the server did not answer until the timeout, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
 /// * [`Error::InvalidKey`], [`Error::InvalidWait`]: the arguments are invalid, and nothing was sent.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::backend::SemaphoreChange;
-use crate::config::{MAX_NUMBER, check_permits};
+use crate::config::{MAX_NUMBER, check_permits, check_sum};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::owner::Owner;
@@ -20,10 +20,14 @@ use crate::owner::Owner;
 ///   crashed stay taken, and so do those of a client that ended while its server was unreachable. To prevent this, use
 ///   an [`ExpirableSemaphore`](crate::ExpirableSemaphore).
 /// * **Retries are idempotent.** If a reply is lost, the request is sent again and still takes effect exactly once. For
-///   this the server keeps a small separate key for each request. The key of an acquisition exists while its permits
-///   are taken. The key of a release or a change exists for the sum of
+///   this the server keeps the owners that have permits in one separate key, which goes with the last of them and with
+///   the semaphore. It also keeps a small key for each request that is under way. If the request is answered at once,
+///   the client's next command removes that key; otherwise it exists for the sum of
 ///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
+/// * **A semaphore that is gone is told.** If the number is gone while acquisitions wait, because it was deleted or the
+///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
+///   Acquisitions that begin later wait until permits are set.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask
 ///   for different numbers of permits. Waiters of different clients have no particular order.
 /// * **Permits do not belong to tasks.** They are not reentrant, and can be released by any task.
@@ -79,10 +83,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        if permits > MAX_NUMBER {
-            let permits = u64::from(permits);
-            return Err(Error::InvalidPermits { permits });
-        }
+        check_sum(permits.into())?;
         Ok(self.handle.adjust(SemaphoreChange::TrySet(permits)).await? == 1)
     }
 
@@ -92,7 +93,8 @@ impl Semaphore {
     /// permits was never set, it starts at 0.
     ///
     /// # Errors
-    /// The same as [`try_set_permits`](Semaphore::try_set_permits).
+    /// The same as [`try_set_permits`](Semaphore::try_set_permits). With [`Error::InvalidPermits`] the sum would be above
+    /// 2147483647, or as far below 0, and nothing was changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the change may or may not be made.
@@ -107,7 +109,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
-        self.handle.adjust(SemaphoreChange::Add(permits)).await
+        check_sum(self.handle.adjust(SemaphoreChange::Add(permits)).await?)
     }
 
     /// Releases permits without a [`Permit`], like Redisson's `release(n)`. Returns how many are available afterwards.
@@ -116,7 +118,7 @@ impl Semaphore {
     /// release more permits than were acquired; this is not checked.
     ///
     /// # Errors
-    /// The same as [`try_set_permits`](Semaphore::try_set_permits), and [`Error::InvalidPermits`] for 0.
+    /// The same as [`add_permits`](Semaphore::add_permits), and [`Error::InvalidPermits`] for 0.
     ///
     /// # Cancel safety
     /// If the future is dropped, the permits may or may not be released.
@@ -132,12 +134,9 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn release_permits(&self, permits: u32) -> Result<i64, Error> {
-        check_permits(permits)?;
-        self.handle
-            .adjust(SemaphoreChange::Add(
-                i32::try_from(permits).unwrap_or(i32::MAX),
-            ))
-            .await
+        check_permits(permits, MAX_NUMBER)?;
+        let permits = i32::try_from(permits).unwrap_or(i32::MAX);
+        self.add_permits(permits).await
     }
 
     /// Returns how many permits are available. The number is negative if more were removed than were available, and may
@@ -186,9 +185,10 @@ impl Semaphore {
 
     /// Removes the semaphore with all its permits, and returns whether there was one.
     ///
-    /// Use it to repair a system by hand, not as a part of normal work. Waiters continue to wait until permits are set
-    /// again. As in Redisson, permits that are still taken are added when they are released, and the first of them
-    /// creates the semaphore again.
+    /// Use it to repair a system by hand, not as a part of normal work. Acquisitions that wait fail with [`Error::Lost`]
+    /// within seconds, unless permits are set again before. Permits that are still taken belong to the removed semaphore:
+    /// they are not added to a new one, and their [`release`](Permit::release) returns [`Error::Lost`]. A semaphore that
+    /// Redisson deletes and sets again is not recognized as a new one.
     ///
     /// # Errors
     /// The same as [`try_set_permits`](Semaphore::try_set_permits).
@@ -361,7 +361,7 @@ impl Permit {
     /// # Errors
     /// * [`Error::Unavailable`]: the server did not answer. The release is retried in the background until it is
     ///   confirmed, and takes effect exactly once.
-    /// * [`Error::Lost`]: the server has lost its data and does not know these permits. Nothing was released.
+    /// * [`Error::Lost`]: the semaphore was deleted, or the server has lost its data. Nothing was released.
     /// * [`Error::Denied`], [`Error::WrongType`]: the server refused the release.
     ///
     /// # Cancel safety

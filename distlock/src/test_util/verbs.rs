@@ -31,6 +31,8 @@ pub enum Answer {
     Granted,
     /// Another owner holds the key, for about this long.
     Held(Option<Duration>),
+    /// There is no semaphore.
+    Unset,
     /// For each renewal, whether the hold still is its owner's.
     Renewed(Vec<bool>),
     /// The owner's hold was freed.
@@ -146,6 +148,7 @@ impl Verbs {
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
             Attempted::Held { ttl } => Answer::Held(ttl),
+            Attempted::Unset => Answer::Unset,
         })
     }
 
@@ -200,6 +203,7 @@ impl Verbs {
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
             (at, Attempted::Held { ttl }) => Answer::HeldAt(at, ttl),
+            (_, Attempted::Unset) => Answer::Unset,
         })
     }
 
@@ -237,6 +241,7 @@ impl Verbs {
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
             Attempted::Held { ttl } => Answer::Held(ttl),
+            Attempted::Unset => Answer::Unset,
         })
     }
 

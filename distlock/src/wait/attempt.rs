@@ -11,7 +11,7 @@ use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
 use crate::hold::{Grant, Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
-use crate::kind::Kind;
+use crate::kind::{Family, Kind};
 use crate::telemetry;
 
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
@@ -26,6 +26,10 @@ pub(super) struct Attempts {
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
+    /// When the caller began to wait.
+    since: Tick,
+    /// Whether one of these attempts was refused by a semaphore that exists.
+    has_seen_number: bool,
     /// The server keeps the owner's place in its queue until this time at the latest.
     placed_until: Option<Tick>,
 }
@@ -60,12 +64,15 @@ impl Attempts {
         session: &Arc<Session>,
         attempts: SmallVec<[Attempt; 1]>,
         terms: HoldTerms,
+        since: Tick,
     ) -> Self {
         Self {
             session: Arc::clone(session),
             attempts,
             terms,
             in_doubt: None,
+            since,
+            has_seen_number: false,
             placed_until: None,
         }
     }
@@ -100,8 +107,17 @@ impl Attempts {
                 self.placed_until = None;
                 self.granted(sent, token, latest, before)
             }
+            Ok((at, Attempted::Unset)) => {
+                self.in_doubt = before;
+                self.unset(at)
+            }
             Ok((at, Attempted::Held { ttl })) => {
                 self.in_doubt = before;
+                let resource = &self.attempts[at].target.resource;
+                if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
+                    self.has_seen_number = true;
+                    self.session.saw_number(&resource.key);
+                }
                 self.placed_until = self.attempts[at].place.map(|place| {
                     let longest = self.session.now().after(ttl.unwrap_or_default());
                     longest.after(place)
@@ -115,6 +131,18 @@ impl Attempts {
                 Outcome::Failed(fault)
             }
         }
+    }
+
+    /// There is no semaphore. The waiter waits until there is one, unless there was one while it waited: it saw that
+    /// itself, or a waiter of its client did that was ahead of it.
+    fn unset(&self, at: usize) -> Outcome {
+        let key = &self.attempts[at].target.resource.key;
+        if self.has_seen_number || self.session.has_seen_number_after(key, self.since) {
+            // For those behind it: they began to wait before this was noticed.
+            self.session.saw_number(key);
+            return Outcome::Failed(Fault::NumberGone);
+        }
+        Outcome::Held { at, ttl: None }
     }
 
     /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Change, Fault, LatchChange, Subscription, Target, cause};
+use crate::backend::{Change, Fault, LatchChange, Signal, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
-use crate::error::{Blocker, Error};
+use crate::error::{Blocker, Error, Loss};
 use crate::hold::Session;
 use crate::key::Resource;
 
@@ -44,7 +44,7 @@ pub(crate) async fn until_zero(
     while watch.look().await? > 0 {
         watch.sleep().await?;
     }
-    Ok(())
+    watch.was_opened().await
 }
 
 /// One request. The server carries it out once.
@@ -83,7 +83,14 @@ impl<'a> NumberRequest<'a> {
                 () = session.clock.sleep_until(latest) => Err(self.no_answer()),
             };
             let fault = match answer {
-                Ok(number) => return Ok(number),
+                Ok(number) => {
+                    if self.failed.is_none() {
+                        session
+                            .backend
+                            .answered(&self.target.resource.key, self.target.owner);
+                    }
+                    return Ok(number);
+                }
                 Err(fault) => fault,
             };
             let now = session.now();
@@ -111,9 +118,19 @@ struct Watch<'a> {
     deadline: Tick,
     /// Each read of the count ends at this time at the latest.
     latest: Tick,
-    /// The count that was seen last.
-    seen: Option<i64>,
+    /// The count above 0 that was seen last.
+    seen: Option<Sight>,
     subscription: Option<Subscription>,
+}
+
+/// A count above 0, and what was known when it was asked for.
+#[derive(Clone, Copy)]
+struct Sight {
+    count: i64,
+    /// The connection.
+    epoch: u64,
+    /// The subscription, if there was one.
+    signal: Option<Signal>,
 }
 
 impl Watch<'_> {
@@ -123,10 +140,61 @@ impl Watch<'_> {
             subscription.mark_seen();
         }
         let session = self.request.session;
+        let (epoch, signal) = (session.backend.epoch(), self.signal());
         tokio::select! {
             biased;
-            count = self.request.answer() => Ok(*self.seen.insert(count?)),
+            count = self.request.answer() => {
+                let count = count?;
+                if count > 0 {
+                    self.seen = Some(Sight { count, epoch, signal });
+                }
+                Ok(count)
+            }
             () = session.clock.sleep_until(self.latest) => Err(self.over()),
+        }
+    }
+
+    fn signal(&self) -> Option<Signal> {
+        self.subscription.as_ref().map(Subscription::state)
+    }
+
+    /// There is no latch. Returns an error if there was one and it is not known that its count reached 0.
+    ///
+    /// A message tells that it did. While messages arrived all the time, the latch did not reach 0 without one. While they
+    /// did not, it reached 0 as far as anybody can know, unless the connection was replaced: then the server may have
+    /// lost its data.
+    async fn was_opened(&mut self) -> Result<(), Error> {
+        let Some(seen) = self.seen else {
+            return Ok(());
+        };
+        let session = self.request.session;
+        let key = self.request.target.resource.key.text();
+        // The message comes over another connection than the count, and so may come later.
+        let latest = session.now().after(session.config.response_timeout);
+        loop {
+            let (signal, before) = (
+                self.signal().unwrap_or_default(),
+                seen.signal.unwrap_or_default(),
+            );
+            if signal.was_active_since(before) {
+                if signal.messages != before.messages {
+                    return Ok(());
+                }
+            } else if session.backend.epoch() == seen.epoch {
+                return Ok(());
+            } else {
+                return Err(Error::lost(key, Loss::NumberGone));
+            }
+            let Some(subscription) = &mut self.subscription else {
+                return Ok(());
+            };
+            tokio::select! {
+                biased;
+                () = subscription.changed(true) => {}
+                () = session.clock.sleep_until(latest) => {
+                    return Err(Error::lost(key, Loss::NumberGone));
+                }
+            }
         }
     }
 
@@ -162,7 +230,7 @@ impl Watch<'_> {
         );
         let waited = now.since(self.since);
         match (self.seen, &self.request.failed) {
-            (Some(count), None) => Error::Timeout {
+            (Some(Sight { count, .. }), None) => Error::Timeout {
                 key: key.text().to_owned(),
                 waited,
                 blocker: Blocker::Count(count.unsigned_abs()),

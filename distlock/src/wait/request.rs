@@ -112,7 +112,7 @@ impl Request {
             max_hold: self.max_hold,
             margin: self.margin,
         };
-        Attempts::new(session, attempts, terms)
+        Attempts::new(session, attempts, terms, self.since)
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.

@@ -38,7 +38,7 @@ pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Sub
         .or_insert_with(|| Channel {
             signal: watch::Sender::new(Signal {
                 active: true,
-                version: 0,
+                ..Signal::default()
             }),
             shares: HashMap::new(),
         });

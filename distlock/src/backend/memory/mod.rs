@@ -146,7 +146,10 @@ impl MemoryBackend {
         };
         // After the mutex is released: a woken subscriber may call the next verb at once.
         for subscribers in published {
-            subscribers.send_modify(|signal| signal.version += 1);
+            subscribers.send_modify(|signal| {
+                signal.version += 1;
+                signal.messages += 1;
+            });
         }
         Box::pin(cooperative(ready(answer)))
     }
@@ -158,7 +161,7 @@ impl Backend for MemoryBackend {
             HoldFamily::Lock => lock::attempt(state, attempt, call.now),
             HoldFamily::Fair => fair::attempt(state, attempt, call),
             HoldFamily::ReadWrite => rw::attempt(state, attempt, call),
-            HoldFamily::Semaphore => semaphore::attempt(state, attempt, call),
+            HoldFamily::Semaphore => semaphore::attempt(state, attempt),
             HoldFamily::Permit => permit::attempt(state, attempt, call),
         })
     }
@@ -197,6 +200,7 @@ impl Backend for MemoryBackend {
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         match target.resource.kind.family() {
             Family::Permit => self.run(|state, call| permit::withdraw(state, target, call)),
+            Family::Semaphore => self.run(|state, call| semaphore::withdraw(state, target, call)),
             _ => self.release(target),
         }
     }
@@ -227,6 +231,12 @@ impl Backend for MemoryBackend {
             Change::Permit(change) => permit::adjust(state, key, request, change, call),
             Change::Latch(change) => latch::adjust(state, key, request, change, call),
         })
+    }
+
+    fn answered(&self, key: &Key, request: Owner) {
+        let mut state = self.store.state.lock();
+        number::answered(&mut state, key, request);
+        permit::answered(&mut state, key, request);
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

@@ -16,9 +16,7 @@ use crate::owner::Owner;
 /// What is remembered of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The owner has taken its permits.
-    Taken,
-    /// The owner has ended: a late attempt of it takes nothing.
+    /// The owner was withdrawn: a late attempt of it takes nothing.
     Ended,
     /// The request was answered with this number.
     Answered(i64),
@@ -69,6 +67,11 @@ pub(super) fn mark(state: &State, key: &Key, request: Owner) -> Option<Mark> {
 
 pub(super) fn remember(state: &mut State, key: &Key, request: Owner, mark: Mark, until: Tick) {
     state.insert(&mark_name(key, request), Value::Mark(mark), until);
+}
+
+/// Removes what is remembered of a request.
+pub(super) fn answered(state: &mut State, key: &Key, request: Owner) {
+    state.remove(&mark_name(key, request));
 }
 
 /// Carries out a change, unless this request was answered before: then the answer is the same, and nothing changes.

@@ -12,7 +12,7 @@ use crate::backend::{
     Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
 use crate::clock::Tick;
-use crate::config::{OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
+use crate::config::{MAX_SUM, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
@@ -136,6 +136,10 @@ impl<T: Copy> Remembered<T> {
         (*until > now).then_some(*note)
     }
 
+    fn remove(&mut self, key: &Key, owner: Owner) {
+        self.notes.remove(&entry(key, owner));
+    }
+
     fn put(&mut self, key: &Key, owner: Owner, note: T, (until, now): (Tick, Tick)) {
         while let Some((end, _)) = self.order.front()
             && *end <= now
@@ -180,7 +184,7 @@ pub(super) fn attempt(
     let key = &target.resource.key;
     let has_ended = state.notes.ended.get(key, target.owner, now).is_some();
     let Some(permits) = permits(state, key)? else {
-        return Ok(Attempted::Held { ttl: None });
+        return Ok(Attempted::Unset);
     };
     let any_swept = permits.sweep(now);
     let is_granted = !has_ended && permits.take(target, now.after(attempt.lease));
@@ -345,6 +349,11 @@ fn once(
     Ok(answer)
 }
 
+/// Removes what is remembered of a request.
+pub(super) fn answered(state: &mut State, key: &Key, request: Owner) {
+    state.notes.answers.remove(key, request);
+}
+
 fn create(state: &mut State, key: &Key, free: i64) {
     let permits = Permits {
         free,
@@ -378,8 +387,12 @@ fn add(state: &mut State, key: &Key, number: i64, now: Tick) -> Result<(i64, boo
         return Ok((number, number > 0));
     };
     Ok(permits.change(now, |permits| {
-        permits.free += number;
-        permits.free
+        let sum = permits.free + number;
+        // A sum beyond 32 bits changes nothing.
+        if sum.unsigned_abs() <= MAX_SUM {
+            permits.free = sum;
+        }
+        sum
     }))
 }
 

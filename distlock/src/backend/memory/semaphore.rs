@@ -1,55 +1,106 @@
-//! The semaphore in memory: Redisson's `RSemaphore`, and a mark for each owner that has permits.
+//! The semaphore in memory: Redisson's `RSemaphore`, and a list of the owners that have permits.
+
+use std::collections::HashSet;
 
 use super::Call;
 use super::number::{self, Mark};
-use super::store::State;
+use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};
+use crate::clock::Tick;
+use crate::config::MAX_SUM;
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
 
-pub(super) fn attempt(
-    state: &mut State,
-    attempt: &Attempt,
-    call: Call,
-) -> Result<Attempted, Fault> {
-    let (target, key) = (&attempt.target, &attempt.target.resource.key);
-    let mark = number::mark(state, key, target.owner);
-    if mark == Some(Mark::Taken) {
-        return Ok(Attempted::Granted { token: None });
+/// The owners that have permits of one semaphore.
+pub(super) type Owners = HashSet<Owner>;
+
+/// The name under which the owners are stored: a key beside the number's, as over Redis.
+fn owners_name(key: &Key) -> Name {
+    format!("{{{}}}:distlock_owners", key.name()).into()
+}
+
+/// The owners that have permits; `None` if none has any.
+fn owners<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut Owners> {
+    match &mut state.values.get_mut(&owners_name(key))?.value {
+        Value::Owners(owners) => Some(owners),
+        _ => None,
     }
-    let free = number::get(state, key)?.unwrap_or(0);
+}
+
+fn add_owner(state: &mut State, key: &Key, owner: Owner) {
+    match owners(state, key) {
+        Some(owners) => drop(owners.insert(owner)),
+        None => {
+            let first = Value::Owners(Owners::from([owner]));
+            state.insert(&owners_name(key), first, Tick::NEVER);
+        }
+    }
+}
+
+/// Removes an owner, and answers whether it had permits.
+fn remove_owner(state: &mut State, key: &Key, owner: Owner) -> bool {
+    let Some(owners) = owners(state, key) else {
+        return false;
+    };
+    let had = owners.remove(&owner);
+    if owners.is_empty() {
+        state.remove(&owners_name(key));
+    }
+    had
+}
+
+pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted, Fault> {
+    let (target, key) = (&attempt.target, &attempt.target.resource.key);
+    let Some(free) = number::get(state, key)? else {
+        return Ok(Attempted::Unset);
+    };
+    let granted = Attempted::Granted { token: None };
+    if owners(state, key).is_some_and(|owners| owners.contains(&target.owner)) {
+        return Ok(granted);
+    }
     let wanted = i64::from(target.permits);
-    // Any other mark says that the owner has ended: a late attempt of it takes nothing.
-    if mark.is_some() || free < wanted {
+    let was_withdrawn = number::mark(state, key, target.owner) == Some(Mark::Ended);
+    if was_withdrawn || free < wanted {
         return Ok(Attempted::Held { ttl: None });
     }
     number::set(state, key, free - wanted);
-    let until = call.now.after(attempt.lease);
-    number::remember(state, key, target.owner, Mark::Taken, until);
-    Ok(Attempted::Granted { token: None })
+    add_owner(state, key, target.owner);
+    Ok(granted)
 }
 
-/// Ends an owner, and remembers that it has ended.
+/// Ends an owner, and remembers it if one of its attempts may still arrive.
 pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
     let key = &target.resource.key;
-    let mark = number::mark(state, key, target.owner);
-    // Only for its error: an owner of another type of value must not be marked as ended.
-    number::get(state, key)?;
+    let is_set = number::get(state, key)?.is_some();
+    let had = remove_owner(state, key, target.owner);
+    if target.in_doubt {
+        let until = call.remember_until;
+        number::remember(state, key, target.owner, Mark::Ended, until);
+    }
+    // Permits of a semaphore that was removed since are not given back.
+    if !had || !is_set {
+        return Ok(Released::NotOurs);
+    }
     let mut others_wait = false;
-    if mark == Some(Mark::Taken) && target.permits > 0 {
+    if target.permits > 0 {
         let free = number::add(state, key, i64::from(target.permits))?;
         others_wait = free > 0 && state.publish(call.client, Family::Semaphore, key);
     }
-    number::remember(state, key, target.owner, Mark::Ended, call.remember_until);
-    Ok(match mark {
-        Some(Mark::Taken | Mark::Ended) => Released::Freed { others_wait },
-        _ => Released::NotOurs,
-    })
+    Ok(Released::Freed { others_wait })
+}
+
+/// Releases, and remembers the owner: a late attempt of it takes nothing.
+pub(super) fn withdraw(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+    let mut target = target.clone();
+    target.in_doubt = true;
+    release(state, &target, call)
 }
 
 pub(super) fn force_release(state: &mut State, key: &Key) -> Result<bool, Fault> {
-    number::remove(state, key)
+    let removed = number::remove(state, key)?;
+    state.remove(&owners_name(key));
+    Ok(removed)
 }
 
 pub(super) fn adjust(
@@ -77,6 +128,8 @@ fn try_set(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64
     if number::get(state, key)?.is_some() {
         return Ok(0);
     }
+    // A new semaphore has no owners, whoever had permits of one that was removed.
+    state.remove(&owners_name(key));
     number::set(state, key, permits);
     if permits > 0 {
         state.publish(call.client, Family::Semaphore, key);
@@ -85,6 +138,13 @@ fn try_set(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64
 }
 
 fn add(state: &mut State, key: &Key, permits: i64, call: Call) -> Result<i64, Fault> {
+    let sum = number::count(state, key)? + permits;
+    if sum.unsigned_abs() > MAX_SUM {
+        return Ok(sum);
+    }
+    if number::get(state, key)?.is_none() {
+        state.remove(&owners_name(key));
+    }
     let free = number::add(state, key, permits)?;
     if permits > 0 && free > 0 {
         state.publish(call.client, Family::Semaphore, key);

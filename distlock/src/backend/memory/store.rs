@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::channels::{Channel, Topic};
 use super::tokens::Tokens;
-use super::{fair, lock, number, permit, rw};
+use super::{fair, lock, number, permit, rw, semaphore};
 use crate::backend::Signal;
 use crate::clock::{Clock, Tick};
 
@@ -64,6 +64,8 @@ pub(super) enum Value {
     Number(i64),
     /// What is remembered of one request to change a number.
     Mark(number::Mark),
+    /// The owners that have permits of a semaphore.
+    Owners(semaphore::Owners),
     Permits(permit::Permits),
 }
 

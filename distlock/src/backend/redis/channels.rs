@@ -59,6 +59,7 @@ impl Notifications {
             signal.send_modify(|signal| {
                 signal.active = active.unwrap_or(signal.active);
                 signal.version += 1;
+                signal.messages += u64::from(active.is_none());
             });
         }
     }

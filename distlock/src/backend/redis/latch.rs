@@ -18,11 +18,11 @@ pub(super) async fn adjust(
     };
     let channel = names::latch_channel(key.name());
     let script = &script::LATCH_ADJUST;
-    number::once(backend, script, (key, request), change, &channel).await
+    number::once(backend, script, (key, request, None), change, &channel).await
 }
 
 pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
     let channel = names::latch_channel(key.name());
     // `0` says that the latch is open, and so it is: there is none. Redisson's waiters would go on waiting after a `1`.
-    number::remove(backend, key, Some((&channel, "0"))).await
+    number::remove(backend, key, None, Some((&channel, "0"))).await
 }

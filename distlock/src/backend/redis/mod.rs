@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -58,6 +59,8 @@ pub(crate) struct RedisBackend {
     /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind
     /// attempts.
     attempt_slots: Semaphore,
+    /// The marks of requests that were answered. The next command takes them along, to be removed.
+    answered: Mutex<Vec<String>>,
 }
 
 impl RedisBackend {
@@ -77,6 +80,7 @@ impl RedisBackend {
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             attempt_slots: Semaphore::new(ATTEMPTS_AT_ONCE),
+            answered: Mutex::default(),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
             Ok(_) => Ok(backend),
@@ -98,8 +102,25 @@ impl RedisBackend {
         }
     }
 
-    /// Runs a script: by its digest, or by its source if the server does not know it.
+    /// Runs a script. Marks of answered requests are removed by a command beside it.
     async fn run(&self, script: &Script, with: impl Fn(Call) -> Call) -> Result<Value, Fault> {
+        let answered = std::mem::take(&mut *self.answered.lock());
+        if answered.is_empty() {
+            return self.run_script(script, with).await;
+        }
+        let mut remove = redis::cmd("DEL");
+        remove.arg(&answered);
+        // If it fails, the marks expire.
+        let (value, _) = tokio::join!(self.run_script(script, with), self.send(remove));
+        value
+    }
+
+    /// Runs a script by its digest, or by its source if the server does not know it.
+    async fn run_script(
+        &self,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
         match self.send(with(script.by_digest()).into_cmd()).await {
             Err(Failed::NoScript) => match self.send(with(script.by_source()).into_cmd()).await {
                 Err(Failed::NoScript) => {
@@ -202,6 +223,7 @@ impl Backend for RedisBackend {
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
         match target.resource.kind.family() {
             Family::Permit => Box::pin(permit::withdraw(self, target)),
+            Family::Semaphore => Box::pin(semaphore::withdraw(self, target)),
             _ => self.release(target),
         }
     }
@@ -240,6 +262,11 @@ impl Backend for RedisBackend {
                 Change::Latch(change) => latch::adjust(self, key, request, change).await,
             }
         })
+    }
+
+    fn answered(&self, key: &Key, request: Owner) {
+        let mark = names::mark(key.name(), &request.text());
+        self.answered.lock().push(mark);
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

@@ -82,8 +82,13 @@ pub(super) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-/// The mark of an owner's request to a semaphore or a latch, which lets the request take effect once. Redisson has no
-/// such key.
+/// The owners that have permits of a semaphore, with the number of each. Redisson has no such key.
+pub(super) fn semaphore_owners(name: &str) -> String {
+    suffixed(name, "distlock_owners")
+}
+
+/// The mark of a request to a semaphore or a latch, which lets the request take effect once, or of an owner of permits
+/// that was withdrawn. Redisson has no such key.
 pub(super) fn mark(name: &str, owner: &str) -> String {
     suffixed(name, &format!("{owner}:request"))
 }

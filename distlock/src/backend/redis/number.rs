@@ -1,24 +1,26 @@
 //! What semaphores and latches share over Redis: a number under a key, and a mark for each request to change it.
 
+use smallvec::SmallVec;
+
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, Inspected};
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// Runs a script that changes a number once for each request. `what` and `number` describe the change; the script
-/// publishes it on `channel`.
+/// Runs a script that changes a number once for each request. `beside` is a key that goes with the number. `what` and
+/// `number` describe the change; the script publishes it on `channel`.
 pub(super) async fn once(
     backend: &RedisBackend,
     script: &Script,
-    (key, request): (&Key, Owner),
+    (key, request, beside): (&Key, Owner, Option<&str>),
     (what, number): (&str, i64),
     channel: &str,
 ) -> Result<i64, Fault> {
     let mark = names::mark(key.name(), &request.text());
     let remembered = reply::millis(backend.remembered);
     let with = |call: Call| {
-        let keys = [&**key.name(), &mark];
+        let keys: SmallVec<[&str; 3]> = [&**key.name(), &mark].into_iter().chain(beside).collect();
         let call = call.keys(keys.into_iter()).arg(what).arg(number);
         call.arg(channel).arg(remembered)
     };
@@ -31,15 +33,19 @@ pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Faul
     value.await.and_then(reply::number)
 }
 
-/// Removes the number under a key, and publishes `message`, a channel and its payload, if there was one.
+/// Removes the number under a key and the key `beside` it, and publishes `message`, a channel and its payload, if there was one.
 pub(super) async fn remove(
     backend: &RedisBackend,
     key: &Key,
+    beside: Option<&str>,
     message: Option<(&str, &str)>,
 ) -> Result<bool, Fault> {
     // The script publishes nothing if the payload is empty.
     let (channel, payload) = message.unwrap_or_default();
-    let with = |call: Call| call.key(key.name()).arg(channel).arg(payload);
+    let with = |call: Call| {
+        let keys: SmallVec<[&str; 2]> = std::iter::once(&**key.name()).chain(beside).collect();
+        call.keys(keys.into_iter()).arg(channel).arg(payload)
+    };
     let value = backend.run(&script::NUMBER_DELETE, with);
     value.await.and_then(reply::forced)
 }

@@ -9,6 +9,7 @@ use super::{RedisBackend, names, reply};
 use crate::backend::{
     Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
+use crate::config::PERMITS_AT_ONCE;
 use crate::key::Key;
 use crate::owner::Owner;
 use crate::permit_id::PermitId;
@@ -45,10 +46,34 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         call.arg(lease).arg(&channel)
     };
     let value = backend.run(&script::PERMIT_ACQUIRE, with);
-    value.await.and_then(reply::attempted)
+    value.await.and_then(reply::attempted_permits)
 }
 
+/// Renews in portions: a command for many permits would block the server.
 pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
+    let mut ours = Vec::with_capacity(batch.len());
+    for portion in portions(batch) {
+        ours.extend(renew_portion(backend, portion).await?);
+    }
+    Ok(ours)
+}
+
+/// Splits a batch so that each part is for at most [`PERMITS_AT_ONCE`] permits, or for a single owner.
+fn portions(mut batch: &[Renewal]) -> impl Iterator<Item = &[Renewal]> {
+    std::iter::from_fn(move || {
+        let mut permits = 0_u32;
+        let fits = |renewal: &&Renewal| {
+            permits = permits.saturating_add(renewal.target.permits);
+            permits <= PERMITS_AT_ONCE
+        };
+        let many = batch.iter().take_while(fits).count().max(1);
+        let (portion, rest) = batch.split_at_checked(many)?;
+        batch = rest;
+        Some(portion)
+    })
+}
+
+async fn renew_portion(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
     let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
     let keys: Vec<String> = batch.iter().map(permits).collect();
     let with = |call: Call| {
@@ -166,4 +191,39 @@ async fn once(
 async fn ask(backend: &RedisBackend, script: &Script, key: &Key) -> Result<Value, Fault> {
     let keys = keys(key);
     backend.run(script, |call| call.keys(all(&keys))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::key::Resource;
+    use crate::kind::Kind;
+
+    #[test]
+    fn renewals_of_many_permits_go_in_portions() {
+        let renewal = |permits: &u32| {
+            let key = Key::new("", "seats").unwrap();
+            let resource = Resource {
+                kind: Kind::PermitExpirable,
+                key,
+            };
+            let mut target = Target::of(&resource, Owner::new(Uuid::nil(), 1));
+            target.permits = *permits;
+            Renewal {
+                target,
+                count: 1,
+                lease: Duration::from_secs(30),
+            }
+        };
+        let most = PERMITS_AT_ONCE;
+        let batch: Vec<_> = [1, 2, most - 3, 1, most, most + 1, 5, 6]
+            .iter()
+            .map(renewal)
+            .collect();
+        let lengths: Vec<_> = portions(&batch).map(<[_]>::len).collect();
+        assert_eq!(lengths, [3, 1, 1, 1, 2]);
+        assert_eq!(portions(&[]).count(), 0);
+    }
 }

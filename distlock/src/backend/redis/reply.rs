@@ -37,6 +37,14 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
+/// Like [`attempted`], but -2 says that there is no semaphore.
+pub(super) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
+    match value {
+        Value::Int(-2) => Ok(Attempted::Unset),
+        value => attempted(value),
+    }
+}
+
 /// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how
 /// long.
 pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {

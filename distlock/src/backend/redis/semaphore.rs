@@ -1,4 +1,6 @@
-//! The semaphore over Redis: Redisson's `RSemaphore`, and a mark for each owner that has permits.
+//! The semaphore over Redis: Redisson's `RSemaphore`, and a list of the owners that have permits.
+
+use std::time::Duration;
 
 use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
@@ -9,23 +11,42 @@ use crate::owner::Owner;
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let name = target.resource.key.name();
-    let mark = names::mark(name, &target.owner.text());
-    let remembered = reply::millis(attempt.lease);
+    let owner = target.owner.text();
+    let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
     let with = |call: Call| {
-        let call = call.keys([&**name, &mark].into_iter());
-        call.arg(target.permits).arg(remembered)
+        let call = call.keys([&**name, &owners, &ended].into_iter());
+        call.arg(&owner).arg(target.permits)
     };
     let value = backend.run(&script::SEMAPHORE_ACQUIRE, with);
-    value.await.and_then(reply::attempted)
+    value.await.and_then(reply::attempted_permits)
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    // The server remembers the end only of an owner whose attempt may still arrive.
+    let remembered = match target.in_doubt {
+        true => backend.remembered,
+        false => Duration::ZERO,
+    };
+    end(backend, target, remembered).await
+}
+
+pub(super) async fn withdraw(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
+    end(backend, target, backend.remembered).await
+}
+
+async fn end(
+    backend: &RedisBackend,
+    target: &Target,
+    remembered: Duration,
+) -> Result<Released, Fault> {
     let name = target.resource.key.name();
-    let mark = names::mark(name, &target.owner.text());
+    let owner = target.owner.text();
+    let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
     let channel = names::semaphore_channel(name);
     let with = |call: Call| {
-        let call = call.keys([&**name, &mark].into_iter()).arg(target.permits);
-        call.arg(&channel).arg(reply::millis(backend.remembered))
+        let call = call.keys([&**name, &owners, &ended].into_iter());
+        let call = call.arg(&owner).arg(target.permits);
+        call.arg(&channel).arg(reply::millis(remembered))
     };
     let value = backend.run(&script::SEMAPHORE_RELEASE, with).await?;
     reply::released(value, || backend.subscriber.subscribers(&channel))
@@ -33,7 +54,8 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.
 pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
-    number::remove(backend, key, None).await
+    let owners = names::semaphore_owners(key.name());
+    number::remove(backend, key, Some(&owners), None).await
 }
 
 pub(super) async fn adjust(
@@ -50,5 +72,7 @@ pub(super) async fn adjust(
     };
     let channel = names::semaphore_channel(key.name());
     let script = &script::SEMAPHORE_ADJUST;
-    number::once(backend, script, (key, request), change, &channel).await
+    let owners = names::semaphore_owners(key.name());
+    let target = (key, request, Some(&*owners));
+    number::once(backend, script, target, change, &channel).await
 }

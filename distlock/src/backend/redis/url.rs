@@ -75,7 +75,7 @@ impl Server {
                 Error::Unavailable { key, after, cause }
             }
             Fault::Protocol(cause) => Error::Protocol { key, cause },
-            Fault::WrongType => Error::WrongType { key },
+            Fault::WrongType | Fault::NumberGone => Error::WrongType { key },
         }
     }
 }

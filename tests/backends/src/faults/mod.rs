@@ -359,6 +359,10 @@ impl Backend for Faulty {
         }))
     }
 
+    fn answered(&self, key: &Key, request: Owner) {
+        self.inner.answered(key, request);
+    }
+
     fn subscribe(&self, target: &Target) -> Subscription {
         let faults = &self.faults;
         faults.rules.lock().entry(Op::Subscribe).or_default().calls += 1;

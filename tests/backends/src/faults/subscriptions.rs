@@ -48,6 +48,7 @@ impl Relay {
             let active = self.is_active();
             was_dropped = signal.active && !active;
             let is_change = active != signal.active || (active && message);
+            signal.messages += u64::from(message && active && signal.active);
             signal.active = active;
             signal.version += u64::from(is_change);
             is_change

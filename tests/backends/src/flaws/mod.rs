@@ -129,6 +129,10 @@ impl Backend for Flawed {
         }
     }
 
+    fn answered(&self, key: &Key, request: Owner) {
+        self.inner.answered(key, request);
+    }
+
     fn subscribe(&self, target: &Target) -> Subscription {
         let subscribe = || self.inner.subscribe(target);
         match self.flaw {

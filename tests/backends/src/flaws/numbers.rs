@@ -39,8 +39,9 @@ impl Sent {
         target: &Target,
     ) -> Result<Released, Fault> {
         let released = inner.release(target).await?;
-        let was_freed = released != Released::NotOurs;
-        if was_freed && !self.released.lock().insert(target.owner) {
+        if released != Released::NotOurs {
+            self.released.lock().insert(target.owner);
+        } else if self.released.lock().contains(&target.owner) {
             let permits = i32::try_from(target.permits).unwrap_or(i32::MAX);
             let again = SemaphoreChange::Add(permits).into();
             self.adjust(inner, &target.resource.key, again).await?;

@@ -20,6 +20,7 @@ const UNSUBSCRIBING: Duration = Duration::from_millis(100);
 const ACTIVE: Signal = Signal {
     active: true,
     version: 0,
+    messages: 0,
 };
 
 /// Reports the subscription as active before it is confirmed, receives nothing until then, and hides the confirmation.
@@ -29,10 +30,13 @@ pub(super) fn active_at_once(inner: Subscription, clock: Clock) -> Subscription 
         let _closed = inner.wait_for(|signal| signal.active).await.is_err();
         inner.mark_unchanged();
         while inner.changed().await.is_ok() {
-            let active = inner.borrow().active;
+            let Signal {
+                active, messages, ..
+            } = *inner.borrow();
             outer.send_modify(|signal| {
                 signal.active = active;
                 signal.version += 1;
+                signal.messages = messages;
             });
         }
     })
@@ -44,8 +48,11 @@ pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
     relay(inner, first, async move |mut inner, outer| {
         let mut was_active = first.active;
         while inner.changed().await.is_ok() {
-            let active = inner.borrow().active;
+            let Signal {
+                active, messages, ..
+            } = *inner.borrow();
             outer.send_if_modified(|signal| {
+                signal.messages = messages;
                 let is_shown = active && (was_active || !signal.active);
                 signal.active |= active;
                 signal.version += u64::from(is_shown);

@@ -96,6 +96,8 @@ async fn leftovers_on(server: &RedisServer, workload: &Workload) -> Vec<String> 
     if matches!(workload.lock_kind, LockKind::Semaphore | LockKind::Latch) {
         // A request for a change is remembered as long as a copy of it may arrive.
         keys.retain(|key| !key.ends_with(":request"));
+        // Permits of a killed process stay taken.
+        keys.retain(|key| !key.ends_with(":distlock_owners"));
     }
     if workload.lock_kind == LockKind::Permit {
         // What a killed process had stays there when its lease is over, until the next command for that semaphore.

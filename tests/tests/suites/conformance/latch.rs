@@ -203,6 +203,25 @@ async fn waiter_that_misses_the_message_looks_again(stage: &Stage) {
     }
 }
 
+/// As after a restart without the data.
+async fn waiters_of_a_latch_that_is_gone_without_a_0_are_told(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.faulty_client().await);
+    let latch = latch(&one, 2).await;
+    let waiting = waits(&two);
+    // It has looked, and once more since it listens.
+    let looks = async || stage.faults().calls(Op::Adjust) >= 2;
+    stage.eventually("two looks", stage.lease(), looks).await;
+    sleep(stage.part(3)).await;
+    stage.wipe().await;
+    // It looks by itself every 5 s, and then waits for a message that may be under way.
+    let longest = Duration::from_secs(7) + stage.slack();
+    let error = refused(timeout(longest, waiting).await.expect("told").unwrap());
+    assert!(error.to_string().contains("its number is gone"), "{error}");
+    assert!(error.is_lost());
+    // Whoever comes now finds none, as before.
+    latch.wait().await.unwrap();
+}
+
 async fn wait_dropped_at_any_point_leaves_nothing(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
     let slow = Duration::from_millis(5);
@@ -283,6 +302,7 @@ on_every_backend![
     wait_times_out_and_says_what_is_left,
     wait_that_nobody_answers_is_unavailable,
     waiter_that_misses_the_message_looks_again,
+    waiters_of_a_latch_that_is_gone_without_a_0_are_told,
     wait_dropped_at_any_point_leaves_nothing,
     changes_dropped_at_any_point_count_once_or_not_at_all,
     counts_that_cannot_be_are_refused_before_anything_is_sent,

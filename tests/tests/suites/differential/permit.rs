@@ -225,10 +225,7 @@ async fn verbs_answer_what_they_promise() {
     let number = |number| Ok::<_, ()>(Answer::Number(number));
     let change = async |request, change| verbs.adjust("a", request, change).await.map_err(drop);
     let free = async || change(0, PermitChange::Count).await;
-    assert_eq!(
-        verbs.attempt("a", 1, lease).await.unwrap(),
-        Answer::Held(None)
-    );
+    assert_eq!(verbs.attempt("a", 1, lease).await.unwrap(), Answer::Unset);
     assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
     assert_eq!(change(100, PermitChange::TrySet(3)).await, number(1));
     assert_eq!(change(101, PermitChange::TrySet(5)).await, number(0));

@@ -198,10 +198,7 @@ async fn verbs_answer_what_they_promise() {
     let verbs = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Semaphore);
     let (two, number) = (verbs.with_permits(2), Answer::Number);
     let adjust = async |request, change| verbs.adjust("a", request, change).await.unwrap();
-    assert_eq!(
-        two.attempt("a", 1, LEASE).await.unwrap(),
-        Answer::Held(None)
-    );
+    assert_eq!(two.attempt("a", 1, LEASE).await.unwrap(), Answer::Unset);
     assert_eq!(adjust(100, SemaphoreChange::TrySet(3)).await, number(1));
     assert_eq!(adjust(101, SemaphoreChange::TrySet(9)).await, number(0));
     // Sent again it answers the same.
@@ -217,10 +214,11 @@ async fn verbs_answer_what_they_promise() {
     // What was never taken is not given back, and is not taken later.
     assert_eq!(two.withdraw("a", 2).await.unwrap(), Answer::NotOurs);
     assert_eq!(adjust(0, SemaphoreChange::Count).await, number(1));
-    for _ in 0..2 {
-        assert_eq!(two.release("a", 1).await.unwrap(), Answer::Freed);
+    for freed in [Answer::Freed, Answer::NotOurs] {
+        assert_eq!(two.release("a", 1).await.unwrap(), freed);
         assert_eq!(adjust(0, SemaphoreChange::Count).await, number(3));
     }
+    assert_eq!(two.withdraw("a", 1).await.unwrap(), Answer::NotOurs);
     for owner in [1, 2] {
         let late = two.attempt("a", owner, LEASE).await.unwrap();
         assert_eq!(late, Answer::Held(None));
@@ -230,6 +228,15 @@ async fn verbs_answer_what_they_promise() {
         assert_eq!(adjust(103, SemaphoreChange::Drain).await, number(-2));
         assert_eq!(adjust(0, SemaphoreChange::Count).await, number(0));
     }
+    // A sum that Redisson could not read is answered, and nothing changes.
+    let over = 1 << 31;
+    assert_eq!(
+        adjust(110, SemaphoreChange::Add(i32::MAX)).await,
+        number(over - 1)
+    );
+    assert_eq!(adjust(111, SemaphoreChange::Add(1)).await, number(over));
+    assert_eq!(adjust(0, SemaphoreChange::Count).await, number(over - 1));
+    assert_eq!(adjust(112, SemaphoreChange::Drain).await, number(over - 1));
     // The end of an owner, and an answer, are remembered for long enough, and not for ever.
     tokio::time::sleep(Duration::from_secs(34)).await;
     assert_eq!(adjust(102, SemaphoreChange::Add(-5)).await, number(-2));
@@ -237,4 +244,11 @@ async fn verbs_answer_what_they_promise() {
     assert_eq!(adjust(102, SemaphoreChange::Add(4)).await, number(4));
     assert_eq!(two.release("a", 1).await.unwrap(), Answer::NotOurs);
     assert_eq!(adjust(0, SemaphoreChange::Count).await, number(4));
+    // Permits of a semaphore that was removed are not those of the next one.
+    assert_eq!(two.attempt("a", 3, LEASE).await.unwrap(), Answer::Granted);
+    assert_eq!(two.force_release("a").await.unwrap(), Answer::Forced(true));
+    assert_eq!(two.attempt("a", 3, LEASE).await.unwrap(), Answer::Unset);
+    assert_eq!(adjust(120, SemaphoreChange::TrySet(5)).await, number(1));
+    assert_eq!(two.release("a", 3).await.unwrap(), Answer::NotOurs);
+    assert_eq!(adjust(0, SemaphoreChange::Count).await, number(5));
 }

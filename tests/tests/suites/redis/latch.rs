@@ -59,6 +59,20 @@ async fn latch_of_two_says_1_nothing_and_0_and_goes() {
 }
 
 #[tokio::test]
+async fn waiter_is_told_when_the_server_restarts_without_the_latch() {
+    let mut server = RedisServer::start().await;
+    let client = client(&server).await;
+    let latch = client.count_down_latch("jobs");
+    latch.try_set_count(2).await.unwrap();
+    let waiting = tokio::spawn(latch.wait().into_future());
+    listened(&server, "redisson_countdownlatch__channel__{jobs}", 1).await;
+    server.restart().await;
+    let told = tokio::time::timeout(6 * AT_ONCE, waiting).await;
+    let error = told.expect("told").unwrap().unwrap_err();
+    assert!(error.is_lost(), "{error}");
+}
+
+#[tokio::test]
 async fn redissons_latch_is_waited_for_and_its_message_wakes_us() {
     let pulse = Pulse::start();
     let server = RedisServer::start().await;

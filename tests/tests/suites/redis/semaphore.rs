@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock::test_util::{Kind, SemaphoreChange, Verbs};
@@ -14,6 +15,8 @@ use super::{SOON, client, ms};
 
 /// Far less than a waiter sleeps that no message wakes.
 const AT_ONCE: Duration = ms(3_000);
+
+const OWNERS: &str = "{pool}:distlock_owners";
 
 async fn text(server: &RedisServer, key: &str) -> Option<String> {
     server.try_cli(&["GET", key]).await.unwrap()
@@ -59,16 +62,15 @@ async fn number_messages_and_marks_are_as_they_should_be() {
     assert_eq!(heard.next().await, "3");
     let permits = pool.acquire_many(2).await.unwrap();
     assert_eq!(text(&server, "pool").await.unwrap(), "1");
-    let mark = format!("{{pool}}:{}:request", permits.owner());
-    assert_eq!(text(&server, &mark).await.unwrap(), "taken");
-    // As long as permits are out: in years.
-    assert!(server.pttl(&mark).await > 9 * 365 * 24 * 3_600_000);
+    let owners = HashMap::from([(permits.owner().to_string(), String::from("2"))]);
+    assert_eq!(server.hgetall(OWNERS).await, owners);
+    // As long as permits are out.
+    assert_eq!(server.pttl(OWNERS).await, -1);
     permits.release().await.unwrap();
     assert_eq!(text(&server, "pool").await.unwrap(), "3");
     assert_eq!(heard.next().await, "3");
-    assert_eq!(text(&server, &mark).await.unwrap(), "ended");
-    let left = server.pttl(&mark).await;
-    assert!((25_000..=35_000).contains(&left), "{left}");
+    // With the mark of the first request, which went with the next command.
+    assert_eq!(server.keys().await, ["pool"]);
     // Redisson says -2 and -1 here, which its own listeners cannot bear.
     assert_eq!(pool.add_permits(-5).await.unwrap(), -2);
     assert_eq!(text(&server, "pool").await.unwrap(), "-2");
@@ -94,19 +96,27 @@ async fn number_messages_and_marks_are_as_they_should_be() {
 }
 
 #[tokio::test]
-async fn message_fits_what_redisson_reads() {
+async fn number_fits_what_redisson_reads() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
     let mut heard = Heard::on(&server, "redisson_sc:{cart:1}:pool").await;
     let pool = client.semaphore("{cart:1}:pool");
     assert!(pool.try_set_permits(i32::MAX as u32).await.unwrap());
     assert_eq!(heard.next().await, "2147483647");
-    let many = pool.add_permits(i32::MAX).await.unwrap();
-    assert_eq!(many, 2 * i64::from(i32::MAX));
-    assert_eq!(heard.next().await, "2147483647");
+    let error = pool.add_permits(1).await.unwrap_err();
+    assert!(matches!(
+        error,
+        Error::InvalidPermits {
+            permits: 2_147_483_648,
+            ..
+        }
+    ));
+    assert_eq!(pool.available_permits().await.unwrap(), i64::from(i32::MAX));
     let permit = pool.acquire().await.unwrap();
-    let mark = format!("{{cart:1}}:pool:{}:request", permit.owner());
-    assert_eq!(text(&server, &mark).await.unwrap(), "taken");
+    assert_eq!(
+        server.hgetall("{cart:1}:pool:distlock_owners").await.len(),
+        1
+    );
     permit.release().await.unwrap();
     assert_eq!(heard.next().await, "2147483647");
 }
@@ -209,6 +219,32 @@ async fn release_to_a_server_that_lost_its_data_is_lost_and_makes_nothing() {
     assert_eq!(text(&server, "pool").await, None);
 }
 
+#[tokio::test]
+async fn answered_requests_leave_no_keys() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let pool = client.semaphore("pool");
+    let latch = client.count_down_latch("jobs");
+    let seats = client.expirable_semaphore("seats");
+    pool.try_set_permits(5).await.unwrap();
+    latch.try_set_count(1_000).await.unwrap();
+    seats.try_set_permits(5).await.unwrap();
+    for round in 0..50 {
+        let permits = pool.acquire_many(2).await.unwrap();
+        latch.count_down().await.unwrap();
+        seats.add_permits(1).await.unwrap();
+        drop(pool.acquire().await.unwrap());
+        permits.release().await.unwrap();
+        pool.add_permits(1).await.unwrap();
+        // The three numbers, the permit that was dropped, and the request that was answered last.
+        let keys = server.keys().await;
+        assert!(keys.len() <= 5, "{round}: {keys:?}");
+    }
+    assert_eq!(latch.count().await.unwrap(), 950);
+    let numbers = || async { server.keys().await == ["jobs", "pool", "seats"] };
+    eventually(SOON, "nothing but the numbers", numbers).await;
+}
+
 /// A doubtful release whose first copy was carried out long ago, so that even the mark of its end has gone.
 #[tokio::test]
 async fn release_that_comes_again_after_its_mark_has_gone_gives_nothing_back() {
@@ -244,13 +280,13 @@ async fn crashed_holder_leaves_its_permit_taken_as_redissons_does() {
             .unwrap()
             .is_none()
     );
-    eventually(SOON, "the mark to go with its lease", || async {
-        let keys = server.keys().await;
-        let marks = keys.iter().filter(|key| key.contains("000007:1:"));
-        (marks.count() == 0).then_some(()).ok_or(keys)
-    })
-    .await;
+    tokio::time::sleep(ms(600)).await;
     assert_eq!(text(&server, "pool").await.unwrap(), "0");
+    assert_eq!(server.hgetall(OWNERS).await.len(), 1);
+    // Nothing is left of it when the semaphore goes.
+    assert!(other.semaphore("pool").delete().await.unwrap());
+    let keys = server.keys().await;
+    assert!(keys.iter().all(|key| key.ends_with(":request")), "{keys:?}");
 }
 
 /// No lease would ever free it.

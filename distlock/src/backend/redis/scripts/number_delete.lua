@@ -1,14 +1,14 @@
 -- Removes the number of a semaphore or a latch, and publishes a message about it.
--- KEYS  1 number (integer)
+-- KEYS  1.. number (integer), and what is kept beside it
 -- ARGV  1 channel   2 message, empty: none is published
 -- Reply 1 removed   0 there was none
 local number = KEYS[1]
 local channel, said = ARGV[1], ARGV[2]
 
 local count = redis.call('GET', number)
-if not count then return 0 end
 -- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', number, '') end
-redis.call('DEL', number)
+if count and not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', number, '') end
+redis.call('DEL', unpack(KEYS))
+if not count then return 0 end
 if said ~= '' then redis.call('PUBLISH', channel, said) end
 return 1

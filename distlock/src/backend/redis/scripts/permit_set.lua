@@ -1,7 +1,7 @@
--- Sets or changes the number of permits of a semaphore, once for each request.
+-- Sets or changes the number of permits of a semaphore, once for each request. A sum beyond 32 bits changes nothing.
 -- KEYS  1 semaphore (number of free permits)   2 permits (sorted set: id -> end in ms)   3 answer of this request
 -- ARGV  1 what: try, set or add   2 number   3 channel   4 how long the answer is kept in ms
--- Reply try: 1 set, 0 there is a number already   set, add: how many are free now
+-- Reply try: 1 set, 0 there is a number already   set, add: how many are free now, or would be
 local semaphore, permits, request = KEYS[1], KEYS[2], KEYS[3]
 local what, number, channel, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -14,6 +14,11 @@ local swept = 0
 if left then swept = sweep(semaphore, permits, clock()) end
 local change = number
 if what == 'set' and left then change = number - (left + swept) - redis.call('ZCARD', permits) end
+local sum = (left or 0) + swept + change
+if what == 'add' and math.abs(sum) > 2147483647 then
+  if swept > 0 then tell(channel, left + swept) end
+  return sum
+end
 begin_writing(permits)
 -- Not SET, so that the key keeps its TTL.
 left = redis.call('INCRBY', semaphore, digits(change))

@@ -1,21 +1,22 @@
 -- Acquires permits for an owner if enough are free.
--- A mark records which owners have taken theirs, or have ended. So the permits are taken once when this is sent twice,
--- and an owner that has ended takes none.
--- KEYS  1 permits (integer)   2 mark of the owner: taken, or ended
--- ARGV  1 how many   2 how long the mark of those taken is kept in ms
--- Reply nil granted   -1 not enough are free, or the owner has ended
-local permits, mark = KEYS[1], KEYS[2]
-local wanted, kept = ARGV[1], ARGV[2]
+-- A list names the owners that have permits, and a mark those that were withdrawn. So the permits are taken once when
+-- this is sent twice, and a withdrawn owner takes none. The list lasts as long as the number.
+-- KEYS  1 permits (integer)   2 owners that have some (hash: owner -> how many)   3 mark of a withdrawn owner
+-- ARGV  1 owner   2 how many
+-- Reply nil granted   -1 not enough are free, or the owner was withdrawn   -2 there is no number
+local permits, owners, ended = KEYS[1], KEYS[2], KEYS[3]
+local owner, wanted = ARGV[1], ARGV[2]
 
-local marked = redis.call('GET', mark)
-if marked == 'taken' then return nil end
-local free = redis.call('GET', permits) or '0'
+local free = redis.call('GET', permits)
+if not free then return -2 end
 -- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
 if not string.find(free, '^%-?%d+$') then redis.call('HEXISTS', permits, '') end
-if marked or tonumber(free) < tonumber(wanted) then return -1 end
--- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
--- lets the other writes pass.
-redis.call('PEXPIRE', mark, kept)
+if redis.call('HEXISTS', owners, owner) == 1 then return nil end
+if tonumber(free) < tonumber(wanted) or redis.call('EXISTS', ended) == 1 then return -1 end
+-- Changes nothing, passes when memory is full, and then lets the other writes pass.
+redis.call('HDEL', owners, '')
 redis.call('INCRBY', permits, '-' .. wanted)
-redis.call('SET', mark, 'taken', 'PX', kept)
+redis.call('HSET', owners, owner, wanted)
+local ttl = redis.call('PTTL', permits)
+if ttl > 0 then redis.call('PEXPIRE', owners, ttl) end
 return nil

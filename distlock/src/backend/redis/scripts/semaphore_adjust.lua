@@ -1,11 +1,11 @@
 -- Sets, adds to or drains the permits of a semaphore, once for each request, and publishes how many are free if that
 -- grew.
 -- The answer is stored in a mark of the request. When the request is sent again, nothing changes and the answer is the
--- same.
--- KEYS  1 permits (integer)   2 mark of the request: its answer
+-- same. A new semaphore has no owners, whoever had permits of one that was removed. A sum beyond 32 bits changes nothing.
+-- KEYS  1 permits (integer)   2 mark of the request: its answer   3 owners that have some (hash: owner -> how many)
 -- ARGV  1 set, add or drain   2 how many   3 channel   4 how long the mark is kept in ms
--- Reply set: 1 done, 0 there is a number already   add: how many are free now   drain: how many were free
-local permits, mark = KEYS[1], KEYS[2]
+-- Reply set: 1 done, 0 there is a number already   add: how many are free now, or would be   drain: how many were free
+local permits, mark, owners = KEYS[1], KEYS[2], KEYS[3]
 local change, many, channel, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local answered = redis.call('GET', mark)
@@ -13,9 +13,14 @@ if answered then return tonumber(answered) end
 local free = redis.call('GET', permits)
 -- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
 if free and not string.find(free, '^%-?%d+$') then redis.call('HEXISTS', permits, '') end
+if change == 'add' then
+  local sum = tonumber(free or '0') + tonumber(many)
+  if math.abs(sum) > 2147483647 then return sum end
+end
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)
+if not free then redis.call('DEL', owners) end
 local answer, grown = 0, 0
 if change == 'set' then
   if not free then

@@ -189,7 +189,7 @@ async fn body_ends_with_its_permit(stage: &Stage) {
     remove(stage, &seats, 2).await;
 }
 
-async fn holders_of_a_removed_semaphore_are_told(stage: &Stage) {
+async fn holders_and_waiters_of_a_removed_semaphore_are_told(stage: &Stage) {
     let (one, two) = (stage.client().await, stage.client().await);
     let seats = set(&one, 1).await;
     let permit = seats.acquire().await.unwrap();
@@ -200,7 +200,9 @@ async fn holders_of_a_removed_semaphore_are_told(stage: &Stage) {
     permit.lost().await;
     stage.assert_took(start, stage.part(3));
     assert!(refused(permit.release().await).is_lost());
-    assert!(!waiting.is_finished());
+    assert!(refused(waiting.await.unwrap()).is_lost());
+    let waiting = tokio::spawn(two.expirable_semaphore(KEY).acquire().into_future());
+    stage.waiting(&two, 1).await;
     seats.set_permits(1).await.unwrap();
     let next = timeout(stage.lease() + stage.slack(), waiting)
         .await
@@ -220,5 +222,5 @@ on_every_backend![
     watchdog_renews_all_permits_of_a_guard,
     shorter_lease_hastens_who_waits,
     body_ends_with_its_permit,
-    holders_of_a_removed_semaphore_are_told,
+    holders_and_waiters_of_a_removed_semaphore_are_told,
 ];

@@ -114,6 +114,43 @@ async fn forgotten_permits_stay_taken_until_somebody_gives_them_back(stage: &Sta
     delete(&one).await;
 }
 
+async fn permit_of_a_deleted_semaphore_is_not_one_of_the_next(stage: &Stage) {
+    let client = stage.client().await;
+    let first = pool(&client, 5).await;
+    let (told, dropped) = (
+        first.acquire().await.unwrap(),
+        first.acquire().await.unwrap(),
+    );
+    delete(&client).await;
+    assert!(refused(told.release().await).is_lost());
+    assert!(!first.delete().await.unwrap(), "a release made a semaphore");
+    let next = pool(&client, 5).await;
+    drop(dropped);
+    conserved(stage, &[&client], 5).await;
+    assert!(next.try_acquire_many(6).await.unwrap().is_none());
+    delete(&client).await;
+}
+
+async fn sum_that_redisson_could_not_read_is_refused_and_changes_nothing(stage: &Stage) {
+    let client = stage.client().await;
+    let most = i32::MAX as u32;
+    let pool = pool(&client, most).await;
+    for (error, sum) in [
+        (refused(pool.release_permits(1).await), 1_u64 << 31),
+        (refused(pool.release_permits(most).await), (1 << 32) - 2),
+    ] {
+        assert!(
+            matches!(error, Error::InvalidPermits { permits, .. } if permits == sum),
+            "{error}"
+        );
+    }
+    assert_eq!(pool.available_permits().await.unwrap(), i64::from(most));
+    assert_eq!(pool.add_permits(i32::MIN).await.unwrap(), -1);
+    assert!(refused(pool.add_permits(i32::MIN).await).is_permanent());
+    assert_eq!(pool.available_permits().await.unwrap(), -1);
+    delete(&client).await;
+}
+
 async fn permits_inside_one_another_are_apart(stage: &Stage) {
     let client = stage.client().await;
     let pool = pool(&client, 2).await;
@@ -204,6 +241,8 @@ on_every_backend![
     no_more_permits_are_out_than_there_are,
     number_is_set_once_added_to_and_drained,
     forgotten_permits_stay_taken_until_somebody_gives_them_back,
+    permit_of_a_deleted_semaphore_is_not_one_of_the_next,
+    sum_that_redisson_could_not_read_is_refused_and_changes_nothing,
     permits_inside_one_another_are_apart,
     permits_that_cannot_be_are_refused_before_anything_is_sent,
     key_of_another_type_is_refused_and_left_alone,

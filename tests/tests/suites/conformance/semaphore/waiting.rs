@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::Permit;
 use distlock::test_util::sizes;
-use tokio::time::{Instant, sleep};
+use distlock::{Client, Permit};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, conserved, delete, pool};
 use crate::conformance::stage::{Stage, refused};
@@ -111,6 +111,34 @@ async fn waiter_that_gives_up_passes_its_turn_on(stage: &Stage) {
     delete(&client).await;
 }
 
+/// As after a restart without the data.
+async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let permit = pool(&one, 1).await.acquire().await.unwrap();
+    let wait = |client: &Client| tokio::spawn(client.semaphore(KEY).acquire().into_future());
+    let waiting = [wait(&one), wait(&one), wait(&one), wait(&two)];
+    stage.waiting(&one, 3).await;
+    stage.waiting(&two, 1).await;
+    sleep(stage.part(20)).await;
+    stage.wipe().await;
+    for waiting in waiting {
+        // They ask by themselves every 5 s.
+        let told = timeout(Duration::from_secs(5) + stage.slack(), waiting).await;
+        let error = refused(told.expect("told").unwrap());
+        assert!(error.to_string().contains("its number is gone"), "{error}");
+        assert!(error.is_lost());
+    }
+    assert!(refused(permit.release().await).is_lost());
+    // Whoever begins to wait now waits for a new one.
+    let waiting = wait(&two);
+    stage.waiting(&two, 1).await;
+    sleep(stage.part(20)).await;
+    pool(&one, 1).await;
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    conserved(stage, &[&one, &two], 1).await;
+    delete(&one).await;
+}
+
 /// Nobody tells of permits that are set while the connection is down: a waiter asks again when it stands.
 async fn waiter_that_misses_the_message_asks_again(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
@@ -134,6 +162,7 @@ on_every_backend![
     as_many_waiters_are_woken_as_there_are_permits,
     waiter_for_many_is_not_overtaken_by_those_for_one,
     waiter_that_gives_up_passes_its_turn_on,
+    waiters_of_a_semaphore_that_is_gone_are_told,
     waiter_that_misses_the_message_asks_again,
 ];
 
