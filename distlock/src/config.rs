@@ -32,6 +32,10 @@ pub(crate) const MAX_KEY_BYTES: usize = 4096;
 /// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
 
+/// The shortest lease of a Redlock. About 2 ms of each lease are set aside for clock drift, and a round of all servers has
+/// to take less than the rest.
+pub(crate) const MIN_QUORUM_LEASE: Duration = Duration::from_millis(10);
+
 /// The longest lease, ten years: longer than any useful lease, and short enough that no sum of times overflows.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -295,7 +299,8 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())
     } else {
-        Err(Error::InvalidLease { lease })
+        let margin = Duration::ZERO;
+        Err(Error::InvalidLease { lease, margin })
     }
 }
 

@@ -169,12 +169,14 @@ pub enum Error {
         reason: String,
     },
 
-    /// The lease is shorter than a millisecond or longer than ten years.
-    #[error("invalid lease {lease:?}: expected 1ms to 10 years")]
+    /// The lease is shorter than a millisecond, or shorter than 10 ms for a Redlock, or longer than ten years.
+    #[error("invalid lease {lease:?}: expected {}", bounds_of_lease(*margin))]
     #[non_exhaustive]
     InvalidLease {
         /// The lease that was asked for.
         lease: Duration,
+        /// The part of the lease that a Redlock sets aside for clock drift; zero for every other lock.
+        margin: Duration,
     },
 
     /// The wait is longer than a year, and not `Duration::MAX`.
@@ -445,6 +447,14 @@ impl Error {
     }
 }
 
+/// The bounds of a lease of which `margin` is set aside.
+fn bounds_of_lease(margin: Duration) -> String {
+    if margin.is_zero() {
+        return "1ms to 10 years".into();
+    }
+    format!("10ms to 10 years for a Redlock, which sets {margin:?} aside for clock drift")
+}
+
 /// Shortens a long text to its beginning.
 fn cut(text: &str) -> String {
     const SHOWN: usize = 64;
@@ -520,6 +530,7 @@ mod tests {
             Error::NoClient,
             Error::InvalidLease {
                 lease: Duration::ZERO,
+                margin: Duration::ZERO,
             },
         ];
         for error in all {

@@ -314,7 +314,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     async fn acquire_quorum(&self, handles: &[Handle]) -> Result<Guard, Error> {
         let mut requests = self.checked_all(handles)?;
         for one in &mut requests {
-            one.request.margin = quorum::margin(&one.registry.session, &one.request);
+            one.request.margin = quorum::margin(one)?;
         }
         let needs = quorum::of(requests.len());
         let entered = multi::reenter_quorum(&mut requests).await?;
@@ -375,7 +375,8 @@ impl Bounds {
 impl<G: Leased> Acquire<G> {
     /// Sets a fixed lease, from 1 ms to ten years. The watchdog does not renew it: the hold ends with the lease.
     ///
-    /// Inside a scope that already holds the key, the lease limits only this guard and never shortens the hold.
+    /// Inside a scope that already holds the key, the lease limits only this guard and never shortens the hold. The lease of
+    /// a Redlock is at least 10 ms.
     ///
     /// # Errors
     /// When awaited, [`Error::InvalidLease`] for a time out of these bounds.

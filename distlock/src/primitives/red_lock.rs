@@ -13,9 +13,9 @@ use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).
 ///
-/// * It is acquired when a majority of the servers has granted it and at least a quarter of the lease is left. The
-///   lease counts from before the servers were asked. A hundredth of it and 2 ms are set aside, because the clocks of the
-///   servers may drift.
+/// * It is acquired when a majority of the servers has granted it and each of them keeps it for at least another quarter of
+///   the lease. The lease counts from before the servers were asked. 2 ms and a hundredth of it are set aside for clock
+///   drift, and a lease below 10 ms is refused.
 /// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
 ///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.

@@ -150,6 +150,11 @@ impl ClientRequest {
         &self.request.requested[0]
     }
 
+    /// The lease that this client asks its server for.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.request.first_lease(&self.registry.session)
+    }
+
     pub(crate) fn requested_mut(&mut self) -> &mut RequestedKey {
         &mut self.request.requested[0]
     }

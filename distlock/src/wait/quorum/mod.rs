@@ -28,9 +28,9 @@ use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::{Subscription, cause};
 use crate::clock::Tick;
-use crate::config::RENEWALS_PER_LEASE;
+use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE};
 use crate::error::{Blocker, Error};
-use crate::hold::{HoldView, Session};
+use crate::hold::Session;
 use crate::local::HoldShare;
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
@@ -40,10 +40,18 @@ pub(crate) fn of(servers: usize) -> usize {
     servers / 2 + 1
 }
 
-/// The part of a lease that is set aside because clocks may drift apart while it lasts: a hundredth of it, and 2 ms for
-/// the precision of the clocks.
-pub(crate) fn margin(session: &Session, request: &Request) -> Duration {
-    request.first_lease(session) / 100 + Duration::from_millis(2)
+/// The part of the lease that is set aside because clocks may drift apart while it lasts: a hundredth of it, and 2 ms
+/// for the precision of the clocks.
+///
+/// # Errors
+/// [`Error::InvalidLease`] if the lease is so short that little of it would remain.
+pub(crate) fn margin(one: &ClientRequest) -> Result<Duration, Error> {
+    let lease = one.first_lease();
+    let margin = lease / 100 + Duration::from_millis(2);
+    if lease < MIN_QUORUM_LEASE {
+        return Err(Error::InvalidLease { lease, margin });
+    }
+    Ok(margin)
 }
 
 /// Acquires a `quorum`. Each request is for the same key on another server.
@@ -196,11 +204,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Whether a quorum is held for at least another quarter of the lease.
+    /// Whether a quorum of the servers each hold it for at least another quarter of their lease.
     fn is_valid(&self, shares: &HoldShares) -> bool {
-        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
-        let view = HoldView::of(members, self.quorum);
-        view.left() >= self.request().first_lease(self.session()) / (RENEWALS_PER_LEASE + 1)
+        shares.iter().filter(|share| self.lasts(share)).count() >= self.quorum
+    }
+
+    /// Whether a quarter of the lease is left. Clients with different watchdog timeouts ask for different leases.
+    fn lasts(&self, share: &HoldShare) -> bool {
+        let hold_ref = share.hold_ref();
+        let mut requests = self.requests.iter();
+        let asked = requests.find(|one| one.registry.session.id == hold_ref.client());
+        asked.is_some_and(|one| hold_ref.left() >= one.first_lease() / (RENEWALS_PER_LEASE + 1))
     }
 
     fn timed_out(&self, refused: &[Refusal]) -> Error {

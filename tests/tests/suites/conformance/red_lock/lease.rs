@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use distlock::MultiLock;
+use distlock::{Error, MultiLock};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, LEASE, Servers};
@@ -88,4 +88,43 @@ async fn servers_whose_clocks_began_at_different_times() {
     timeout(LEASE * 2, guard.lost())
         .await
         .expect("its lease is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn granted_and_kept_if_the_clients_have_different_leases() {
+    let short = LEASE / 50;
+    for leases in [
+        [LEASE, short, short, short, short],
+        [short, LEASE, LEASE, short, LEASE],
+    ] {
+        let servers = Servers::new(5);
+        let program = servers.program_with(&leases);
+        let guard = program.lock().acquire().wait(LEASE).await.unwrap();
+        sleep(LEASE * 2).await;
+        assert!(guard.is_held(), "{leases:?}");
+        guard.release().await.unwrap();
+        servers.are_empty().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_of_a_few_milliseconds_is_refused_and_the_margin_told() {
+    let few = Duration::from_millis(9);
+    let program = Servers::new(3).program();
+    let refused = program.lock().acquire().lease(few).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::InvalidLease { lease, .. } if lease == few),
+        "{refused}"
+    );
+    assert_eq!(
+        refused.to_string(),
+        "invalid lease 9ms: expected 10ms to 10 years for a Redlock, which sets 2.09ms aside for clock drift"
+    );
+    let program = Servers::new(3).program_with(&[LEASE, few, LEASE]);
+    let refused = program.lock().try_acquire().await.unwrap_err();
+    assert!(refused.is_permanent(), "{refused}");
+    let least = Duration::from_millis(10);
+    let program = Servers::new(3).program();
+    let guard = program.lock().acquire().lease(least).await.unwrap();
+    assert!(guard.is_held());
 }

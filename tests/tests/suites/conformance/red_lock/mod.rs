@@ -35,9 +35,16 @@ impl Servers {
     }
 
     pub(crate) fn program(&self) -> Program {
+        self.program_with(&vec![LEASE; self.servers.len()])
+    }
+
+    /// A program whose clients have these watchdog timeouts.
+    pub(crate) fn program_with(&self, leases: &[Duration]) -> Program {
         let faults: Vec<Faults> = self.servers.iter().map(|_| Faults::new()).collect();
-        let clients = self.servers.iter().zip(&faults).map(|(server, faults)| {
-            let builder = Client::builder().watchdog_timeout(LEASE).faults(faults);
+        let settings = leases.iter().zip(&faults);
+        let clients = self.servers.iter().zip(settings);
+        let clients = clients.map(|(server, (lease, faults))| {
+            let builder = Client::builder().watchdog_timeout(*lease).faults(faults);
             builder.in_memory(server).unwrap()
         });
         Program {
