@@ -165,7 +165,7 @@ mod tests {
             );
             assert_eq!(
                 source.contains("-- Undeclared "),
-                source.contains("'rwlock_timeout:'") || source.contains(":rwlock_timeout:' .."),
+                source.contains(":rwlock_timeout:'"),
                 "{file} does not say why it uses keys that it does not declare"
             );
             assert!(
