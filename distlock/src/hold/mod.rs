@@ -10,6 +10,7 @@
 mod hold_ref;
 mod inspection;
 pub(crate) mod lease;
+mod pending;
 mod release;
 mod releaser;
 mod seen_tokens;
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
+pub(crate) use self::pending::{PendingRelease, Settled};
 pub(crate) use self::release::{Release, confirm_all};
-pub(crate) use self::releaser::{PendingRelease, Settled};
 pub(crate) use self::session::Session;
 pub(crate) use self::view::HoldView;
 use crate::backend::Target;

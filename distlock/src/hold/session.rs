@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::inspection::{Inspect, Inspection};
-use super::releaser::{PendingRelease, Releaser};
+use super::releaser::Releaser;
 use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
-use super::{Hold, Origin, Settled, releaser, watchdog};
+use super::{Hold, Origin, PendingRelease, Settled, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};

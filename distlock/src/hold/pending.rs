@@ -1,0 +1,136 @@
+//! An owner that has to be ended, and what is known of its attempts.
+
+use std::fmt;
+
+use super::{Hold, InDoubtAttempt};
+use crate::backend::{Released, Target};
+use crate::clock::Tick;
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The server answered.
+    Answered(Released),
+    /// The release was given up, and the lease frees the key.
+    GivenUp,
+}
+
+/// Called once when a release is answered or given up.
+type OnSettled = Box<dyn FnOnce(Settled) + Send + Sync>;
+
+/// An owner that has to be ended.
+pub(crate) struct PendingRelease {
+    pub(super) target: Target,
+    /// The key stays taken until then, with no holder.
+    taken_until: Tick,
+    /// The server has no copy of the hold after this time.
+    pub(super) until: Tick,
+    /// The connection over which an attempt of unknown outcome was sent.
+    in_doubt: Option<u64>,
+    /// Whether an attempt or a place is withdrawn, because it is unknown what the owner has in the server.
+    pub(super) withdraws: bool,
+    /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
+    pub(super) answered: bool,
+    on_settled: Option<OnSettled>,
+}
+
+impl PendingRelease {
+    /// The owner of a hold that was granted.
+    pub(crate) fn of_hold(hold: &Hold) -> Self {
+        let in_doubt = hold.in_doubt.map(|attempt| attempt.until);
+        Self {
+            target: hold.target(),
+            taken_until: hold.taken_until(),
+            // `taken_until` does not count: that time passes in the server by itself.
+            until: hold.latest_end().max(in_doubt.unwrap_or_default()),
+            in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
+            withdraws: false,
+            answered: false,
+            on_settled: None,
+        }
+    }
+
+    /// The owner of an attempt of unknown outcome.
+    pub(crate) fn of_attempt(target: Target, attempt: InDoubtAttempt) -> Self {
+        Self {
+            target,
+            taken_until: Tick::default(),
+            until: attempt.until,
+            in_doubt: Some(attempt.epoch),
+            withdraws: true,
+            answered: false,
+            on_settled: None,
+        }
+    }
+
+    /// The owner of a waiter that gives up its place in the server's queue. The place lasts until `until` at most.
+    pub(crate) fn of_place(target: Target, until: Tick) -> Self {
+        Self {
+            target,
+            taken_until: Tick::default(),
+            until,
+            in_doubt: None,
+            withdraws: true,
+            answered: false,
+            on_settled: None,
+        }
+    }
+
+    /// Calls `on_settled` when the release is answered or given up.
+    pub(crate) fn on_settled(
+        mut self,
+        on_settled: impl FnOnce(Settled) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_settled = Some(Box::new(on_settled));
+        self
+    }
+
+    /// Sends nothing: the lease ends the owner.
+    pub(crate) fn abandon(mut self) {
+        let _was_not_counted = self.settle(Settled::GivenUp);
+    }
+
+    /// Ends the owner and leaves its permits taken.
+    pub(crate) fn without_permits(mut self) -> Self {
+        self.target.permits = 0;
+        self
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn taken_until(&self) -> Tick {
+        self.taken_until
+    }
+
+    /// The target of a release that is sent now.
+    pub(super) fn target_at(&self, now: Tick) -> Target {
+        self.target.clone().taken_until(self.taken_until, now)
+    }
+
+    /// Takes note of how the release ended. Returns whether this was the first time.
+    pub(super) fn settle(&mut self, settled: Settled) -> bool {
+        if let Some(on_settled) = self.on_settled.take() {
+            on_settled(settled);
+        }
+        !std::mem::replace(&mut self.answered, true)
+    }
+
+    /// Whether an attempt may be carried out after a release that was answered over connection `epoch`.
+    ///
+    /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
+    pub(super) fn may_come_late(&self, epoch: u64) -> bool {
+        let over_another = self.in_doubt.is_some_and(|sent_over| sent_over != epoch);
+        over_another && self.target.resource.kind.has_lease()
+    }
+}
+
+impl fmt::Debug for PendingRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingRelease")
+            .field("target", &self.target)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
