@@ -48,6 +48,14 @@ impl Tick {
         self.since(now)
     }
 
+    /// Returns this point, or the next one that is a whole millisecond: tokio's timers fire at no other.
+    pub(crate) fn to_whole_millis(self) -> Self {
+        match self.0.subsec_nanos() % 1_000_000 {
+            0 => self,
+            over => self.after(Duration::from_nanos(u64::from(1_000_000 - over))),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn from_millis(ms: u64) -> Self {
         Self(Duration::from_millis(ms))

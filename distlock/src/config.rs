@@ -86,6 +86,19 @@ pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
 /// from one look to the next loses its place.
 pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a hold that is handed over goes without asking the server for it.
+///
+/// The server may have lost the hold in the meantime, and only an answer shows that. A key that is handed over all the
+/// time costs at most a hundred such questions a second.
+pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long a client remembers its answered releases, to send them again if a connection stands anew: a server that
+/// takes over, or restarts, may have lost what it was told in the last seconds.
+pub(crate) const RELEASES_REMEMBERED: Duration = Duration::from_secs(5);
+
+/// How many answered releases a client remembers at most: they take about 3 MB.
+pub(crate) const MOST_RELEASES_REMEMBERED: usize = 10_000;
+
 /// How many renewals one script call carries.
 pub(crate) const RENEWAL_BATCH: usize = 100;
 

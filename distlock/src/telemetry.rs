@@ -16,6 +16,18 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
 }
 
+/// `guards` have handed a hold over that the server had lost. They ended without an error, so the loss is only reported
+/// here.
+pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
+    if guards > 0 {
+        tracing::warn!(
+            target: TARGET, key = key.text(), %owner, guards,
+            "the lost hold was handed over before the loss was found; this many guards have ended since the server last \
+             confirmed it, and some of them may have run without the lock"
+        );
+    }
+}
+
 pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display) {
     tracing::warn!(target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
 }

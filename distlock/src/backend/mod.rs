@@ -210,6 +210,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The number of the connection that commands are sent over. Commands over one connection are executed in order.
     fn epoch(&self) -> u64;
 
+    /// Completes with the new [`epoch`](Backend::epoch) when that is not `epoch` any more: a connection stands anew. The
+    /// server behind it may be another one, or may have lost or regained data.
+    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
+
+    /// Whether there is a connection that may be replaced.
+    fn has_connection(&self) -> bool;
+
     /// The number of channels that this client is subscribed to, or has yet to unsubscribe from.
     #[cfg(feature = "test-util")]
     fn channels(&self) -> usize {

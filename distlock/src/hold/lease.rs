@@ -7,13 +7,14 @@
 //! 1. The deadline counts from before a command was queued, so it lies at or before the server's expiry.
 //! 2. The deadline never moves to an earlier time.
 //! 3. Nothing is due once the state is not `Held`: a released hold is never renewed.
+//! 4. A reason to ask the server for the hold stays until a renewal is confirmed that was sent after it came up.
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::clock::Tick;
-use crate::config::{Config, MIN_LEASE, RENEWALS_PER_LEASE};
+use crate::config::{CONFIRM_INTERVAL, Config, MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::error::Loss;
 
 /// How long a guard keeps the hold.
@@ -102,6 +103,16 @@ pub(crate) struct Lease {
     /// No renewal is sent before this time, because the last one has just failed.
     not_before: Tick,
     in_flight: bool,
+    /// When the last command was sent that showed that the server has the hold.
+    confirmed: Tick,
+    /// Since when there is a reason to ask the server for the hold at once. `NEVER` if there is none.
+    doubted_since: Tick,
+    /// Since when the hold was handed over without asking the server for it. `NEVER` if it was not.
+    passed_on_since: Tick,
+    /// How many guards have handed it over since the server confirmed it.
+    passed_on: u32,
+    /// How many of them had done so when the renewal in flight was sent.
+    asked_about: u32,
     /// Whether the hold is never handed over. This is so after a guard had a lease of its own or admitted another hold,
     /// for example.
     stays: bool,
@@ -122,6 +133,11 @@ impl Lease {
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
             in_flight: false,
+            confirmed: sent,
+            doubted_since: Tick::NEVER,
+            passed_on_since: Tick::NEVER,
+            passed_on: 0,
+            asked_about: 0,
             stays: false,
         };
         new.join(term);
@@ -161,7 +177,24 @@ impl Lease {
         }
     }
 
-    /// Hands the hold over to a new guard. It has no other guard.
+    /// A guard has handed the hold over at `now`. The server is asked for the hold now, or at the end of the
+    /// [`CONFIRM_INTERVAL`].
+    pub(crate) fn passed_on(&mut self, now: Tick) {
+        self.passed_on += 1;
+        self.passed_on_since = self.passed_on_since.min(now);
+    }
+
+    /// How many guards have handed the hold over since the server confirmed it.
+    pub(crate) fn unconfirmed(&self) -> u32 {
+        self.passed_on
+    }
+
+    /// The server may have lost the hold, and is asked for it at once.
+    pub(crate) fn doubt(&mut self, now: Tick) {
+        self.doubted_since = self.doubted_since.min(now);
+    }
+
+    /// Gives the hold to a new guard. It has no other guard.
     pub(crate) fn pass_on(&mut self, term: Term) {
         self.until = Tick::default();
         self.join(term);
@@ -236,6 +269,10 @@ impl Lease {
         }
         let lease = self.requested(now);
         self.in_flight = true;
+        // What comes up from here on is not answered by this renewal.
+        self.doubted_since = Tick::NEVER;
+        self.passed_on_since = Tick::NEVER;
+        self.asked_about = self.passed_on;
         self.latest_end = self.latest_end.max(now.after(lease));
         Due::Renew(lease)
     }
@@ -269,8 +306,16 @@ impl Lease {
         if self.in_flight {
             Tick::NEVER
         } else {
-            wanted_at.max(self.not_before)
+            wanted_at.min(self.confirm_at()).max(self.not_before)
         }
+    }
+
+    /// When to ask the server whether it still has the hold. Whole milliseconds, so that the questions for many keys go
+    /// in one batch.
+    fn confirm_at(&self) -> Tick {
+        let earliest = self.confirmed.after(CONFIRM_INTERVAL);
+        let passed_on = self.passed_on_since.max(earliest).to_whole_millis();
+        self.doubted_since.min(passed_on)
     }
 
     /// When to renew: at `planned`, or earlier if less than two thirds of the watchdog's lease would be left then. This
@@ -309,10 +354,14 @@ impl Lease {
             Answer::Renewed => {
                 self.deadline = self.deadline.max(sent.after(lease));
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
+                self.confirmed = self.confirmed.max(sent);
+                self.passed_on -= std::mem::take(&mut self.asked_about);
                 None
             }
             Answer::Unknown => {
                 self.not_before = now.after(Config::retry_pause(self.watchdog));
+                // The question is still open, whatever the reason for it was.
+                self.doubt(now);
                 None
             }
             Answer::NotOurs => {
@@ -324,7 +373,9 @@ impl Lease {
 
     /// Allows renewals again: the task that waited for the answer ended with its runtime.
     pub(crate) fn forget_in_flight(&mut self) {
-        self.in_flight = false;
+        if std::mem::take(&mut self.in_flight) {
+            self.doubt(Tick::default());
+        }
     }
 
     /// Ends the lease. Returns `Err` if it was lost before, also if the loss was not announced yet.

@@ -13,6 +13,7 @@ pub(crate) mod lease;
 mod pending;
 mod release;
 mod releaser;
+mod remembered;
 mod seen_tokens;
 mod session;
 mod view;
@@ -57,6 +58,8 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
     in_doubt: Option<InDoubtAttempt>,
+    /// The connection that the granted attempt was sent over, or an earlier one.
+    granted_over: u64,
     /// Cancelled when the hold is lost, or freed and confirmed so.
     over: CancellationToken,
     state: Mutex<State>,
@@ -83,6 +86,8 @@ pub(crate) struct Grant<'a> {
     /// The lease that the watchdog renews.
     pub(crate) watchdog: Duration,
     pub(crate) in_doubt: Option<InDoubtAttempt>,
+    /// The connection that the attempt was sent over, or an earlier one.
+    pub(crate) epoch: u64,
 }
 
 /// Why a guard could not be nested into a hold.
@@ -162,6 +167,7 @@ impl Hold {
             lease,
             watchdog,
             in_doubt,
+            epoch,
         } = grant;
         let hold = Self {
             resource: target.resource.clone(),
@@ -169,6 +175,7 @@ impl Hold {
             permits: target.permits,
             token,
             in_doubt,
+            granted_over: epoch,
             over: CancellationToken::new(),
             state: Mutex::new(State {
                 lease: Lease::granted(sent, lease, term, watchdog),
@@ -318,6 +325,25 @@ impl Hold {
             },
             (true, false) => GuardEnd::Shared,
             (false, last) => GuardEnd::Lost { loss, last },
+        }
+    }
+
+    /// A guard has handed the hold over. The watchdog has to look at it after that.
+    pub(crate) fn passed_on(&self, now: Tick) {
+        self.state.lock().lease.passed_on(now);
+    }
+
+    /// How many guards have handed the hold over since the server confirmed it. If the server does not have it any more,
+    /// none of them can be told.
+    fn unconfirmed(&self) -> u32 {
+        self.state.lock().lease.unconfirmed()
+    }
+
+    /// Something shows that the server may have lost the hold. The watchdog has to look at it after that.
+    fn doubt(&self, now: Tick) {
+        // The server counts permits without a lease. It has no holds of theirs.
+        if self.resource.kind.has_lease() {
+            self.state.lock().lease.doubt(now);
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct PendingRelease {
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
     pub(super) answered: bool,
     on_settled: Option<OnSettled>,
+    /// How many guards have handed the hold over since the server confirmed it.
+    unconfirmed: u32,
 }
 
 impl PendingRelease {
@@ -47,6 +49,7 @@ impl PendingRelease {
             withdraws: false,
             answered: false,
             on_settled: None,
+            unconfirmed: hold.unconfirmed(),
         }
     }
 
@@ -60,6 +63,7 @@ impl PendingRelease {
             withdraws: true,
             answered: false,
             on_settled: None,
+            unconfirmed: 0,
         }
     }
 
@@ -73,6 +77,7 @@ impl PendingRelease {
             withdraws: true,
             answered: false,
             on_settled: None,
+            unconfirmed: 0,
         }
     }
 
@@ -117,12 +122,25 @@ impl PendingRelease {
         !std::mem::replace(&mut self.answered, true)
     }
 
+    /// How many guards have handed the hold over since the server confirmed it. Call it when the release is sent for the
+    /// first time: later tries may find that an earlier one has freed the key.
+    pub(super) fn take_unconfirmed(&mut self) -> u32 {
+        std::mem::take(&mut self.unconfirmed)
+    }
+
+    /// The connection over which an attempt was sent that may be carried out as long as nothing was answered over a later
+    /// one.
+    pub(super) fn doubted_over(&self) -> Option<u64> {
+        self.in_doubt
+            .filter(|_| self.target.resource.kind.has_lease())
+    }
+
     /// Whether an attempt may be carried out after a release that was answered over connection `epoch`.
     ///
     /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
     pub(super) fn may_come_late(&self, epoch: u64) -> bool {
-        let over_another = self.in_doubt.is_some_and(|sent_over| sent_over != epoch);
-        over_another && self.target.resource.kind.has_lease()
+        self.doubted_over()
+            .is_some_and(|sent_over| sent_over != epoch)
     }
 }
 

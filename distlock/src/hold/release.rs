@@ -11,6 +11,7 @@ use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
+use crate::telemetry;
 
 /// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.
 pub(crate) struct Release {
@@ -20,18 +21,21 @@ pub(crate) struct Release {
     deadline: Tick,
     /// The loss, if the guard's own term was over before the release.
     late: Option<Loss>,
+    /// How many guards have handed the hold over since the server confirmed it.
+    unconfirmed: u32,
 }
 
 impl Release {
     pub(crate) fn new(
         session: &Arc<Session>,
-        pending: PendingRelease,
+        mut pending: PendingRelease,
         deadline: Tick,
         late: Option<Loss>,
     ) -> Self {
         Self {
             session: Arc::clone(session),
             target: pending.target().clone(),
+            unconfirmed: pending.take_unconfirmed(),
             ticket: session.ticket_for(pending),
             deadline,
             late,
@@ -54,10 +58,16 @@ impl Release {
 
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
     /// without an answer and the lease has not ended yet.
-    fn settle(self, released: Released, doubtful: bool) -> Result<(), Error> {
+    fn settle(self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
         let (key, now) = (self.target.resource.key.text(), self.session.now());
         let ended = match released {
             Released::NotOurs if !doubtful || now >= self.deadline => {
+                let resource = &self.target.resource;
+                telemetry::ended_before_the_loss(
+                    &resource.key,
+                    self.target.owner,
+                    self.unconfirmed,
+                );
                 Err(Error::lost(key, Loss::Gone))
             }
             Released::Freed { .. } | Released::NotOurs => match self.late {
@@ -65,7 +75,6 @@ impl Release {
                 None => Ok(()),
             },
         };
-        let epoch = self.session.backend.epoch();
         self.ticket.settle(Settled::Answered(released), epoch);
         ended
     }
@@ -90,10 +99,14 @@ pub(crate) async fn confirm_all(
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
     match send(&session, targets, latest).await {
-        Ok((released, doubtful)) => releases
+        Ok(Answer {
+            released,
+            doubtful,
+            epoch,
+        }) => releases
             .into_iter()
             .zip(released)
-            .map(|(release, released)| release.settle(released, doubtful))
+            .map(|(release, released)| release.settle(released, doubtful, epoch))
             .collect(),
         // Dropping the tickets leaves the releases to the background.
         Err((fault, after)) => releases
@@ -105,13 +118,22 @@ pub(crate) async fn confirm_all(
 
 type Answers = SmallVec<[Released; 1]>;
 
+/// The answer to releases that were sent together.
+struct Answer {
+    released: Answers,
+    /// Whether an earlier try may have been carried out before this one.
+    doubtful: bool,
+    /// The connection that they were sent over, or an earlier one.
+    epoch: u64,
+}
+
 /// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
-/// owner holds nothing. Returns the answer, and whether an earlier try may have been carried out before it.
+/// owner holds nothing.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
     deadline: Tick,
-) -> Result<(Answers, bool), (Fault, Duration)> {
+) -> Result<Answer, (Fault, Duration)> {
     let since = session.now();
     let give_up = since.after(session.config.unavailable_after).min(deadline);
     let (mut first_try, mut doubtful, mut last) = (true, false, None);
@@ -121,6 +143,7 @@ async fn send(
         // The backend bounds the first try. Later ones have less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };
         let targets = targets(session.now());
+        let epoch = session.backend.epoch();
         let answer = tokio::select! {
             biased;
             answer = send_once(session, &targets) => answer,
@@ -130,7 +153,13 @@ async fn send(
             }
         };
         let fault = match answer {
-            Ok(released) => return Ok((released, doubtful)),
+            Ok(released) => {
+                return Ok(Answer {
+                    released,
+                    doubtful,
+                    epoch,
+                });
+            }
             Err(fault) => fault,
         };
         let now = session.now();

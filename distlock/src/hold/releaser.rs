@@ -6,6 +6,9 @@
 //! 1. A pending release is kept until it is confirmed, or until the server can have no copy of the hold any more.
 //! 2. An attempt of unknown outcome may lie in the buffers of a dead connection and be carried out after the release. Unless
 //!    both went over one connection, which keeps their order, the release is repeated until the attempt's lease is over.
+//!    A server that hung carries the attempt out when it goes on, with a full lease from then. So if no release was
+//!    answered by the end of the lease, it is sent again as soon as another connection stands, and repeated for one
+//!    response timeout.
 //! 3. A release that is in flight when its task ends with the runtime goes back into the list.
 //! 4. Pending releases keep a client without handles alive for at most one lease of the watchdog.
 
@@ -16,8 +19,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
+use super::remembered::RememberedReleases;
 use super::{PendingRelease, Session, Settled};
-use crate::backend::Fault;
+use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::telemetry;
 
@@ -29,6 +33,7 @@ pub(super) struct Releaser {
     done: Notify,
     /// Limits how many are sent at once: a thousand guards that are dropped together must not time each other out.
     permits: Semaphore,
+    pub(super) remembered: RememberedReleases,
 }
 
 impl Default for Releaser {
@@ -38,6 +43,7 @@ impl Default for Releaser {
             wake: Notify::new(),
             done: Notify::new(),
             permits: Semaphore::new(RELEASES_AT_ONCE),
+            remembered: RememberedReleases::default(),
         }
     }
 }
@@ -101,11 +107,14 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn settle(&mut self, settled: Settled) {
+    /// Returns whether the release was neither answered nor given up before.
+    fn settle(&mut self, settled: Settled) -> bool {
         let pending = self.pending.as_mut();
-        if pending.is_some_and(|pending| pending.settle(settled)) {
+        let is_first = pending.is_some_and(|pending| pending.settle(settled));
+        if is_first {
             self.session.releaser.one_answered();
         }
+        is_first
     }
 }
 
@@ -123,7 +132,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let mut under_way = FuturesUnordered::new();
     loop {
         for pending in releaser.take() {
-            under_way.push(retry_until_confirmed(InFlight {
+            under_way.push(end_owner(InFlight {
                 session: Arc::clone(&session),
                 pending: Some(pending),
             }));
@@ -140,28 +149,68 @@ pub(super) async fn run(session: Arc<Session>) {
     }
 }
 
-async fn retry_until_confirmed(mut in_flight: InFlight) {
+/// How the tries to send a release ended.
+enum Ending {
+    /// The last answer came to a release that was sent over this connection, or over a later one.
+    Answered(u64),
+    /// The server refused the release for good.
+    Refused,
+    /// No answer came until the server could have no copy of the hold any more.
+    Unanswered,
+}
+
+/// Sends a release until nothing can be left of its owner in the server.
+async fn end_owner(mut in_flight: InFlight) {
+    let session = Arc::clone(&in_flight.session);
+    let mut failed_over = None;
+    loop {
+        let ending = retry_until_confirmed(&mut in_flight).await;
+        let Some(pending) = &mut in_flight.pending else {
+            return;
+        };
+        match (ending, pending.doubted_over()) {
+            // An attempt may lie in the sockets of a server that hangs.
+            (Ending::Unanswered, Some(sent_over)) => {
+                let failed = failed_over.unwrap_or(sent_over);
+                failed_over = Some(session.backend.epoch_after(failed).await);
+                // The server goes on, and takes a moment until it has read everything.
+                pending.until = session.now().after(session.config.response_timeout);
+            }
+            (ending, _) => {
+                // Taken out, so that the drop does not put it back into the list.
+                let pending = in_flight.pending.take();
+                if let (Some(pending), Ending::Answered(epoch)) = (pending, ending) {
+                    session.remember(pending, epoch);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Sends a release until it is confirmed for good, or until the server can have no copy of the hold any more.
+async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
     let session = Arc::clone(&in_flight.session);
     let longest = session.config.longest_pause();
     let (began, mut pause) = (session.now(), RETRY_BACKOFF.first.min(longest));
-    let mut was_denied = false;
+    let (mut was_denied, mut ending) = (false, Ending::Unanswered);
     loop {
-        let Some(pending) = &in_flight.pending else {
-            return;
+        let Some(until) = in_flight.pending.as_ref().map(|pending| pending.until) else {
+            return ending;
         };
-        let (until, withdraws) = (pending.until, pending.withdraws);
         let permit = session.releaser.permits.acquire().await;
         // Its time passed while it waited behind releases that were not answered. It would not be answered either.
         if began < until && session.now() >= until {
             drop(permit);
             in_flight.settle(Settled::GivenUp);
-            break;
+            return ending;
         }
-        let Some(pending) = &in_flight.pending else {
-            return;
+        let Some(pending) = &mut in_flight.pending else {
+            return ending;
         };
-        let target = pending.target_at(session.now());
-        let outcome = if withdraws {
+        let sent_over = session.backend.epoch();
+        let (target, unconfirmed) = (pending.target_at(session.now()), pending.take_unconfirmed());
+        let outcome = if pending.withdraws {
             session.backend.withdraw(&target).await
         } else {
             session.backend.release(&target).await
@@ -174,11 +223,15 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
         match outcome {
             Ok(released) => {
                 session.set_silent(false);
-                let pending = in_flight.pending.as_ref();
-                let may_come_late = pending.is_some_and(|pending| pending.may_come_late(epoch));
+                ending = Ending::Answered(sent_over);
+                if released == Released::NotOurs {
+                    let key = &target.resource.key;
+                    telemetry::ended_before_the_loss(key, target.owner, unconfirmed);
+                }
+                let may_come_late = pending.may_come_late(epoch);
                 in_flight.settle(Settled::Answered(released));
                 if is_over || !may_come_late {
-                    break;
+                    return ending;
                 }
             }
             // No lease frees these permits. The release is retried, because the user may get the permission back.
@@ -189,9 +242,15 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
                 }
             }
             Err(fault) if is_over || fault.is_final() => {
-                telemetry::release_given_up(&target.resource.key, target.owner, &fault);
-                in_flight.settle(Settled::GivenUp);
-                break;
+                // A release that was answered before is only repeated.
+                if in_flight.settle(Settled::GivenUp) {
+                    telemetry::release_given_up(&target.resource.key, target.owner, &fault);
+                }
+                return if fault.is_final() {
+                    Ending::Refused
+                } else {
+                    ending
+                };
             }
             // The outcome is unknown. The release is sent again, which is safe.
             Err(_) => {}
@@ -207,6 +266,4 @@ async fn retry_until_confirmed(mut in_flight: InFlight) {
             pause * 2
         };
     }
-    // Taken out, so that the drop does not put it back into the list.
-    in_flight.pending = None;
 }

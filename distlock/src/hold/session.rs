@@ -155,7 +155,47 @@ impl Session {
     /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.watch(hold, hold.next_look());
+        // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
+        if hold.granted_over != self.backend.epoch() {
+            hold.doubt(self.now());
+            self.look_again(hold);
+        }
         self.start_tasks();
+    }
+
+    /// Asks the server for a hold at once, because something shows that the server may have lost it.
+    pub(crate) fn doubt(self: &Arc<Self>, hold: &Arc<Hold>) {
+        hold.doubt(self.now());
+        self.look_at(hold);
+    }
+
+    /// The connection with this number stands anew. The server behind it may have lost what it had granted, and may have
+    /// again what was released: all holds and the last releases are stated to it.
+    pub(super) fn reconnected(self: &Arc<Self>, epoch: u64) {
+        let now = self.now();
+        let holds = self.watchdog.holds();
+        for hold in holds.iter().filter(|hold| hold.granted_over != epoch) {
+            hold.doubt(now);
+            self.look_again(hold);
+        }
+        for pending in self.releaser.remembered.take_of_others(epoch, now) {
+            self.release_later(pending);
+        }
+    }
+
+    /// Remembers a release that was answered, and that was sent over connection `epoch` or a later one.
+    pub(super) fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
+        if !self.backend.has_connection() {
+            return;
+        }
+        let current = || self.backend.epoch();
+        let replaced = self
+            .releaser
+            .remembered
+            .add(pending, epoch, self.now(), current);
+        if let Some(pending) = replaced {
+            self.release_later(pending);
+        }
     }
 
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
@@ -180,6 +220,9 @@ impl Session {
             return;
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
+        if loss == Loss::Gone {
+            telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
+        }
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
@@ -343,13 +386,15 @@ impl ReleaseTicket {
             .unwrap_or_default()
     }
 
-    /// Takes note that the release was answered over connection `epoch`. If an attempt may be carried out late, the releaser
-    /// repeats it.
-    pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
+    /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
+    /// may be carried out late, the releaser repeats it.
+    pub(super) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut pending) = self.pending.take() {
             let _was_not_counted = pending.settle(settled);
-            if pending.may_come_late(epoch) {
+            if pending.may_come_late(self.session.backend.epoch()) {
                 self.session.release_later(pending);
+            } else {
+                self.session.remember(pending, epoch);
             }
         }
     }

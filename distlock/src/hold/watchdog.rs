@@ -8,6 +8,8 @@
 //! 4. Losses do not wait for renewals: answers arrive while the task sleeps to the next deadline.
 //! 5. Only a few batches of many holds are under way at a time, so that no renewal times out behind the others. A
 //!    renewal counts as sent when its batch is sent.
+//! 6. A hold that the server may have lost is confirmed ahead of its time, by a renewal: after it was handed over, and
+//!    when a connection stands anew.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -132,18 +134,18 @@ impl Watchdog {
         }
     }
 
+    /// All watched holds.
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        let agenda = self.agenda.lock();
+        let holds = agenda.holds.values();
+        holds.map(|(hold, _)| Arc::clone(hold)).collect()
+    }
+
     /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
-        let holds: Vec<(Owner, Arc<Hold>)> = {
-            let agenda = self.agenda.lock();
-            let holds = agenda.holds.iter();
-            holds
-                .map(|(owner, (hold, _))| (*owner, Arc::clone(hold)))
-                .collect()
-        };
-        for (owner, hold) in holds {
+        for hold in self.holds() {
             hold.forget_in_flight();
-            self.look_at(owner, now);
+            self.look_at(hold.owner, now);
         }
     }
 
@@ -167,7 +169,11 @@ type Planned = (Arc<Hold>, u32, Duration);
 /// The watchdog task of one client.
 pub(super) async fn run(session: Arc<Session>) {
     let watchdog = &session.watchdog;
+    let epoch = session.backend.epoch();
     watchdog.restart(session.now());
+    // A connection may have been replaced while no task ran.
+    session.reconnected(epoch);
+    let mut replaced = session.backend.epoch_after(epoch);
     let (mut waiting, mut renewals) = (VecDeque::new(), FuturesUnordered::new());
     let mut inspect_at = Tick::NEVER;
     while !session.is_retired() {
@@ -191,6 +197,10 @@ pub(super) async fn run(session: Arc<Session>) {
             () = watchdog.wake.notified() => {}
             () = session.clock.sleep_until(next) => {}
             Some(()) = renewals.next() => {}
+            epoch = &mut replaced => {
+                session.reconnected(epoch);
+                replaced = session.backend.epoch_after(epoch);
+            }
         }
     }
 }

@@ -92,12 +92,16 @@ impl Entry {
         self.queue.is_empty() && self.holder.is_none()
     }
 
-    pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) {
+    /// Returns the former holder if that is another hold. The grant shows that the server does not have it any more.
+    #[must_use]
+    pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
         self.yield_first = false;
-        self.holder = Some(LocalHolder {
+        let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
             task: task::try_id(),
         });
+        let former = former.map(|former| former.hold);
+        former.filter(|former| former.owner != hold.owner)
     }
 }
 
@@ -172,14 +176,16 @@ impl Registry {
             return;
         }
         let now = self.session.now();
-        let left_over = {
+        let (former, left_over) = {
             let mut entries = self.entries.lock();
             let entry = entries
                 .entry(hold.resource.clone())
                 .or_insert_with(Entry::new);
-            entry.set_holder(hold);
-            entry.queue.began(now)
+            (entry.set_holder(hold), entry.queue.began(now))
         };
+        if let Some(former) = former {
+            self.session.doubt(&former);
+        }
         if let Some(left_over) = left_over {
             self.give_back(&left_over);
         }
@@ -205,6 +211,10 @@ impl Registry {
                 (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
                 (GuardEnd::Shared | GuardEnd::Lost { .. }, _) => QueueEffect::Nothing,
             };
+            if let QueueEffect::HandedOver(_) = effect {
+                // Before the next waiter can take it, which has the watchdog look at the hold.
+                hold.passed_on(now);
+            }
             (ended, effect)
         };
         // Outside of the mutex: a waker may run any code.

@@ -122,6 +122,17 @@ impl QueueSlot {
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
     }
 
+    /// A message has arrived. If this client has a hold of the key, that hold did not cause the message.
+    pub(crate) fn doubt_holder(&self) {
+        let holder = |entry: &mut Entry, _| {
+            let holder = entry.holder.as_ref();
+            holder.map(|holder| Arc::clone(&holder.hold))
+        };
+        if let Some(hold) = self.look(holder).flatten() {
+            self.registry.session.doubt(&hold);
+        }
+    }
+
     /// Whether it is the first in line, with others behind it.
     pub(crate) fn is_first_of_several(&self) -> bool {
         self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
@@ -215,9 +226,10 @@ impl QueueSlot {
         let kind = hold.resource.kind;
         let left = self.look(|entry, ticket| {
             let left_over = granted_at.and_then(|now| entry.queue.began(now));
-            if kind.line() != Line::Shared {
-                entry.set_holder(hold);
-            }
+            let former = match kind.line() {
+                Line::Shared => None,
+                Line::Local | Line::Server => entry.set_holder(hold),
+            };
             let effect = entry.queue.granted(ticket);
             // All waiting readers may ask now. One after the other, they would be granted more slowly than new readers
             // arrive.
@@ -225,17 +237,20 @@ impl QueueSlot {
                 true => entry.queue.dismiss(),
                 false => Vec::new(),
             };
-            (left_over, effect, dismissed)
+            (former, left_over, effect, dismissed)
         });
         self.ticket = None;
         self.registry.forget_if_idle(&self.resource);
-        let Some((left_over, effect, dismissed)) = left else {
+        let Some((former, left_over, effect, dismissed)) = left else {
             // It had lost its place, and nobody else is there.
             if granted_at.is_some() {
                 self.registry.granted(hold);
             }
             return;
         };
+        if let Some(former) = former {
+            self.registry.session.doubt(&former);
+        }
         for waiter in dismissed {
             waiter.wake();
         }

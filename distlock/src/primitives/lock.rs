@@ -184,8 +184,17 @@ impl Lock {
 
     /// Frees the lock, no matter who holds it, and returns whether it was held.
     ///
-    /// Use it to repair a system by hand, not as a part of normal work. Waiters are woken. The former holder learns of
-    /// the loss at its next renewal, within a third of its lease, and its critical section may still run until then.
+    /// Use it to repair a system by hand, not as a part of normal work. Waiters are woken, and the next owner may enter
+    /// while critical sections of the former owner still run:
+    ///
+    /// * The former holder learns of the loss at its next renewal, within a third of its lease. It learns of it within
+    ///   milliseconds if a waiter of its own client listens for messages of the key.
+    /// * A guard with a lease of its own is not renewed. It learns of the loss when it releases, or when its lease ends.
+    /// * A client hands its hold over from one of its tasks to the next. It asks the server for such a hold every 10 ms,
+    ///   so tasks that follow the former holder may still run for about 10 ms and one round trip. Those that have ended by
+    ///   then have returned `Ok`, and the log says how many they may be.
+    ///
+    /// Use [fencing tokens](crate::Client::fenced_lock) if a store has to reject the writes of such sections.
     ///
     /// # Errors
     /// The same as [`is_locked`](Lock::is_locked).

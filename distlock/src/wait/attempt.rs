@@ -89,8 +89,9 @@ impl Attempts {
         let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
         let longest = self.attempts.iter().map(lasts).max();
         // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
+        let epoch = self.session.backend.epoch();
         self.in_doubt = Some(InDoubtAttempt {
-            epoch: before.map_or_else(|| self.session.backend.epoch(), |earlier| earlier.epoch),
+            epoch: before.map_or(epoch, |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
         });
         for attempt in &mut self.attempts {
@@ -105,7 +106,7 @@ impl Attempts {
         match answer {
             Ok((_, Attempted::Granted { token })) => {
                 self.placed_until = None;
-                self.granted(sent, token, latest, before)
+                self.granted((sent, epoch), token, latest, before)
             }
             Ok((at, Attempted::Unset)) => {
                 self.in_doubt = before;
@@ -148,7 +149,7 @@ impl Attempts {
     /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.
     fn granted(
         &mut self,
-        sent: Tick,
+        (sent, epoch): (Tick, u64),
         token: Option<u64>,
         latest: Tick,
         before: Option<InDoubtAttempt>,
@@ -163,14 +164,14 @@ impl Attempts {
             return Outcome::TooLate;
         }
         self.in_doubt = None;
-        let hold = |attempt: &Attempt| self.hold(attempt, sent, token, before);
+        let hold = |attempt: &Attempt| self.hold(attempt, (sent, epoch), token, before);
         Outcome::Granted(self.attempts.iter().map(hold).collect())
     }
 
     fn hold(
         &self,
         attempt: &Attempt,
-        sent: Tick,
+        (sent, epoch): (Tick, u64),
         token: Option<u64>,
         in_doubt: Option<InDoubtAttempt>,
     ) -> Arc<HoldRef> {
@@ -190,6 +191,7 @@ impl Attempts {
             lease: *lease,
             watchdog: self.session.config.watchdog_timeout,
             in_doubt,
+            epoch,
         };
         let hold_ref = Hold::granted(grant, term, self.session.origin(self.terms.margin));
         if self.attempts.len() > 1 {

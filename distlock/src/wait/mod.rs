@@ -38,6 +38,12 @@
 //! While others need the head, the watchdog's task asks it for a sign once a second. A head that has not given one loses
 //! its place, and the hold in its slot goes to the next waiter. When it is polled again, it joins the end of the queue.
 //!
+//! The server may have lost the hold meanwhile, for example by a force-release. Nobody waits for an answer to find that out,
+//! but each hand-over has the watchdog renew the hold ahead of its time, at most every
+//! [`CONFIRM_INTERVAL`](crate::config::CONFIRM_INTERVAL). A message that a waiter receives while its own client has the hold
+//! does the same. If the answer is that the server does not have the hold, the guard that has it loses it, and nobody takes
+//! it over any more.
+//!
 //! # Yielding to other processes
 //! Without a limit, hand-overs would keep a busy key in one process forever. After
 //! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME)
@@ -55,6 +61,10 @@
 //! # When the server does not answer
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
 //! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended.
+//!
+//! When a connection stands anew, the server behind it may be another one, or may have lost or regained data. The client then
+//! renews all its holds at once, repeats the releases of the last seconds, and ends the owners whose attempts it could not
+//! end before.
 
 mod attempt;
 mod number;
@@ -373,7 +383,11 @@ impl<'a> Waiter<'a> {
         tokio::select! {
             biased;
             () = slot.woken() => {}
-            () = subscription.changed(was_active) => {}
+            () = subscription.changed(was_active) => {
+                if was_active {
+                    slot.doubt_holder();
+                }
+            }
             () = clock.sleep_until(until) => {}
         }
     }

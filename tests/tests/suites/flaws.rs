@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use distlock::test_util::Verbs;
 use distlock::{Client, Error, Guard, MemoryServer, Quorum};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
@@ -122,6 +123,12 @@ scenarios! {
     ReaderBesideWriter: reader_waits_for_the_writer,
     PlaceNotKept: waiter_that_came_first_is_first,
     TokenFromMemory: token_of_another_client_is_exceeded,
+    HandOverNotConfirmed: hold_handed_over_after_its_loss_is_told_soon,
+    HandOverNotConfirmed: waiter_that_hears_of_a_loss_has_it_told_soon,
+    HandOverNotConfirmed: holder_is_told_soon_when_its_own_client_is_granted_the_key,
+    ReconnectUntold: hold_that_a_restart_took_away_is_told_soon,
+    ReconnectUntold: attempt_that_a_hung_server_carries_out_is_ended,
+    ReconnectUntold: hold_that_comes_back_after_its_release_is_ended,
 }
 
 /// Scenarios that no flaw of a backend breaks: the client alone could be wrong there.
@@ -283,6 +290,80 @@ async fn hold_handed_over_stays_in_the_server(stage: &Stage) -> bool {
     let _second = waiting.await.unwrap().unwrap();
     sleep(MOMENT).await;
     stage.is_taken().await
+}
+
+async fn hold_handed_over_after_its_loss_is_told_soon(stage: &Stage) -> bool {
+    let (client, other) = (stage.client(), stage.other());
+    let first = hold(&client).await;
+    let waiting = waiting(&client).await;
+    other.lock(KEY).force_release().await.unwrap();
+    let _inside = hold(&other).await;
+    first.release().await.unwrap();
+    let second = waiting.await.unwrap().unwrap();
+    timeout(SECOND, second.lost()).await.is_ok()
+}
+
+/// Nothing is handed over here: the message alone shows that something happened.
+async fn waiter_that_hears_of_a_loss_has_it_told_soon(stage: &Stage) -> bool {
+    let (client, other) = (stage.client(), stage.other());
+    let held = hold(&client).await;
+    let _waiting = waiting(&client).await;
+    // The waiter expects a hand-over at first. Then it listens.
+    sleep(SECOND).await;
+    other.lock(KEY).force_release().await.unwrap();
+    let _inside = hold(&other).await;
+    timeout(SECOND, held.lost()).await.is_ok()
+}
+
+async fn holder_is_told_soon_when_its_own_client_is_granted_the_key(stage: &Stage) -> bool {
+    let client = stage.client();
+    let held = hold(&client).await;
+    stage.other().lock(KEY).force_release().await.unwrap();
+    let _granted = hold(&client).await;
+    timeout(SECOND, held.lost()).await.is_ok()
+}
+
+async fn hold_that_a_restart_took_away_is_told_soon(stage: &Stage) -> bool {
+    let (client, fixed) = (stage.client(), "order:43");
+    let held = hold(&client).await;
+    let acquiring = client.lock(fixed).acquire().lease(2 * LEASE);
+    let with_a_lease = acquiring.await.unwrap();
+    sleep(MOMENT).await;
+    distlock::test_util::wipe(&stage.server);
+    stage.faults.reconnect();
+    sleep(MOMENT).await;
+    !held.is_held() && !with_a_lease.is_held()
+}
+
+async fn attempt_that_a_hung_server_carries_out_is_ended(stage: &Stage) -> bool {
+    let (client, hangs) = (stage.client(), LEASE + 2 * SECOND);
+    stage.faults.next(Op::Attempt, Fault::Late(hangs));
+    stage.faults.always(Op::Release, Fault::Never);
+    let once = client.lock(KEY).acquire().wait(Duration::ZERO);
+    assert!(once.await.unwrap_err().is_unavailable());
+    sleep(hangs - MOMENT).await;
+    assert!(!stage.is_taken().await, "carried out too early");
+    sleep(2 * MOMENT).await;
+    assert!(stage.is_taken().await, "never carried out");
+    stage.faults.clear(Op::Release);
+    stage.faults.reconnect();
+    sleep(SECOND).await;
+    !stage.is_taken().await
+}
+
+async fn hold_that_comes_back_after_its_release_is_ended(stage: &Stage) -> bool {
+    let client = stage.client();
+    let held = hold(&client).await;
+    let owner = held.owner().number();
+    held.release().await.unwrap();
+    sleep(MOMENT).await;
+    // A replica takes over that has not heard of the release.
+    let replica = Verbs::new(&stage.other(), client.id());
+    replica.attempt(KEY, owner, LEASE).await.unwrap();
+    assert!(stage.is_taken().await);
+    stage.faults.reconnect();
+    sleep(MOMENT).await;
+    !stage.is_taken().await
 }
 
 async fn count_sent_twice_counts_once(stage: &Stage) -> bool {

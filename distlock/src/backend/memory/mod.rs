@@ -17,7 +17,8 @@ mod testing;
 mod tokens;
 
 use std::fmt;
-use std::future::ready;
+use std::future::{pending, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -246,6 +247,14 @@ impl Backend for MemoryBackend {
     fn epoch(&self) -> u64 {
         // There is no connection that could be replaced.
         0
+    }
+
+    fn epoch_after(&self, _: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(pending())
+    }
+
+    fn has_connection(&self) -> bool {
+        false
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Link {
     longest_pause: Duration,
     phase: watch::Sender<Phase>,
     /// The number of the current connection, or of the last one.
-    epoch: AtomicU64,
+    epoch: watch::Sender<u64>,
     /// The last number that was given to a connection, established or not.
     numbers: AtomicU64,
     /// Whether the task that connects runs.
@@ -71,7 +71,7 @@ impl Link {
             on_push,
             longest_pause,
             phase: watch::Sender::new(Phase::Down(None)),
-            epoch: AtomicU64::new(0),
+            epoch: watch::Sender::new(0),
             numbers: AtomicU64::new(0),
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
@@ -80,9 +80,17 @@ impl Link {
 
     /// The number of the current connection, or of the last one.
     pub(super) fn epoch(&self) -> u64 {
-        // Acquire, with the release in `established`: the number changes before a new connection is handed out, so the
-        // commands that are sent while it stays the same go over one connection.
-        self.epoch.load(Ordering::Acquire)
+        // The number changes before a new connection is handed out, so the commands that are sent while it stays the same
+        // go over one connection.
+        *self.epoch.borrow()
+    }
+
+    /// Completes with the number of a new connection when one was established after `epoch`.
+    pub(super) async fn epoch_after(&self, epoch: u64) -> u64 {
+        let mut epochs = self.epoch.subscribe();
+        let other = epochs.wait_for(|number| *number != epoch).await;
+        // The sender lives as long as the link.
+        other.map_or(epoch, |number| *number)
     }
 
     /// The connection. Waits for it for at most `patience`. If this fails, nothing was sent.
@@ -195,7 +203,11 @@ impl Link {
     fn established(self: &Arc<Self>, connected: Connected) {
         let epoch = connected.epoch;
         // Before the connection is handed out, see `epoch`. The maximum, since numbers are given before connecting.
-        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+        self.epoch.send_if_modified(|number| {
+            let is_newer = epoch > *number;
+            *number = epoch.max(*number);
+            is_newer
+        });
         let was_taken = self.phase.send_if_modified(|phase| {
             let is_needed = matches!(phase, Phase::Down(_));
             if is_needed {

@@ -20,6 +20,7 @@ mod subscriber;
 mod url;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -275,6 +276,14 @@ impl Backend for RedisBackend {
 
     fn epoch(&self) -> u64 {
         self.link.epoch()
+    }
+
+    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(self.link.epoch_after(epoch))
+    }
+
+    fn has_connection(&self) -> bool {
+        true
     }
 
     #[cfg(feature = "test-util")]

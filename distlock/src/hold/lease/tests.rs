@@ -176,6 +176,53 @@ fn only_a_fresh_hold_that_the_watchdog_alone_keeps_passes_on() {
     assert!(!lease.may_pass_on(at(0)));
 }
 
+#[test]
+fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
+    let interval = CONFIRM_INTERVAL;
+    let mut lease = kept();
+    let first = at(0).after(interval);
+    lease.passed_on(at(1));
+    lease.passed_on(at(2));
+    assert_eq!(lease.due(at(3), false), Due::Nothing(first));
+    assert_eq!(lease.due(first, false), Due::Renew(WATCHDOG));
+    // This hand-over comes after the question, which answers the two before it only.
+    lease.passed_on(first.after(ms(1)));
+    assert_eq!(lease.unconfirmed(), 3);
+    let answered = first.after(ms(2));
+    lease.answered(first, WATCHDOG, Answer::Renewed, answered);
+    assert_eq!(lease.unconfirmed(), 1);
+    assert_eq!(
+        lease.due(answered, false),
+        Due::Nothing(first.after(interval))
+    );
+    let later = first.after(interval);
+    assert_eq!(lease.due(later, false), Due::Renew(WATCHDOG));
+    lease.answered(later, WATCHDOG, Answer::Renewed, later);
+    assert_eq!(lease.unconfirmed(), 0);
+}
+
+#[test]
+fn hold_that_was_confirmed_long_ago_is_asked_for_with_its_first_hand_over() {
+    let mut lease = kept();
+    lease.passed_on(at(50));
+    assert_eq!(lease.due(at(50), false), Due::Renew(WATCHDOG));
+}
+
+#[test]
+fn doubt_is_settled_by_an_answer_to_what_was_sent_after_it() {
+    let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
+    lease.doubt(at(10));
+    assert_eq!(lease.due(at(10), false), Due::Renew(ms(490)));
+    lease.doubt(at(11));
+    lease.answered(at(10), ms(490), Answer::Renewed, at(12));
+    assert_eq!(lease.due(at(12), false), Due::Renew(ms(488)));
+    lease.answered(at(12), ms(488), Answer::Unknown, at(13));
+    assert_eq!(lease.due(at(13), false), Due::Nothing(at(43)));
+    assert_eq!(lease.due(at(43), false), Due::Renew(ms(457)));
+    lease.answered(at(43), ms(457), Answer::Renewed, at(44));
+    assert_eq!(lease.due(at(44), false), Due::Nothing(at(500)));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
@@ -186,6 +233,8 @@ enum Step {
     JoinKeptUntil(u64),
     Leave,
     LeaveLimited,
+    PassedOn,
+    Doubt,
     Release,
 }
 
@@ -201,6 +250,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2000_u64).prop_map(Step::JoinKeptUntil),
         1 => Just(Step::Leave),
         1 => Just(Step::LeaveLimited),
+        1 => Just(Step::PassedOn),
+        1 => Just(Step::Doubt),
         1 => Just(Step::Release),
     ]
 }
@@ -238,6 +289,8 @@ proptest! {
                 Step::LeaveLimited => if let Some(term) = lease.ending.first().copied() {
                     lease.leave(term);
                 },
+                Step::PassedOn => lease.passed_on(at(now)),
+                Step::Doubt => lease.doubt(at(now)),
                 Step::Leave => lease.leave(Term::Kept),
                 Step::Release => {
                     let _ = lease.release(at(now));

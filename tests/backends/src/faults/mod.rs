@@ -6,8 +6,8 @@ mod subscriptions;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::Owner;
@@ -16,6 +16,7 @@ use distlock::test_util::{
     Renewal, Reply, Resource, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use self::subscriptions::Subscriptions;
 
@@ -66,6 +67,8 @@ pub struct Faults {
     rules: Arc<Mutex<HashMap<Op, Rules>>>,
     on_hit: Arc<Mutex<Option<OnHit>>>,
     subscriptions: Arc<Subscriptions>,
+    /// How many connections have broken, by [`Fault::Late`] or [`Faults::reconnect`]; they count in the epoch.
+    broken: Arc<watch::Sender<u64>>,
 }
 
 type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
@@ -161,6 +164,11 @@ impl Faults {
         let _none_dropped = self.subscriptions.set_muted(false);
     }
 
+    /// Replaces the connection for commands, as if the server had closed it and accepted the next one at once.
+    pub fn reconnect(&self) {
+        self.broken.send_modify(|broken| *broken += 1);
+    }
+
     /// Makes each new subscription inactive for this time, as if its confirmation took that long. Each is a hit of
     /// [`Op::Subscribe`].
     pub fn subscribe_after(&self, delay: Duration) {
@@ -178,7 +186,6 @@ impl Faults {
             clock,
             response_timeout,
             faults: self.clone(),
-            broken: AtomicU64::new(0),
         })
     }
 
@@ -217,8 +224,6 @@ struct Faulty {
     clock: Clock,
     response_timeout: Duration,
     faults: Faults,
-    /// How many connections have broken by [`Fault::Late`]; they count in the epoch.
-    broken: AtomicU64,
 }
 
 impl Faulty {
@@ -265,7 +270,7 @@ impl Faulty {
             Some(Fault::Late(by)) => {
                 // Before the caller learns of it: a withdrawal that it sends next must not count as ordered behind
                 // this.
-                self.broken.fetch_add(1, Ordering::AcqRel);
+                self.faults.reconnect();
                 let (inner, clock) = (inner(), self.clock.clone());
                 tokio::spawn(async move {
                     clock.sleep_until(clock.now().after(by)).await;
@@ -377,7 +382,27 @@ impl Backend for Faulty {
     }
 
     fn epoch(&self) -> u64 {
-        self.inner.epoch() + self.broken.load(Ordering::Acquire)
+        self.inner.epoch() + *self.faults.broken.borrow()
+    }
+
+    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(async move {
+            let mut broken = self.faults.broken.subscribe();
+            loop {
+                let (inner, here) = (self.inner.epoch(), *broken.borrow_and_update());
+                if inner + here != epoch {
+                    return inner + here;
+                }
+                tokio::select! {
+                    _ = self.inner.epoch_after(inner) => {}
+                    _ = broken.changed() => {}
+                }
+            }
+        })
+    }
+
+    fn has_connection(&self) -> bool {
+        true
     }
 
     fn channels(&self) -> usize {

@@ -37,13 +37,18 @@ pub enum Flaw {
     ReaderBesideWriter,
     /// A waiter for a fair lock gets no place in the server's queue.
     PlaceNotKept,
+    /// A hold that is handed over is not confirmed: until a third of the lease has passed since the last renewal, an answer
+    /// that the server does not have the hold is ignored.
+    HandOverNotConfirmed,
+    /// Nobody is told that the connection for commands was replaced.
+    ReconnectUntold,
     /// A fencing token is the client's highest one plus 1, instead of the server's.
     TokenFromMemory,
 }
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -60,6 +65,8 @@ impl Flaw {
         Self::RefusalTakenForGrant,
         Self::ReaderBesideWriter,
         Self::PlaceNotKept,
+        Self::HandOverNotConfirmed,
+        Self::ReconnectUntold,
         Self::TokenFromMemory,
     ];
 

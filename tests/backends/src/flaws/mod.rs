@@ -1,5 +1,6 @@
 //! A decorator that makes one mistake on purpose. The tests that look for such mistakes have to find each.
 
+mod confirmed;
 mod flaw;
 mod grants;
 mod numbers;
@@ -8,8 +9,11 @@ mod reentry;
 mod scripts;
 mod subscriptions;
 
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use self::confirmed::Confirmed;
 pub use self::flaw::Flaw;
 use self::grants::Refusals;
 use self::numbers::Sent;
@@ -35,6 +39,7 @@ pub(crate) struct Flawed {
     shares: Arc<Shares>,
     sent: Sent,
     refusals: Refusals,
+    confirmed: Confirmed,
 }
 
 impl Flawed {
@@ -49,6 +54,7 @@ impl Flawed {
             shares: Arc::default(),
             sent: Sent::default(),
             refusals: Refusals::default(),
+            confirmed: Confirmed::default(),
         }
     }
 }
@@ -61,6 +67,11 @@ impl Backend for Flawed {
             Flaw::LeaseCutShort => Box::pin(scripts::attempt_cut_short(inner, attempt)),
             Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
             Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
+            Flaw::HandOverNotConfirmed => {
+                self.confirmed
+                    .note(inner, attempt.target.owner, &self.clock);
+                inner.attempt(attempt)
+            }
             Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
             Flaw::ReaderBesideWriter => Box::pin(grants::always_to_readers(inner, attempt)),
             Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
@@ -81,6 +92,7 @@ impl Backend for Flawed {
             Flaw::LeaseCutShort => Box::pin(scripts::renew_cut_short(inner, batch)),
             Flaw::DeltaInsteadOfCount => Box::pin(self.stated.renew(inner, batch)),
             Flaw::RenewalNotRetried => Box::pin(self.owners.renew(inner, batch)),
+            Flaw::HandOverNotConfirmed => Box::pin(self.confirmed.renew(inner, batch, &self.clock)),
             Flaw::ReentryByKey => Box::pin(self.inside.renew(inner, batch)),
             _ => inner.renew(batch),
         }
@@ -150,6 +162,17 @@ impl Backend for Flawed {
 
     fn epoch(&self) -> u64 {
         self.inner.epoch()
+    }
+
+    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        match self.flaw {
+            Flaw::ReconnectUntold => Box::pin(pending()),
+            _ => self.inner.epoch_after(epoch),
+        }
+    }
+
+    fn has_connection(&self) -> bool {
+        self.inner.has_connection()
     }
 }
 

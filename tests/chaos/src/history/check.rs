@@ -7,7 +7,7 @@
 //! | A4 | the resource refuses only writes of those whose claim had ended |
 //! | A5 | while a key is free and somebody waits for it, it is soon granted |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
-//! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal |
+//! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal; soon after a hand-over and when a connection stands anew |
 //! | A8 | where grants are in order nobody is granted before one that came first and is granted later |
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
@@ -33,6 +33,8 @@ pub struct Bounds {
     pub wake: Timestamp,
     /// How late a timer may be.
     pub late: Timestamp,
+    /// How long a hold may count as held that was lost before it was handed over, or before the clients connected again.
+    pub confirmed: Timestamp,
     /// How long a fault still keeps clients from the server after its end, until they have connected again.
     pub aftermath: Timestamp,
     /// Whether grants follow the order of arrival.
@@ -332,7 +334,12 @@ impl Checker<'_> {
         let (Some(granted), true) = (op.returned, op.granted) else {
             return;
         };
-        let Bounds { lease, late, .. } = *self.bounds;
+        let Bounds {
+            lease,
+            late,
+            confirmed,
+            ..
+        } = *self.bounds;
         let until = op.held_until(self.operations.end);
         if until > self.late(op, op.deadline) && !self.was_stopped(op, op.deadline, until) {
             let over = until - op.deadline;
@@ -347,8 +354,15 @@ impl Checker<'_> {
             .filter(|fault| fault.from < until);
         if let Some(wiped) = wiped.filter(|_| op.lease.is_none()) {
             let stalls = self.operations.stalls.of(op.id.process);
-            let known = stalls.deadline(wiped.to.max(granted), lease / 3 + late);
-            let affected = self.was_obstructed(op, wiped.from, known);
+            // A renewal that a fault met is sent again after a pause, and until then nothing is asked.
+            let paused_since = wiped.from.saturating_sub(lease / 3);
+            let was_handed_over = granted > wiped.to;
+            let (within, since) = match wiped.reconnects || was_handed_over {
+                true => (confirmed, paused_since),
+                false => (lease / 3 + late, wiped.from),
+            };
+            let known = stalls.deadline(wiped.to.max(granted), within);
+            let affected = self.was_obstructed(op, since, known);
             if until > known && !affected && !self.was_stopped(op, wiped.from, known) {
                 let over = until - wiped.to;
                 let what = format!("{} was told {over} ns after its lock was wiped", op.id);

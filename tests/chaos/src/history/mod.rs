@@ -228,6 +228,8 @@ pub struct Fault {
     pub hit: bool,
     /// Whether an attempt sent at its begin may be carried out as late as its end.
     pub delays_attempts: bool,
+    /// Whether the clients connect again at its end.
+    pub reconnects: bool,
 }
 
 /// Which locks' data a fault took away.

@@ -14,6 +14,7 @@ const BOUNDS: Bounds = Bounds {
     lease: 2_000 * MS,
     wake: 1_500 * MS,
     late: 1_000 * MS,
+    confirmed: 1_010 * MS,
     aftermath: 0,
     in_order: false,
     capacity: 1,
@@ -83,6 +84,7 @@ fn wiped(at: Timestamp) -> Event {
         heals: 0,
         hit: true,
         delays_attempts: false,
+        reconnects: false,
     };
     let what = EventKind::Fault(fault);
     Event { at, what }

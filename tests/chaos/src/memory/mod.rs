@@ -36,6 +36,9 @@ const UNDISTURBED: Duration = Duration::from_secs(8);
 /// The operations of the backend that meet faults.
 const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
+/// The kind of a fault after which the clients connect again.
+const RESTART: &str = "restart";
+
 const CLIENT_SETS: usize = 2;
 
 /// Many tasks, so that holds are handed over; or few, so that keys are free often and a missed wake-up shows.
@@ -49,6 +52,8 @@ const BOUNDS: Bounds = Bounds {
     lease: LEASE.as_nanos() as u64,
     wake: 250_000_000,
     late: 50_000_000,
+    // A hand-over is confirmed within 10 ms.
+    confirmed: 20_000_000,
     aftermath: 0,
     in_order: false,
     capacity: 1,
@@ -248,6 +253,7 @@ impl MemoryRun {
                 },
                 hit: true,
                 delays_attempts: op == Op::Attempt && matches!(fault, Fault::Late(_)),
+                reconnects: false,
             };
             let at = time.now();
             history.add(Event {
@@ -263,7 +269,9 @@ impl MemoryRun {
         let lock_kind = self.context.workload.lock_kind;
         match fault {
             MemoryFault::Mute => lock_kind != LockKind::Spin,
-            MemoryFault::Wipe(_) => lock_kind.has_lease() && lock_kind != LockKind::Latch,
+            MemoryFault::Wipe(_) | MemoryFault::Restart(_) => {
+                lock_kind.has_lease() && lock_kind != LockKind::Latch
+            }
             _ if lock_kind == LockKind::Latch => true,
             MemoryFault::Next(op, _) => lock_kind.has_lease() || *op != Op::Renew,
             MemoryFault::Outage(ops) | MemoryFault::RepliesLost(ops) => {
@@ -321,6 +329,13 @@ impl MemoryRun {
                 let from = self.context.time.clock();
                 let what = (Wiped::One(key.clone()), Affected::Nobody);
                 self.note("wipe", from, what, Duration::ZERO, hit);
+            }
+            MemoryFault::Restart(key) => {
+                let hit = self.wipe(key).await;
+                self.faults.reconnect();
+                let from = self.context.time.clock();
+                let what = (Wiped::One(key.clone()), Affected::Nobody);
+                self.note(RESTART, from, what, Duration::ZERO, hit);
             }
         }
     }
@@ -392,9 +407,8 @@ impl MemoryRun {
         hit: bool,
     ) {
         let (at, to) = (self.context.time.now(), self.context.time.clock());
-        let kind = kind.to_owned();
         let fault = history::Fault {
-            kind,
+            kind: kind.to_owned(),
             from,
             to,
             wiped,
@@ -402,6 +416,8 @@ impl MemoryRun {
             heals: timestamp(heals),
             hit,
             delays_attempts: false,
+            // Only some of the servers of a Redlock are behind the faults.
+            reconnects: kind == RESTART && self.servers.len() == 1,
         };
         self.history.add(Event {
             at,

@@ -31,6 +31,8 @@ pub enum MemoryFault {
     Mute,
     /// The lock's data is taken away.
     Wipe(String),
+    /// The server restarts without the lock's data, and the clients connect again.
+    Restart(String),
 }
 
 /// The faults that this seed makes, at this multiple of the usual size.
@@ -88,8 +90,10 @@ fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFaul
         }
         _ => {
             let keys = workload(LockKind::Reentrant).keys;
-            let key = &keys[random.random_range(0..keys.len())];
-            (MemoryFault::Wipe(key.clone()), Duration::ZERO)
+            let key = keys[random.random_range(0..keys.len())].clone();
+            let faults = [MemoryFault::Wipe(key.clone()), MemoryFault::Restart(key)];
+            let taken = &faults[random.random_range(0..faults.len())];
+            (taken.clone(), Duration::ZERO)
         }
     };
     PlannedFault { at, length, fault }

@@ -37,6 +37,7 @@ impl RedisRun {
                 heals,
                 hit,
                 delays_attempts: matches!(step.fault, WireFault::Hold | WireFault::Flow(..)),
+                reconnects: false,
             };
             self.history.add(Event {
                 at: to,

@@ -95,6 +95,7 @@ const BOUNDS: Bounds = Bounds {
     lease: LEASE.as_nanos() as u64,
     wake: 1_500_000_000,
     late: 1_000_000_000,
+    confirmed: 1_010_000_000,
     aftermath: 1_000_000_000,
     in_order: false,
     capacity: 1,

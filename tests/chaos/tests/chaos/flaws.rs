@@ -11,15 +11,16 @@ const SEEDS: u64 = 20;
 /// The size of each run: some four thousand operations.
 const SIZE: u32 = 4;
 
-/// The flaws that show on one kind of lock only, and a rule that each has to be caught by, in runs of the usual size. The
-/// others show on the reentrant lock.
-const BY_RULE: [(Flaw, LockKind, &str); 7] = [
+/// The flaws that show on one kind of lock only, or in one way, and a rule that each has to be caught by, in runs of the
+/// usual size. The others show on the reentrant lock.
+const BY_RULE: [(Flaw, LockKind, &str); 8] = [
     (Flaw::ReaderBesideWriter, LockKind::Read, "A1"),
     (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A1"),
     (Flaw::TokenFromMemory, LockKind::Fenced, "A2"),
     (Flaw::PlaceNotKept, LockKind::Fair, "A8"),
     (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A9"),
     (Flaw::RefusalTakenForGrant, LockKind::Red, "A1"),
+    (Flaw::ReconnectUntold, LockKind::Reentrant, "A7"),
     (Flaw::ChangeCountsAgain, LockKind::Latch, "A9"),
 ];
 

@@ -10,7 +10,9 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, client_with, free, ms, renewals, server_and_proxy, warm_up};
+use crate::support::{
+    SOON, client, client_with, free, idle, ms, renewals, server_and_proxy, warm_up,
+};
 
 async fn f01_lost_reply_of_acquire_frees_the_lock(row: &Row) {
     let (server, proxy) = server_and_proxy().await;
@@ -150,6 +152,51 @@ async fn f04_acquire_that_comes_after_the_release_is_freed(row: &Row) {
     guard.release().await.unwrap();
     arrives_late(row, &server, &other, caught).await;
     free(&server, &[&unlucky, &other]).await;
+}
+
+/// The attempts lie in the socket of a connection that was given up, and last for a whole lease from when the server goes
+/// on.
+async fn f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended(row: &Row) {
+    const KEYS: usize = 20;
+    let lease = ms(6_000);
+    let mut server = RedisServer::start().await;
+    let url = server.url();
+    let unlucky = client_with(&url, |builder| {
+        builder.watchdog_timeout(lease).response_timeout(ms(300))
+    })
+    .await;
+    warm_up(&unlucky).await;
+    let (granted, freed) = (
+        server.command_calls("hset").await,
+        server.command_calls("del").await,
+    );
+    server.stop();
+    let attempt = async |n| {
+        let once = unlucky
+            .lock(format!("k:{n}"))
+            .acquire()
+            .wait(Duration::ZERO);
+        assert!(once.await.unwrap_err().is_unavailable());
+    };
+    join_all((0..KEYS).map(attempt)).await;
+    // The clean-up is given up at the end of the lease.
+    idle(&unlucky).await;
+    let resumed = Instant::now();
+    server.cont();
+    eventually(SOON, "late grants", || async {
+        server.command_calls("hset").await >= granted + KEYS as u64
+    })
+    .await;
+    row.injected("late acquire granted", KEYS as u64);
+    free(&server, &[&unlucky]).await;
+    // Each was ended by a release, unless the machine stood still for the lease that the server gave them.
+    let in_time = resumed.elapsed() < lease / 2;
+    let freed = server.command_calls("del").await - freed;
+    assert!(freed >= KEYS as u64 || !in_time, "{freed} were ended");
+    assert!(
+        in_time || row.stretch(Duration::ZERO) > lease / 4,
+        "freed late"
+    );
 }
 
 /// A caught acquire is carried out now: it makes a hold that nobody has, and nobody renews. Its lease of 30 s would
@@ -295,6 +342,7 @@ rows! {
         f03_release_that_nobody_confirms_by_the_deadline_is_an_error,
         f04_acquire_that_comes_after_its_clean_up_is_freed,
         f04_acquire_that_comes_after_the_release_is_freed,
+        f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended,
         f05_lost_reply_of_a_renewal_is_no_loss,
         f05_lost_replies_of_all_renewals_are_a_loss_before_the_ttl_ends,
         f08_timeouts_on_a_slow_server_leave_no_hold_and_double_none;

@@ -1,4 +1,4 @@
-//! Rows 41, 43 and 48: servers that are killed, stopped, or forget.
+//! Rows 41 to 43 and 48: servers that are killed, stopped, or forget.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, client, client_with, free, idle, ms};
+use crate::support::{SOON, client, client_with, default_client, free, idle, ms};
 
 /// The guards inside each critical section, by key.
 #[derive(Default)]
@@ -124,6 +124,50 @@ async fn f41_hold_that_comes_back_with_the_data_is_released(row: &Row) {
     free(&server, &[&holder, &other]).await;
 }
 
+/// A third of this lease, after which a regular renewal would find anything, is far longer than [`SOON`].
+const LONG: Duration = ms(90_000);
+
+async fn f41_hold_that_comes_back_after_its_release_is_released_again(row: &Row) {
+    let mut server = RedisServer::start().await;
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(LONG)).await;
+    let other = default_client(&server.url()).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let of_readers = client.rw_lock("rw").read().acquire().await.unwrap();
+    server.cli(&["SAVE"]).await;
+    guard.release().await.unwrap();
+    drop(of_readers);
+    idle(&client).await;
+    assert_eq!(server.keys().await, Vec::<String>::new());
+    // What it stored last is from before the releases.
+    server.kill();
+    server.restart().await;
+    row.injected("server killed that comes back with older data", 1);
+    drop(other.lock("k").acquire().wait(SOON).await.unwrap());
+    free(&server, &[&client, &other]).await;
+}
+
+async fn f42_holders_are_told_soon_when_their_server_comes_back_empty(row: &Row) {
+    let mut server = RedisServer::start().await;
+    let client = client_with(&server.url(), |builder| builder.watchdog_timeout(LONG)).await;
+    let mut guards = Vec::new();
+    for n in 0..200 {
+        let (lock, fair) = (client.lock(format!("k:{n}")), format!("fair:{n}"));
+        guards.push(match n % 4 {
+            0 => lock.acquire().await.unwrap(),
+            1 => lock.acquire().lease(LONG).await.unwrap(),
+            2 => client.fair_lock(fair).acquire().await.unwrap(),
+            _ => client.rw_lock("rw").read().acquire().await.unwrap(),
+        });
+    }
+    server.kill();
+    server.restart().await;
+    row.injected("server killed that loses its data", 1);
+    let told = join_all(guards.iter().map(Guard::lost));
+    row.timeout(SOON, told).await.expect("all are told");
+    drop(guards);
+    free(&server, &[&client]).await;
+}
+
 /// Stops a server for some tenths of a lease, right after it has granted.
 async fn stopped_for(row: &Row, tenths: u32, lease: Duration) {
     let mut server = RedisServer::start().await;
@@ -196,6 +240,8 @@ async fn f48_scripts_that_the_server_forgets_all_the_time_are_sent_again(row: &R
 rows! {
     Real: f41_killed_servers_bring_no_two_holders_together,
         f41_hold_that_comes_back_with_the_data_is_released,
+        f41_hold_that_comes_back_after_its_release_is_released_again,
+        f42_holders_are_told_soon_when_their_server_comes_back_empty,
         f43_stopped_server_costs_a_hold_only_beyond_its_deadline,
         f48_scripts_that_the_server_forgets_all_the_time_are_sent_again;
 }

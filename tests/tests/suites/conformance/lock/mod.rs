@@ -4,6 +4,7 @@ mod acquire;
 mod branches;
 mod cancel;
 mod close;
+mod confirmed;
 mod handover;
 mod lease;
 mod loss;
