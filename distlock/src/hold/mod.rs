@@ -16,6 +16,7 @@ mod releaser;
 mod remembered;
 mod seen_tokens;
 mod session;
+mod ticket;
 mod view;
 mod watchdog;
 

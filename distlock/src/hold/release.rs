@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::session::{ReleaseTicket, Session};
+use super::session::Session;
+use super::ticket::ReleaseTicket;
 use super::{PendingRelease, Settled};
 use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;

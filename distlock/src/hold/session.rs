@@ -19,8 +19,9 @@ use uuid::Uuid;
 use super::inspection::{Inspect, Inspection};
 use super::releaser::Releaser;
 use super::seen_tokens::SeenTokens;
+use super::ticket::ReleaseTicket;
 use super::watchdog::Watchdog;
-use super::{Hold, Origin, PendingRelease, Settled, releaser, watchdog};
+use super::{Hold, Origin, PendingRelease, releaser, watchdog};
 use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
@@ -239,10 +240,7 @@ impl Session {
 
     /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
     pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
-        ReleaseTicket {
-            session: Arc::clone(self),
-            pending: Some(pending),
-        }
+        ReleaseTicket::new(self, pending)
     }
 
     /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
@@ -367,44 +365,6 @@ impl Session {
         self.retired
             .get()
             .map_or(Tick::NEVER, |since| since.after(lease))
-    }
-}
-
-/// A release that its holder sends. If the ticket is dropped unsettled the release goes to the releaser.
-#[derive(Debug)]
-pub(crate) struct ReleaseTicket {
-    session: Arc<Session>,
-    pending: Option<PendingRelease>,
-}
-
-impl ReleaseTicket {
-    /// The key stays taken until then.
-    pub(super) fn taken_until(&self) -> Tick {
-        self.pending
-            .as_ref()
-            .map(PendingRelease::taken_until)
-            .unwrap_or_default()
-    }
-
-    /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
-    /// may be carried out late, the releaser repeats it.
-    pub(super) fn settle(mut self, settled: Settled, epoch: u64) {
-        if let Some(mut pending) = self.pending.take() {
-            let _was_not_counted = pending.settle(settled);
-            if pending.may_come_late(self.session.backend.epoch()) {
-                self.session.release_later(pending);
-            } else {
-                self.session.remember(pending, epoch);
-            }
-        }
-    }
-}
-
-impl Drop for ReleaseTicket {
-    fn drop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.session.release_later(pending);
-        }
     }
 }
 

@@ -39,8 +39,9 @@ pub enum MemoryFault {
 #[must_use]
 pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
     let mut random = StdRng::seed_from_u64(seed);
-    // Single commands have most variants, and what muted subscriptions and slow replies reveal is rare: these weigh more.
-    let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 3, 4]
+    // Single commands have most variants, and what muted subscriptions, slow replies and lost data reveal is rare: these
+    // weigh more.
+    let kinds: Vec<u32> = [0, 0, 0, 1, 2, 2, 3, 3, 4, 4, 4]
         .into_iter()
         .filter(|_| random.random())
         .collect();

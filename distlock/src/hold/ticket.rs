@@ -1,0 +1,51 @@
+//! A release that its holder sends, and what becomes of it if the holder gives up.
+
+use std::sync::Arc;
+
+use super::{PendingRelease, Session, Settled};
+use crate::clock::Tick;
+
+/// A release that its holder sends. If the ticket is dropped unsettled the release goes to the releaser.
+#[derive(Debug)]
+pub(crate) struct ReleaseTicket {
+    session: Arc<Session>,
+    pending: Option<PendingRelease>,
+}
+
+impl ReleaseTicket {
+    pub(super) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
+        Self {
+            session: Arc::clone(session),
+            pending: Some(pending),
+        }
+    }
+
+    /// The key stays taken until then.
+    pub(super) fn taken_until(&self) -> Tick {
+        self.pending
+            .as_ref()
+            .map(PendingRelease::taken_until)
+            .unwrap_or_default()
+    }
+
+    /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
+    /// may be carried out late, the releaser repeats it.
+    pub(super) fn settle(mut self, settled: Settled, epoch: u64) {
+        if let Some(mut pending) = self.pending.take() {
+            let _was_not_counted = pending.settle(settled);
+            if pending.may_come_late(self.session.backend.epoch()) {
+                self.session.release_later(pending);
+            } else {
+                self.session.remember(pending, epoch);
+            }
+        }
+    }
+}
+
+impl Drop for ReleaseTicket {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.session.release_later(pending);
+        }
+    }
+}
