@@ -360,8 +360,9 @@ async fn waiter_for_several_keys_counts_at_the_key_that_it_waits_for(stage: &Sta
     let one_more = refused(client.lock("b").acquire().max_waiters(2).await);
     assert!(one_more.is_overloaded(), "{one_more}");
     b.release().await.unwrap();
-    of_b.await.unwrap().unwrap().release().await.unwrap();
+    // It came before the other waiter.
     both.await.unwrap().unwrap().release().await.unwrap();
+    of_b.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn waiters_of_all_keys_are_bounded_together(stage: &Stage) {
