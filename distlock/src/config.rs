@@ -22,8 +22,12 @@ pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
 #[cfg(feature = "redis")]
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an acquisition is retried without any answer before it fails.
+/// How long the server may leave all attempts of a client unanswered before its acquisitions fail.
 pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
+
+/// After attempts of a client were not answered for this long, a wait that ends is reported as unavailable and not as a
+/// timeout: several times the longest usual round trip.
+pub(crate) const CONCLUSIVE_SILENCE: Duration = Duration::from_millis(500);
 
 /// The longest key in bytes, including the prefix. Real names are far shorter, and a key of this length does not slow
 /// Redis down.
@@ -287,6 +291,11 @@ impl Config {
     /// by at most one watchdog lease. Late attempts of locks are cleaned up within the same lease.
     pub(crate) fn remembered(&self) -> Duration {
         self.unavailable_after + self.watchdog_timeout
+    }
+
+    /// [`CONCLUSIVE_SILENCE`], or less if a command may go unanswered for a short time only.
+    pub(crate) fn conclusive_silence(&self) -> Duration {
+        CONCLUSIVE_SILENCE.min(self.response_timeout / 4)
     }
 
     /// The longest pause between two tries of a failed command.

@@ -33,7 +33,8 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The wait ended while the lock was still taken. Nothing is held.
+    /// The wait ended while the lock was still taken, or before a server that is not known to be away had answered.
+    /// Nothing is held.
     #[error("timed out after {} waiting for {key:?}, {blocker}", show(*waited))]
     #[non_exhaustive]
     Timeout {
@@ -268,6 +269,8 @@ pub enum Blocker {
     Sibling,
     /// The count of a latch had not reached 0. The number is the count that was seen last.
     Count(u64),
+    /// The server had not answered yet. The wait was too short to tell a slow answer from an outage.
+    Unanswered,
 }
 
 /// How a hold was lost.
@@ -295,6 +298,7 @@ impl fmt::Display for Blocker {
             Self::Queue => f.write_str("behind other waiters of this client"),
             Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
             Self::Count(count) => write!(f, "whose count was still {count}"),
+            Self::Unanswered => f.write_str("which the server had not answered for yet"),
         }
     }
 }
@@ -312,6 +316,8 @@ impl fmt::Display for Loss {
 
 impl Error {
     /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
+    ///
+    /// It is also `true` if the wait was too short for an answer of the server; see [`Blocker::Unanswered`].
     ///
     /// # Examples
     /// See [`Error`].

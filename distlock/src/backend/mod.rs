@@ -207,6 +207,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// signal says so.
     fn subscribe(&self, target: &Target) -> Subscription;
 
+    /// Whether there is a connection for commands. If not, no command is answered until one is made.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// The number of the connection that commands are sent over. Commands over one connection are executed in order.
     fn epoch(&self) -> u64;
 

@@ -188,7 +188,8 @@ impl Builder {
     /// Sets for how long an acquisition or a release is retried without any answer: more than 0 and at most a year, 5 s
     /// by default.
     ///
-    /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable). [`Duration::MAX`] counts as a year.
+    /// After that it fails with [`Error::Unavailable`](crate::Error::Unavailable). The acquisitions that wait in line
+    /// behind it in this client fail at the same time, and do not ask the server again. [`Duration::MAX`] counts as a year.
     ///
     /// # Errors
     /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is

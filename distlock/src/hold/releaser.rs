@@ -222,7 +222,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         let is_over = session.now() >= until;
         match outcome {
             Ok(released) => {
-                session.set_silent(false);
+                session.answered_other();
                 ending = Ending::Answered(sent_over);
                 if released == Released::NotOurs {
                     let key = &target.resource.key;

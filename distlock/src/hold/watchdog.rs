@@ -286,7 +286,10 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
         }
     };
     match session.backend.renew(batch).await {
-        Ok(ours) => ours.into_iter().map(told).collect(),
+        Ok(ours) => {
+            session.answered_other();
+            ours.into_iter().map(told).collect()
+        }
         Err(fault) if batch.len() > 1 && !matches!(fault, Fault::Unknown(_)) => {
             let alone = |renewal: Renewal| async move {
                 match session.backend.renew(&[renewal]).await {

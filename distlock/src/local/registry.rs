@@ -52,6 +52,8 @@ pub(super) struct Entry {
     pub(super) yield_first: bool,
     /// Whether its first waiter is checked at intervals.
     is_checked: bool,
+    /// When a head of the queue gave up because the server does not answer.
+    pub(super) given_up_at: Option<Tick>,
 }
 
 /// The hold that a guard of this client has, or had until its release is answered.
@@ -79,6 +81,7 @@ impl Entry {
             holder: None,
             yield_first: false,
             is_checked: false,
+            given_up_at: None,
         }
     }
 

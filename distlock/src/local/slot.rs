@@ -139,6 +139,20 @@ impl QueueSlot {
             == Some(true)
     }
 
+    /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
+    pub(crate) fn give_up_line(&self, now: Tick) {
+        self.look(|entry, ticket| {
+            if entry.queue.is_head(ticket) {
+                entry.given_up_at = Some(now);
+            }
+        });
+    }
+
+    /// When a head of its queue last gave up because the server does not answer.
+    pub(crate) fn line_given_up_at(&self) -> Option<Tick> {
+        self.look(|entry, _| entry.given_up_at).flatten()
+    }
+
     pub(crate) fn next_step(&mut self) -> NextStep {
         let step = self.step();
         self.signal

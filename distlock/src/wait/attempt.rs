@@ -103,6 +103,10 @@ impl Attempts {
             [one] => self.session.backend.attempt(one).await.map(|one| (0, one)),
             all => self.session.backend.attempt_all(all).await,
         };
+        match &answer {
+            Err(fault) if !fault.is_final() => self.session.unanswered(sent, Some(fault.clone())),
+            _ => self.session.answered(),
+        }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
                 self.placed_until = None;

@@ -60,7 +60,10 @@
 //!
 //! # When the server does not answer
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
-//! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended.
+//! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended. The waiters
+//! that stand in line behind it fail with it and do not ask. What the attempts of all keys met is kept in
+//! [`hold::outage`](crate::hold). A wait that ends before any answer is unavailable if the server is known to be away, and
+//! a timeout otherwise.
 //!
 //! When a connection stands anew, the server behind it may be another one, or may have lost or regained data. The client then
 //! renews all its holds at once, repeats the releases of the last seconds, and ends the owners whose attempts it could not
@@ -236,11 +239,14 @@ impl<'a> Waiter<'a> {
     /// Waits for its turn, and then until everything is granted or another key is refused.
     async fn win(mut self) -> Result<RoundOutcome, Error> {
         loop {
-            match self.turn.wait(self.deadline).await? {
+            let session = self.session;
+            let is_unanswered = |at| session.unanswered_at(at).is_some();
+            match self.turn.wait(self.deadline, is_unanswered).await? {
                 MyTurn::HandedOver(hold_ref) => {
                     return Ok(RoundOutcome::All(smallvec![hold_ref]));
                 }
                 MyTurn::TimedOut => return Err(self.timed_out()),
+                MyTurn::GivenUp => return Err(self.given_up()),
                 MyTurn::Attempt { yield_first } => {
                     let (session, request) = (self.session, self.request);
                     let checks = self.turn.slot.answer_checks();
@@ -305,7 +311,10 @@ impl<'a> Waiter<'a> {
             biased;
             outcome = self.attempts.once(self.deadline) => outcome,
             () = self.session.clock.sleep_until(latest) => match latest {
-                latest if latest == self.deadline => return self.last_chance(),
+                latest if latest == self.deadline => {
+                    self.session.unanswered(sent, None);
+                    return self.last_chance();
+                }
                 // The fault of an earlier attempt says more than `no answer`.
                 _ => Outcome::Failed(match &self.unanswered {
                     Some(unanswered) => unanswered.last.clone(),
@@ -351,11 +360,6 @@ impl<'a> Waiter<'a> {
     fn last_chance(&mut self) -> Result<Option<RoundOutcome>, Error> {
         match self.turn.slot.next_step() {
             NextStep::HandedOver(hold_ref) => Ok(Some(RoundOutcome::All(smallvec![hold_ref]))),
-            _ if self.unanswered.is_none() && matches!(self.turn.blocking, Blocking::Nobody) => {
-                let none = cause("no answer within the wait");
-                let key = &self.requested().resource.key;
-                Err(Fault::Unknown(none).into_error(key, self.waited()))
-            }
             _ => Err(self.timed_out()),
         }
     }
@@ -446,9 +450,11 @@ impl<'a> Waiter<'a> {
         unanswered.last = fault;
         let pause = unanswered.pause;
         unanswered.pause = (pause * 2).min(longest);
-        let (last, since) = (unanswered.last.clone(), unanswered.since);
+        let last = unanswered.last.clone();
         let give_up = self.give_up_at();
         if now >= give_up {
+            self.turn.slot.give_up_line(now);
+            let since = self.unanswered_since().unwrap_or(sent);
             return Err(last.into_error(key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.deadline);
@@ -462,8 +468,27 @@ impl<'a> Waiter<'a> {
     /// When unanswered attempts have gone on for too long. The first one is bounded by the backend.
     fn give_up_at(&self) -> Tick {
         let limit = self.session.config.unavailable_after;
-        let unanswered = self.unanswered.as_ref();
-        unanswered.map_or(Tick::NEVER, |unanswered| unanswered.since.after(limit))
+        let since = self.unanswered_since();
+        since.map_or(Tick::NEVER, |since| since.after(limit))
+    }
+
+    /// Since when the server does not answer, if the last attempt was not answered. This part of the wait may have begun
+    /// with an attempt of another waiter.
+    fn unanswered_since(&self) -> Option<Tick> {
+        let own = self.unanswered.as_ref()?.since;
+        let of_client = self.session.unanswered_attempts();
+        let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
+        Some(seen.map_or(own, |seen| seen.min(own)))
+    }
+
+    /// The error for a waiter that stood in line behind one that has found that the server does not answer.
+    fn given_up(&self) -> Error {
+        let (key, now) = (&self.requested().resource.key, self.session.now());
+        match self.session.unanswered_attempts() {
+            Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
+            // An answer has arrived at this moment.
+            None => self.timed_out(),
+        }
     }
 
     fn waited(&self) -> Duration {
@@ -471,11 +496,16 @@ impl<'a> Waiter<'a> {
     }
 
     /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
-    /// timeout.
+    /// timeout. The same holds if nothing is known to hold the key, and the server is known not to answer.
     fn timed_out(&self) -> Error {
         let key = &self.requested().resource.key;
-        match &self.unanswered {
-            Some(unanswered) => unanswered.last.clone().into_error(key, self.waited()),
+        let own = self.unanswered.as_ref().map(|own| own.last.clone());
+        let fault = own.or_else(|| match self.turn.blocking {
+            Blocking::Nobody | Blocking::Queue => self.session.known_outage(),
+            Blocking::Owner(_) | Blocking::Releasing(_) => None,
+        });
+        match fault {
+            Some(fault) => fault.into_error(key, self.waited()),
             None => {
                 let now = self.session.now();
                 let blocker = self.turn.blocking.blocker(now);

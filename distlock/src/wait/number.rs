@@ -229,13 +229,21 @@ impl Watch<'_> {
             self.request.session.now(),
         );
         let waited = now.since(self.since);
-        match (self.seen, &self.request.failed) {
-            (Some(Sight { count, .. }), None) => Error::Timeout {
-                key: key.text().to_owned(),
-                waited,
-                blocker: Blocker::Count(count.unsigned_abs()),
-            },
-            _ => self.request.no_answer().into_error(key, waited),
+        let blocker = match (self.seen, &self.request.failed) {
+            (Some(Sight { count, .. }), None) => Blocker::Count(count.unsigned_abs()),
+            (None, None) if !self.shows_outage(waited) => Blocker::Unanswered,
+            _ => return self.request.no_answer().into_error(key, waited),
+        };
+        Error::Timeout {
+            key: key.text().to_owned(),
+            waited,
+            blocker,
         }
+    }
+
+    /// Whether a first read that was not answered for this long shows that the server does not answer.
+    fn shows_outage(&self, waited: Duration) -> bool {
+        let session = self.request.session;
+        waited >= session.config.conclusive_silence() || session.known_outage().is_some()
     }
 }

@@ -36,6 +36,8 @@ pub(super) enum MyTurn {
     Attempt { yield_first: bool },
     /// It gives up: the deadline has passed.
     TimedOut,
+    /// It gives up: the server does not answer, as the waiter before it has found.
+    GivenUp,
 }
 
 /// The reason why an acquisition has to wait, as far as this client knows.
@@ -66,7 +68,8 @@ impl Blocking {
 
     pub(super) fn blocker(self, now: Tick) -> Blocker {
         match self {
-            Self::Nobody | Self::Queue => Blocker::Queue,
+            Self::Nobody => Blocker::Unanswered,
+            Self::Queue => Blocker::Queue,
             Self::Releasing(until) => Blocker::Owner(Some(until.left(now))),
             Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
         }
@@ -128,9 +131,21 @@ impl<'a> Turn<'a> {
         self.trust_until = None;
     }
 
+    /// Whether the waiter before this one gave up while this one stood in line, and still nothing was answered since.
+    fn is_given_up(&self, is_unanswered: impl Fn(Tick) -> bool) -> bool {
+        let given_up_at = self.slot.line_given_up_at();
+        given_up_at.is_some_and(|at| self.request.since <= at && is_unanswered(at))
+    }
+
     /// Waits until the acquisition is first in line, and, if its own client holds the key, until that hold has ended or
     /// [`NEIGHBOUR_TRUST`] has passed.
-    pub(super) async fn wait(&mut self, deadline: Tick) -> Result<MyTurn, Error> {
+    ///
+    /// `is_unanswered` tells whether the server has answered no attempt since the given time.
+    pub(super) async fn wait(
+        &mut self,
+        deadline: Tick,
+        is_unanswered: impl Fn(Tick) -> bool,
+    ) -> Result<MyTurn, Error> {
         let session = &self.registry.session;
         loop {
             // Before the step: a closed client does not take over a hold.
@@ -145,6 +160,9 @@ impl<'a> Turn<'a> {
             let now = session.now();
             if now >= deadline {
                 return Ok(MyTurn::TimedOut);
+            }
+            if !matches!(step, NextStep::WaitInLine) && self.is_given_up(&is_unanswered) {
+                return Ok(MyTurn::GivenUp);
             }
             match step {
                 NextStep::HandedOver(_) | NextStep::WaitInLine => {
@@ -163,7 +181,11 @@ impl<'a> Turn<'a> {
                         false => now.after(NEIGHBOUR_TRUST),
                     };
                     let trusted = *self.trust_until.get_or_insert(trust);
-                    if now >= trusted {
+                    // A release that a silent server has to confirm may take until the end of the lease.
+                    let is_stuck = neighbour.count() == 0
+                        && session.is_silent()
+                        && !self.request.has_several_keys();
+                    if is_stuck || now >= trusted {
                         return Ok(MyTurn::Attempt { yield_first: false });
                     }
                     self.count_as_waiter()?;

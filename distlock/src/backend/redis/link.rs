@@ -93,6 +93,11 @@ impl Link {
         other.map_or(epoch, |number| *number)
     }
 
+    /// Whether there is a connection.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Up(_))
+    }
+
     /// The connection. Waits for it for at most `patience`. If this fails, nothing was sent.
     pub(super) async fn connected(
         self: &Arc<Self>,

@@ -274,6 +274,10 @@ impl Backend for RedisBackend {
         self.subscriber.subscribe(names::channel(target))
     }
 
+    fn is_connected(&self) -> bool {
+        self.link.is_up()
+    }
+
     fn epoch(&self) -> u64 {
         self.link.epoch()
     }

@@ -75,6 +75,15 @@ pub(crate) async fn acquire(
     }
 }
 
+/// Since when more servers than are to `spare` answered nothing, if that was so at `at` and is still so.
+fn silent_since(requests: &[ClientRequest], spare: usize, at: Tick) -> Option<Tick> {
+    let unanswered = |one: &ClientRequest| one.registry.session.unanswered_at(at);
+    let silent = requests.iter().filter_map(unanswered);
+    let mut since: SmallVec<[Tick; 8]> = silent.map(|attempts| attempts.since).collect();
+    since.sort_unstable();
+    since.get(spare).copied()
+}
+
 /// An acquisition that asks all servers in rounds.
 struct Rounds<'a> {
     requests: &'a [ClientRequest],
@@ -177,13 +186,24 @@ impl<'a> Rounds<'a> {
         refused: &[Refusal],
     ) -> Result<Error, Error> {
         let now = self.now();
-        if self.was_blocked && self.unanswered_since.is_none() && now >= deadline {
-            // The wait was over before the servers could answer, because it was spent behind another owner.
+        let is_first = self.unanswered_since.is_none();
+        if now >= deadline && is_first && (self.was_blocked || !self.is_known_outage()) {
+            // The wait was over before the servers could answer: it was too short, or it was spent behind another owner.
             return Err(self.timed_out(refused));
         }
-        let since = *self.unanswered_since.get_or_insert(began);
+        let own = *self.unanswered_since.get_or_insert(began);
+        // Another acquisition of this program may have found it before.
+        let seen = self.silent_since(now);
+        let seen = seen.map(|since| since.max(self.request().since));
+        let since = seen.map_or(own, |seen| seen.min(own));
         let limit = self.session().config.unavailable_after;
-        if now >= since.after(limit).min(deadline) {
+        if now >= since.after(limit) {
+            if let Some(turn) = &self.turn {
+                turn.slot.give_up_line(now);
+            }
+            return Err(error);
+        }
+        if now >= deadline {
             return Err(error);
         }
         Ok(error)
@@ -196,12 +216,30 @@ impl<'a> Rounds<'a> {
             return Ok(());
         };
         turn.renew_trust();
-        let waited = turn.wait(deadline).await;
+        let (requests, spare) = (self.requests, self.requests.len() - self.quorum);
+        let is_unanswered = |at| silent_since(requests, spare, at).is_some();
+        let waited = turn.wait(deadline, is_unanswered).await;
         self.was_blocked |= turn.was_blocked;
         match waited? {
             MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
+            MyTurn::TimedOut if self.is_known_outage() => Err(self.no_answer(self.request().since)),
             MyTurn::TimedOut => Err(self.timed_out(&[])),
+            MyTurn::GivenUp => {
+                let since = self.silent_since(self.now());
+                Err(self.no_answer(since.unwrap_or(self.request().since)))
+            }
         }
+    }
+
+    /// Since when too few servers answer this program's attempts.
+    fn silent_since(&self, now: Tick) -> Option<Tick> {
+        silent_since(self.requests, self.requests.len() - self.quorum, now)
+    }
+
+    /// Whether so many servers are known not to answer that no quorum can be expected.
+    fn is_known_outage(&self) -> bool {
+        let silent = |one: &&ClientRequest| one.registry.session.known_outage().is_some();
+        self.requests.iter().filter(silent).count() > self.requests.len() - self.quorum
     }
 
     /// Whether a quorum of the servers each hold it for at least another quarter of their lease.
@@ -221,7 +259,8 @@ impl<'a> Rounds<'a> {
         let key = &self.request().requested[0].resource.key;
         let ttl = refused.iter().filter_map(|refusal| refusal.ttl).min();
         let blocker = match refused {
-            [] => Blocker::Queue,
+            [] if self.was_blocked => Blocker::Queue,
+            [] => Blocker::Unanswered,
             _ => Blocker::Owner(ttl),
         };
         self.request().timed_out(key, self.now(), blocker)

@@ -61,12 +61,10 @@ impl Rounds<'_> {
                 }
             };
             let Some((server, tried)) = answer else {
-                self.leave_behind(&open);
+                self.leave_behind(&open, began);
                 break;
             };
             open[server] = false;
-            let session = &self.requests[server].registry.session;
-            session.set_silent(tried.is_err());
             match tried {
                 Ok(TryOutcome::Granted(hold_refs)) => {
                     granted += 1;
@@ -115,9 +113,9 @@ impl Rounds<'_> {
 
     /// Stops waiting for the open answers. Holds that those servers may have granted are released in the background.
     /// Later rounds wait for a server again when it has answered that release.
-    fn leave_behind(&self, open: &[bool]) {
+    fn leave_behind(&self, open: &[bool], began: Tick) {
         for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
-            one.registry.session.set_silent(true);
+            one.registry.session.unanswered(began, None);
         }
     }
 

@@ -8,6 +8,7 @@ mod confirmed;
 mod handover;
 mod lease;
 mod loss;
+mod outage;
 mod outcome;
 mod reentry;
 mod runtime;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use distlock_tests::faults::{Fault, Op};
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{LEASE, Servers};
@@ -149,4 +150,69 @@ async fn outage_of_a_majority_is_no_crowd() {
     let error = program.lock().acquire().max_waiters(0).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     program.heal();
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_in_line_are_told_that_a_majority_is_away_when_the_first_one_is() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    for hung in [[0, 1, 2], [1, 3, 4]] {
+        program.hang(hung);
+        let start = Instant::now();
+        let waits = (0..20).map(|_| program.lock().acquire().into_future());
+        for waited in join_all(waits).await {
+            let error = waited.unwrap_err();
+            assert!(error.is_unavailable(), "{error}");
+        }
+        let took = start.elapsed();
+        // The limit, and the rest of the round in which it passes.
+        assert!(took < Duration::from_millis(7_100), "{took:?}");
+        let wait = Duration::from_secs(1);
+        let waits = (0..6).map(|_| program.lock().acquire().wait(wait).into_future());
+        for waited in join_all(waits).await {
+            let error = waited.unwrap_err();
+            assert!(error.is_unavailable(), "{error}");
+        }
+        program.heal();
+        servers.are_empty().await;
+        drop(program.lock().acquire().await.unwrap());
+        servers.are_empty().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_of_a_few_milliseconds_beside_live_servers_is_a_timeout() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    for faults in &program.faults {
+        faults.always(Op::Attempt, Fault::DelayReply(Duration::from_millis(20)));
+    }
+    for _ in 0..50 {
+        let wait = Duration::from_millis(3);
+        let error = program.lock().acquire().wait(wait).await.unwrap_err();
+        assert!(error.is_busy(), "{error}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    program.heal();
+    servers.are_empty().await;
+}
+
+/// The first server's client also has the queue of the program's acquisitions.
+#[tokio::test(start_paused = true)]
+async fn part_that_a_hung_server_does_not_release_delays_one_acquisition_at_most() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([0]);
+    guard.release().await.unwrap();
+    let (mut slow, start) = (0, Instant::now());
+    for _ in 0..100 {
+        let start = Instant::now();
+        let guard = program.lock().acquire().await.unwrap();
+        slow += u32::from(start.elapsed() > Duration::from_millis(10));
+        guard.release().await.unwrap();
+    }
+    assert!(slow <= 1, "{slow} of 100, {:?} in all", start.elapsed());
+    program.heal();
+    servers.are_empty().await;
 }

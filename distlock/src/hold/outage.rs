@@ -1,0 +1,169 @@
+//! Whether the server answers one client.
+//!
+//! Each waiter knows only what its own attempts met. What they met together is kept here, so that waiters that have not
+//! asked yet can tell a server that does not answer from a key that is held.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::backend::{Fault, cause};
+use crate::clock::Tick;
+
+/// The attempts in a row that the server did not answer, for all keys of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Outage {
+    /// An attempt was not answered, and the server has answered no command since.
+    is_silent: AtomicBool,
+    /// Whether `attempts` is set. It changes under the mutex, and lets an answer skip the mutex, as nearly all do.
+    is_failing: AtomicBool,
+    attempts: Mutex<Option<Unanswered>>,
+}
+
+/// Attempts in a row that were not answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Unanswered {
+    /// When the first of them was sent.
+    pub(crate) since: Tick,
+    /// When the last of them was given up.
+    latest: Tick,
+    /// The last failure; `None` while all of them were given up because their waits had ended.
+    failure: Option<Fault>,
+}
+
+impl Unanswered {
+    /// What the caller of an attempt is told.
+    pub(crate) fn fault(&self) -> Fault {
+        let none = || Fault::Unknown(cause("no answer"));
+        self.failure.clone().unwrap_or_else(none)
+    }
+
+    /// Whether this shows that the server does not answer, and not only that an answer takes longer than a short wait.
+    pub(super) fn is_conclusive(&self, now: Tick, patience: Duration) -> bool {
+        self.failure.is_some() || now.since(self.since) >= patience
+    }
+}
+
+impl Outage {
+    /// Whether an attempt was not answered, and the server has answered no command since.
+    pub(super) fn is_silent(&self) -> bool {
+        // Relaxed: a hint. What follows from it is read under the mutex.
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// The server answered an attempt.
+    pub(super) fn answered(&self) {
+        self.end_if(|_| true);
+    }
+
+    /// The server answered another command. It is there, so attempts that were given up early show nothing. It may
+    /// still refuse attempts.
+    pub(super) fn answered_other(&self) {
+        self.end_if(|attempts| attempts.failure.is_none());
+    }
+
+    fn end_if(&self, is_over: impl FnOnce(&Unanswered) -> bool) {
+        if self.is_silent() {
+            self.is_silent.store(false, Ordering::Relaxed);
+        }
+        if self.is_failing.load(Ordering::Relaxed) {
+            let mut attempts = self.attempts.lock();
+            if attempts.as_ref().is_some_and(is_over) {
+                *attempts = None;
+                self.is_failing.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// An attempt that was sent at `sent` failed or was given up at `now`. It belongs to those before it, unless more
+    /// than `gap` passed between them.
+    pub(super) fn unanswered(&self, sent: Tick, now: Tick, failure: Option<Fault>, gap: Duration) {
+        let mut attempts = self.attempts.lock();
+        let earlier = attempts
+            .take()
+            .filter(|earlier| sent.since(earlier.latest) <= gap);
+        let (since, before) = match earlier {
+            Some(earlier) => (earlier.since.min(sent), earlier.failure),
+            None => (sent, None),
+        };
+        *attempts = Some(Unanswered {
+            since,
+            latest: now,
+            failure: failure.or(before),
+        });
+        self.is_silent.store(true, Ordering::Relaxed);
+        self.is_failing.store(true, Ordering::Relaxed);
+    }
+
+    /// The attempts that were not answered, if the last of them is not longer ago than `gap`.
+    pub(super) fn current(&self, now: Tick, gap: Duration) -> Option<Unanswered> {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let attempts = self.attempts.lock().clone();
+        attempts.filter(|attempts| now.since(attempts.latest) <= gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: Duration = Duration::from_secs(5);
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_millis(ms)
+    }
+
+    fn failure() -> Option<Fault> {
+        Some(Fault::NotNow(cause("down")))
+    }
+
+    #[test]
+    fn attempts_in_a_row_count_from_the_first_until_an_answer() {
+        let outage = Outage::default();
+        assert!(outage.current(at(0), GAP).is_none());
+        outage.unanswered(at(100), at(2_000), failure(), GAP);
+        outage.unanswered(at(2_020), at(4_000), None, GAP);
+        let attempts = outage.current(at(4_000), GAP).unwrap();
+        assert_eq!(attempts.since, at(100));
+        assert_eq!(attempts.fault().to_string(), "not executed: down");
+        outage.answered();
+        assert!(!outage.is_silent() && outage.current(at(4_000), GAP).is_none());
+    }
+
+    #[test]
+    fn attempts_that_are_far_apart_are_not_one_outage() {
+        let outage = Outage::default();
+        outage.unanswered(at(0), at(100), failure(), GAP);
+        assert!(outage.current(at(6_000), GAP).is_none());
+        outage.unanswered(at(6_000), at(6_100), None, GAP);
+        let attempts = outage.current(at(6_100), GAP).unwrap();
+        assert_eq!(attempts.since, at(6_000));
+        assert!(attempts.failure.is_none());
+    }
+
+    #[test]
+    fn answers_to_other_commands_end_only_what_was_given_up_early() {
+        let outage = Outage::default();
+        outage.unanswered(at(0), at(3), None, GAP);
+        outage.answered_other();
+        assert!(!outage.is_silent() && outage.current(at(3), GAP).is_none());
+        outage.unanswered(at(4), at(5), failure(), GAP);
+        outage.answered_other();
+        assert!(!outage.is_silent() && outage.current(at(5), GAP).is_some());
+    }
+
+    #[test]
+    fn attempts_that_were_given_up_show_an_outage_only_after_a_time() {
+        let (outage, patience) = (Outage::default(), Duration::from_millis(500));
+        outage.unanswered(at(0), at(3), None, GAP);
+        let early = outage.current(at(3), GAP).unwrap();
+        assert!(!early.is_conclusive(at(3), patience));
+        assert!(early.is_conclusive(at(500), patience));
+        outage.unanswered(at(4), at(5), failure(), GAP);
+        let failed = outage.current(at(5), GAP).unwrap();
+        assert!(failed.is_conclusive(at(5), patience));
+    }
+}

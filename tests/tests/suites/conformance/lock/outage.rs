@@ -1,0 +1,127 @@
+//! A server that does not answer, and the tasks of a client that wait for one key meanwhile.
+
+use std::time::Duration;
+
+use distlock::{Blocker, Error};
+use distlock_tests::faults::{Fault, Op};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::conformance::stage::{Stage, refused};
+
+const KEY: &str = "order:42";
+
+async fn all_in_line_are_told_of_an_outage_when_the_first_one_is(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    for fault in [Fault::FailBefore, Fault::Never] {
+        stage.faults().always(Op::Attempt, fault);
+        let start = Instant::now();
+        let before = stage.faults().calls(Op::Attempt);
+        let mut told = JoinSet::new();
+        for _ in 0..50 {
+            let acquiring = client.lock(KEY).acquire().into_future();
+            let faults = stage.faults().clone();
+            told.spawn(async move {
+                let error = refused(acquiring.await);
+                (error, faults.calls(Op::Attempt))
+            });
+        }
+        let told = told.join_all().await;
+        stage.assert_took(start, stage.unavailable_after());
+        let asked = stage.faults().calls(Op::Attempt);
+        assert!(asked > before);
+        for (error, asked_then) in told {
+            assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+            assert_eq!(asked_then, asked, "somebody asked again");
+        }
+        stage.faults().clear(Op::Attempt);
+        stage.is_free(KEY).await;
+        // An answer, so that the next outage begins anew.
+        drop(client.lock(KEY).acquire().await.unwrap());
+    }
+}
+
+async fn waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage.faults().always(Op::Attempt, Fault::Never);
+    let start = Instant::now();
+    let waits = (0..6).map(|_| {
+        client
+            .lock(KEY)
+            .acquire()
+            .wait(stage.part(10))
+            .into_future()
+    });
+    for waited in join_all(waits).await {
+        let error = refused(waited);
+        assert!(error.is_unavailable(), "{error}");
+    }
+    stage.assert_took(start, stage.part(10));
+    stage.faults().clear(Op::Attempt);
+}
+
+async fn waiters_that_come_after_an_outage_are_served(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage.faults().always(Op::Attempt, Fault::FailBefore);
+    let first = tokio::spawn(client.lock(KEY).acquire().into_future());
+    stage.waiting(&client, 1).await;
+    let second = tokio::spawn(client.lock(KEY).acquire().into_future());
+    assert!(refused(first.await.unwrap()).is_unavailable());
+    assert!(refused(second.await.unwrap()).is_unavailable());
+    // They ask by themselves, although the outage is known.
+    stage.faults().clear(Op::Attempt);
+    let late = (0..3).map(|_| client.lock(KEY).acquire().into_future());
+    join_all(late.map(|acquiring| async { acquiring.await.unwrap().release().await.unwrap() }))
+        .await;
+    // The next outage counts anew: a shorter one is survived.
+    for _ in 0..3 {
+        stage.faults().next(Op::Attempt, Fault::FailBefore);
+    }
+    drop(client.lock(KEY).acquire().await.unwrap());
+}
+
+async fn wait_of_a_few_milliseconds_beside_a_live_server_is_a_timeout(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage
+        .faults()
+        .always(Op::Attempt, Fault::DelayReply(stage.part(50)));
+    for _ in 0..stage.size(10, 50) {
+        let error = refused(client.lock(KEY).acquire().wait(stage.part(500)).await);
+        let too_short = matches!(
+            &error,
+            Error::Timeout {
+                blocker: Blocker::Unanswered,
+                ..
+            }
+        );
+        assert!(too_short && error.is_busy(), "{error}");
+        stage.is_quiet_within(stage.part(5)).await;
+    }
+    stage.faults().clear(Op::Attempt);
+}
+
+async fn short_waits_in_a_long_outage_are_unavailable_in_the_end(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage.faults().always(Op::Attempt, Fault::Never);
+    stage.faults().always(Op::Release, Fault::Never);
+    let start = Instant::now();
+    let wait = Duration::from_millis(5);
+    loop {
+        let error = refused(client.lock(KEY).acquire().wait(wait).await);
+        if error.is_unavailable() {
+            break;
+        }
+        assert!(error.is_busy(), "{error}");
+        assert!(start.elapsed() < stage.unavailable_after() + stage.slack());
+    }
+    stage.faults().clear_all();
+}
+
+on_every_backend![
+    all_in_line_are_told_of_an_outage_when_the_first_one_is,
+    waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy,
+    waiters_that_come_after_an_outage_are_served,
+    wait_of_a_few_milliseconds_beside_a_live_server_is_a_timeout,
+    short_waits_in_a_long_outage_are_unavailable_in_the_end,
+];
