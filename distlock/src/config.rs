@@ -133,6 +133,11 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(2),
 };
 
+/// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
+/// connection.
+#[cfg(feature = "redis")]
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
 /// How many commands the driver buffers until they are written to the socket.
 #[cfg(feature = "redis")]
 pub(crate) const PIPELINE_BUFFER: usize = 1024;

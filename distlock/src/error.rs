@@ -103,6 +103,16 @@ pub enum Error {
         cause: Cause,
     },
 
+    /// This crate cannot use the server: it has no such database, it is too old, or it is a node of a cluster.
+    #[error("cannot use the lock server {server}: {reason}")]
+    #[non_exhaustive]
+    UnsupportedServer {
+        /// The server's address, without user and password.
+        server: String,
+        /// Why it cannot be used, and what to do.
+        reason: String,
+    },
+
     /// The key holds a value that is not a lock of this kind. The value was not changed.
     #[error("{key:?} holds another type of value in the server; use another key")]
     #[non_exhaustive]

@@ -28,7 +28,12 @@ pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
     }
 }
 
-pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display) {
+/// `is_outage`: the log has reported the outage already.
+pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_outage: bool) {
+    if is_outage {
+        tracing::debug!(target: TARGET, holds, %fault, "renewal failed during an outage; it is retried until the lease ends");
+        return;
+    }
     tracing::warn!(target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
 }
 
@@ -81,13 +86,37 @@ pub(crate) fn connected(what: &'static str, epoch: u64) {
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn disconnected(what: &'static str, reason: &str) {
-    tracing::warn!(target: TARGET, connection = what, reason, "connection lost; reconnecting");
+pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
+    tracing::debug!(target: TARGET, connection = what, %fault, ?pause, "cannot connect; retrying after the pause");
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
-    tracing::warn!(target: TARGET, connection = what, %fault, ?pause, "cannot connect; retrying after the pause");
+pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
+    tracing::warn!(
+        target: TARGET, server, connection = what, %reason,
+        "connection to the lock server lost; reconnecting"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display) {
+    tracing::warn!(
+        target: TARGET, server, ?lasted, %reason,
+        "still no connection to the lock server; reconnecting"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn outage_over(server: &str, lasted: Duration) {
+    tracing::info!(target: TARGET, server, ?lasted, "connected to the lock server again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn server_evicts(server: &str, policy: &str) {
+    tracing::warn!(
+        target: TARGET, server, policy,
+        "the lock server deletes locks when its memory is full; set its `maxmemory-policy` to `noeviction`"
+    );
 }
 
 #[cfg(feature = "redis")]

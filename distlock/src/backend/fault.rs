@@ -20,6 +20,16 @@ pub enum Fault {
     NotNow(Cause),
     /// The server does not allow this user to run the command.
     Denied(Cause),
+    /// The server refused the login of a new connection, so the command was not sent. Repeating it may help, because a
+    /// password may be about to change.
+    LoginDenied(Cause),
+    /// This crate cannot use the server.
+    Unsupported {
+        /// The address of the server.
+        server: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The key holds a value of another type.
     WrongType,
     /// There is no semaphore any more, though there was one while its permits were waited for.
@@ -31,16 +41,16 @@ pub enum Fault {
 impl Fault {
     /// Whether repeating the verb is of no use.
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, Self::Unknown(_) | Self::NotNow(_))
+        !matches!(
+            self,
+            Self::Unknown(_) | Self::NotNow(_) | Self::LoginDenied(_)
+        )
     }
 
     /// Whether the verb certainly had no effect.
     pub(crate) fn was_refused(&self) -> bool {
         // Not `Protocol`: a script may have failed after its first write.
-        matches!(
-            self,
-            Self::NotNow(_) | Self::Denied(_) | Self::WrongType | Self::NumberGone
-        )
+        !matches!(self, Self::Unknown(_) | Self::Protocol(_))
     }
 
     /// The error that users get, after the verb was tried for `after`.
@@ -48,7 +58,8 @@ impl Fault {
         let key = key.text().to_owned();
         match self {
             Self::Unknown(cause) | Self::NotNow(cause) => Error::Unavailable { key, after, cause },
-            Self::Denied(cause) => Error::Denied { key, cause },
+            Self::Denied(cause) | Self::LoginDenied(cause) => Error::Denied { key, cause },
+            Self::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
             Self::WrongType => Error::WrongType { key },
             Self::NumberGone => Error::lost(&key, Loss::NumberGone),
             Self::Protocol(cause) => Error::Protocol { key, cause },
@@ -62,6 +73,8 @@ impl fmt::Display for Fault {
             Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
             Self::NotNow(cause) => write!(f, "not executed: {cause}"),
             Self::Denied(cause) => write!(f, "denied: {cause}"),
+            Self::LoginDenied(cause) => write!(f, "login denied: {cause}"),
+            Self::Unsupported { reason, .. } => f.write_str(reason),
             Self::WrongType => f.write_str("the key holds a value of another type"),
             Self::NumberGone => f.write_str("the semaphore is gone"),
             Self::Protocol(cause) => write!(f, "unexpected answer: {cause}"),

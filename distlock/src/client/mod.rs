@@ -409,10 +409,15 @@ impl Builder {
     /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it
     /// reconnects on its own whenever a connection is lost.
     ///
+    /// A server that holds locks should have the `maxmemory-policy` `noeviction`. With any other policy it deletes locks
+    /// when its memory is full, and the client logs a warning when it connects.
+    ///
     /// # Errors
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
     /// * [`Error::Unavailable`]: the server does not answer.
     /// * [`Error::Denied`]: the server refuses the user.
+    /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, or is a
+    ///   node of a cluster.
     /// * [`Error::Protocol`]: the server's answer cannot be understood.
     /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
     ///

@@ -294,17 +294,17 @@ async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
             let alone = |renewal: Renewal| async move {
                 match session.backend.renew(&[renewal]).await {
                     Ok(ours) => ours.first().copied().map_or(Answer::Unknown, told),
-                    Err(fault) => failed(1, &fault),
+                    Err(fault) => failed(session, 1, &fault),
                 }
             };
             let alone = stream::iter(batch.to_vec()).map(alone);
             alone.buffered(RENEWALS_AT_ONCE).collect().await
         }
-        Err(fault) => vec![failed(batch.len(), &fault); batch.len()],
+        Err(fault) => vec![failed(session, batch.len(), &fault); batch.len()],
     }
 }
 
-fn failed(holds: usize, fault: &Fault) -> Answer {
-    telemetry::renewal_failed(holds, fault);
+fn failed(session: &Session, holds: usize, fault: &Fault) -> Answer {
+    telemetry::renewal_failed(holds, fault, !session.backend.is_connected());
     Answer::Unknown
 }

@@ -23,7 +23,7 @@ impl io::Write for Writer {
 /// thread meets first counts as unwanted).
 pub(crate) fn collect() {
     tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::WARN)
+        .with_max_level(LevelFilter::INFO)
         .with_ansi(false)
         .with_writer(|| Writer)
         .init();

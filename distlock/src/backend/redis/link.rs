@@ -14,11 +14,14 @@ use std::time::Duration;
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use super::reply;
+use super::greeting;
+use super::outage::OutageLog;
 use crate::backend::{Fault, cause};
-use crate::config::{CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_BACKOFF, TIMEOUTS_TO_REPLACE};
+use crate::config::{
+    CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE, TIMEOUTS_TO_REPLACE,
+};
 use crate::telemetry;
 
 /// Called with what the server sends unrequested.
@@ -44,7 +47,10 @@ pub(super) struct Link {
     client: redis::Client,
     on_push: OnPush,
     longest_pause: Duration,
+    outages: Arc<OutageLog>,
     phase: watch::Sender<Phase>,
+    /// Somebody waits for a connection. Ends the pause after a try that the server refused.
+    wanted: Arc<Notify>,
     /// The number of the current connection, or of the last one.
     epoch: watch::Sender<u64>,
     /// The last number that was given to a connection, established or not.
@@ -63,6 +69,7 @@ impl Link {
         what: &'static str,
         client: redis::Client,
         longest_pause: Duration,
+        outages: Arc<OutageLog>,
         on_push: OnPush,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -70,6 +77,8 @@ impl Link {
             client,
             on_push,
             longest_pause,
+            outages,
+            wanted: Arc::default(),
             phase: watch::Sender::new(Phase::Down(None)),
             epoch: watch::Sender::new(0),
             numbers: AtomicU64::new(0),
@@ -108,9 +117,14 @@ impl Link {
         }
         let mut phase = self.phase.subscribe();
         self.connect();
-        let up = phase
-            .wait_for(|phase| matches!(phase, Phase::Up(_) | Phase::Down(Some(Fault::Denied(_)))));
-        let settled = match tokio::time::timeout(patience, up).await {
+        self.wanted.notify_one();
+        // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
+        let mut is_new = false;
+        let settled = phase.wait_for(|phase| {
+            let is_refused = matches!(phase, Phase::Down(Some(fault)) if is_refusal(fault));
+            matches!(phase, Phase::Up(_)) || std::mem::replace(&mut is_new, true) && is_refused
+        });
+        let settled = match tokio::time::timeout(patience, settled).await {
             Ok(Ok(phase)) => phase.clone(),
             _ => self.phase.borrow().clone(),
         };
@@ -138,6 +152,14 @@ impl Link {
 
     /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
     pub(super) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
+        if self.replace(epoch) {
+            self.outages.failed(self.what, &reason);
+        }
+    }
+
+    /// Replaces connection `epoch`, without a word in the log: the server did not end it. Returns whether it was the
+    /// current one.
+    pub(super) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
         let was_up = self.phase.send_if_modified(|phase| {
             let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
             if same {
@@ -146,10 +168,10 @@ impl Link {
             same
         });
         if was_up {
-            telemetry::disconnected(self.what, reason);
             self.timeouts.store(0, Ordering::Relaxed);
             self.connect();
         }
+        was_up
     }
 
     /// Completes when connection `epoch` is not the current one any more.
@@ -190,16 +212,19 @@ impl Link {
                 }
                 Ok::<(), ()>(())
             });
-        let connect = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
+        let connect = async {
+            let connected = self
+                .client
+                .get_multiplexed_async_connection_with_config(&config);
+            let server = self.outages.server();
+            let refused = |error| greeting::refused(server, error);
+            let mut connection = connected.await.map_err(refused)?;
+            greeting::check(server, &mut connection).await?;
+            Ok(connection)
+        };
         match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
             Ok(Ok(connection)) => Ok(Connected { connection, epoch }),
-            Ok(Err(error)) => Err(match reply::fault(error) {
-                // No command was sent yet, so nothing can have been executed.
-                Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
-                other => other,
-            }),
+            Ok(Err(fault)) => Err(fault),
             Err(_) => Err(Fault::NotNow(cause("no connection in time"))),
         }
     }
@@ -222,6 +247,7 @@ impl Link {
         });
         if was_taken {
             telemetry::connected(self.what, epoch);
+            self.outages.established(self.what);
             let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
             let mut phase = self.phase.subscribe();
             drop(tokio::spawn(async move {
@@ -239,7 +265,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
     loop {
         let Some(link) = link.upgrade() else { return };
         pause = pause.min(link.longest_pause);
-        match link.connect_once().await {
+        let was_refused = match link.connect_once().await {
             Ok(connected) => {
                 // In this order: if the connection breaks as soon as it is handed out, the next task must be able to
                 // start, and it could not while this one counts as running.
@@ -249,16 +275,35 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             }
             Err(fault) => {
                 telemetry::connect_failed(link.what, &fault, pause);
+                link.outages.failed(link.what, &fault);
+                let was_refused = is_refusal(&fault);
                 link.phase.send_replace(Phase::Down(Some(fault)));
+                was_refused
             }
-        }
+        };
+        let wanted = Arc::clone(&link.wanted);
         // Not held during the pause, so that the link can be dropped.
         drop(link);
         // Jitter: the many clients that lost one server should not all return at the same moment.
         let jitter = rand::rng().random_range(0.5..1.0);
-        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause.mul_f64(jitter)) => {}
+            // The server is there, and may admit the next try.
+            () = wanted_after(REFUSED_PAUSE, &wanted), if was_refused => {}
+        }
         pause *= 2;
     }
+}
+
+/// Whether the server is there and refuses this client's connections.
+fn is_refusal(fault: &Fault) -> bool {
+    matches!(fault, Fault::LoginDenied(_)) || fault.is_final()
+}
+
+/// Completes after the pause, when somebody waits for a connection.
+async fn wanted_after(pause: Duration, wanted: &Notify) {
+    tokio::time::sleep(pause).await;
+    wanted.notified().await;
 }
 
 /// Reports the loss of a connection when its runtime ends. The driver does not, so a task in the same runtime holds
@@ -268,10 +313,7 @@ struct RuntimeEnds(Weak<Link>, u64);
 impl Drop for RuntimeEnds {
     fn drop(&mut self) {
         if let Some(link) = self.0.upgrade() {
-            link.broken(
-                self.1,
-                "the connection was dropped, or its runtime has ended",
-            );
+            let _was_current = link.replace(self.1);
         }
     }
 }

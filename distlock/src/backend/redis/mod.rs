@@ -6,11 +6,13 @@
 
 mod channels;
 mod fair;
+mod greeting;
 mod latch;
 mod link;
 mod lock;
 mod names;
 mod number;
+mod outage;
 mod permit;
 mod reply;
 mod rw;
@@ -30,6 +32,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use self::link::Link;
+use self::outage::OutageLog;
 use self::script::{Call, Script};
 use self::subscriber::Subscriber;
 use super::family::{HoldFamily, LeaseFamily};
@@ -72,9 +75,21 @@ impl RedisBackend {
         // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
         let messages = server.client(true)?;
         let longest_pause = config.longest_reconnect_pause();
+        let outages = Arc::new(OutageLog::new(server.address()));
         let backend = Self {
-            link: Link::new("commands", commands, longest_pause, Arc::new(|_| {})),
-            subscriber: Subscriber::new(messages, clock, config.response_timeout),
+            link: Link::new(
+                "commands",
+                commands,
+                longest_pause,
+                Arc::clone(&outages),
+                Arc::new(|_| {}),
+            ),
+            subscriber: Subscriber::new(
+                messages,
+                clock,
+                config.response_timeout,
+                Arc::clone(&outages),
+            ),
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
@@ -84,7 +99,13 @@ impl RedisBackend {
             answered: Mutex::default(),
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
-            Ok(_) => Ok(backend),
+            Ok(mut connected) => {
+                let warned =
+                    greeting::warn_of_eviction(outages.server(), &mut connected.connection);
+                // Without an answer there is no warning. It is not needed for locks.
+                let _in_time = timeout(config.response_timeout, warned).await;
+                Ok(backend)
+            }
             Err(fault) => Err(server.unreachable(fault, CONNECT_TIMEOUT)),
         }
     }

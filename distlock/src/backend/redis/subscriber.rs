@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::channels::{Channel, Channels};
 use super::link::{Connected, Link};
+use super::outage::{OutageLog, REPEATED_AFTER};
 use super::{names, reply};
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Clock;
@@ -42,16 +43,24 @@ struct Shared {
     /// Wakes the task when there may be something to send.
     wake: Notify,
     clock: Clock,
+    /// When the log last said that subscribing is refused.
+    denial_logged: Mutex<Option<Instant>>,
     /// The client is gone, and the task has to end.
     closed: AtomicBool,
 }
 
 impl Subscriber {
-    pub(super) fn new(client: redis::Client, clock: Clock, response_timeout: Duration) -> Self {
+    pub(super) fn new(
+        client: redis::Client,
+        clock: Clock,
+        response_timeout: Duration,
+        outages: Arc<OutageLog>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             channels: Mutex::new(Channels::new(SUBSCRIPTION_LINGER)),
             wake: Notify::new(),
             clock,
+            denial_logged: Mutex::default(),
             closed: AtomicBool::new(false),
         });
         let receiver = Arc::clone(&shared);
@@ -59,6 +68,7 @@ impl Subscriber {
             "messages",
             client,
             RECONNECT_BACKOFF.longest,
+            outages,
             Arc::new(move |push| receiver.received(&push)),
         );
         Self {
@@ -172,6 +182,22 @@ impl Shared {
                 notifications.send();
             }
             _ => telemetry::odd_message(channel, payload.len()),
+        }
+    }
+
+    /// Logs that the server refuses to subscribe, now and then for as long as it does.
+    fn log_denial(&self, fault: &Fault) {
+        let now = Instant::now();
+        let due = {
+            let mut logged = self.denial_logged.lock();
+            let due = logged.is_none_or(|logged| now.duration_since(logged) >= REPEATED_AFTER);
+            if due {
+                *logged = Some(now);
+            }
+            due
+        };
+        if due {
+            telemetry::subscription_failed(fault);
         }
     }
 
@@ -291,14 +317,17 @@ impl Task {
 
     /// A command failed: the connection is replaced, and everything is subscribed again.
     async fn failed(&self, epoch: u64, fault: &Fault) {
-        telemetry::subscription_failed(fault);
         if fault.is_final() {
+            self.shared.log_denial(fault);
             // The server refused the command, and would refuse it again at once. The waiters are notified before the
             // pause, so that they fall back to their timers.
             let notifications = self.shared.channels.lock().disconnected();
             notifications.send();
             tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
+            let _was_current = self.link.replace(epoch);
+        } else {
+            self.link
+                .broken(epoch, &format!("a subscription failed: {fault}"));
         }
-        self.link.broken(epoch, "a subscription failed");
     }
 }

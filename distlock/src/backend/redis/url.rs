@@ -67,10 +67,16 @@ impl Server {
         redis::Client::open(info).map_err(|error| invalid(error.to_string()))
     }
 
+    /// The address, without user and password.
+    pub(super) fn address(&self) -> String {
+        self.info.addr().to_string()
+    }
+
     pub(super) fn unreachable(&self, fault: Fault, after: Duration) -> Error {
-        let key = self.info.addr().to_string();
+        let key = self.address();
         match fault {
-            Fault::Denied(cause) => Error::Denied { key, cause },
+            Fault::Denied(cause) | Fault::LoginDenied(cause) => Error::Denied { key, cause },
+            Fault::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
             Fault::Unknown(cause) | Fault::NotNow(cause) => {
                 Error::Unavailable { key, after, cause }
             }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod keys;
+mod outage;
 mod refusals;
 pub(crate) mod rights;
 mod rights_by_kind;
@@ -14,6 +15,7 @@ pub(crate) fn rows() -> Vec<Listed> {
     [
         connection::rows(),
         servers::rows(),
+        outage::rows(),
         refusals::rows(),
         rights::rows(),
         rights_by_kind::rows(),

@@ -18,6 +18,9 @@ use crate::support::{SOON, idle, ms};
 
 pub(crate) const GUIDE: &str = include_str!("../../../../distlock/src/guide/least_privilege.md");
 
+/// What a client asks at connect, and can do without.
+const OPTIONAL: [&str; 3] = ["client|setinfo", "hello", "info"];
+
 /// What the guide grants the user `shop`, word by word.
 pub(crate) fn granted() -> Vec<&'static str> {
     let begin = GUIDE.find("ACL SETUSER shop").expect("in the guide");
@@ -74,7 +77,7 @@ pub(crate) async fn refused(admin: &mut Foreign) -> BTreeSet<String> {
     };
     log.iter()
         // The driver's introduction, which servers from 7.2 on know, and which nothing needs.
-        .filter(|entry| text(entry, "object") != "client|setinfo")
+        .filter(|entry| !OPTIONAL.contains(&text(entry, "object").as_str()))
         .map(|entry| format!("{} {}", text(entry, "username"), text(entry, "object")))
         .collect()
 }
@@ -245,6 +248,68 @@ async fn f66_hold_is_lost_at_its_deadline_after_a_password_change(row: &Row) {
     again.unwrap().release().await.unwrap();
 }
 
+/// Takes the right to log in from `shop`, and ends its connections.
+async fn change_password(admin: &mut Foreign, row: &Row, password: &str) {
+    let password = format!(">{password}");
+    admin
+        .send(&["ACL", "SETUSER", "shop", "resetpass", &password])
+        .await;
+    let kill = ["CLIENT", "KILL", "USER", "shop"];
+    let killed: u64 = admin.ask(&kill).await.unwrap();
+    row.injected("connection ended by a new password", killed);
+}
+
+/// A client that waits so long for a connection that a busy machine is no reason to refuse.
+async fn patient(server: &RedisServer) -> Client {
+    let builder = Client::builder().key_prefix("shop:");
+    let url = format!("redis://shop:SECRET@{}", server.addr());
+    builder.connect(&url).await.unwrap()
+}
+
+async fn f66_wait_outlives_a_change_of_the_password(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let client = patient(&server).await;
+    drop(client.lock("k").acquire().await.unwrap());
+    change_password(&mut admin, row, "OTHER").await;
+    denied(
+        client
+            .lock("k")
+            .acquire()
+            .wait(Duration::ZERO)
+            .into_future(),
+    )
+    .await;
+    let waits = tokio::spawn(client.lock("k").acquire().into_future());
+    sleep(ms(1_500)).await;
+    assert!(!waits.is_finished(), "it did not wait");
+    change_password(&mut admin, row, "SECRET").await;
+    let guard = timeout(SOON, waits).await.expect("connected").unwrap();
+    guard.unwrap().release().await.unwrap();
+}
+
+async fn f66_right_that_is_back_serves_the_next_acquisition(row: &Row) {
+    let (server, mut admin) = server_without_default_user().await;
+    grant(&mut admin, "shop", &[]).await;
+    let client = patient(&server).await;
+    change_password(&mut admin, row, "OTHER").await;
+    // Denied for so long that the pauses between the client's own tries are as long as they get.
+    for _ in 0..4 {
+        denied(
+            client
+                .lock("k")
+                .acquire()
+                .wait(Duration::ZERO)
+                .into_future(),
+        )
+        .await;
+        sleep(ms(1_000)).await;
+    }
+    change_password(&mut admin, row, "SECRET").await;
+    let guard = client.lock("k").try_acquire().await.unwrap();
+    guard.expect("free").release().await.unwrap();
+}
+
 /// What is logged, as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -303,5 +368,7 @@ rows! {
         f53_user_of_the_guide_can_do_nothing_else,
         f53_denials_are_told_as_such_and_at_once,
         f53_waiter_without_the_right_to_subscribe_asks_again_by_itself,
-        f66_hold_is_lost_at_its_deadline_after_a_password_change;
+        f66_hold_is_lost_at_its_deadline_after_a_password_change,
+        f66_wait_outlives_a_change_of_the_password,
+        f66_right_that_is_back_serves_the_next_acquisition;
 }

@@ -1,0 +1,54 @@
+//! Servers that a client cannot use: each is refused at once, with an error that says what to do.
+
+use distlock::{Client, Error};
+use distlock_tests::RedisServer;
+use tokio::time::timeout;
+
+use super::SOON;
+
+/// The error of a client that connects, told before any retry could have helped.
+async fn refused(url: &str) -> String {
+    // Far below the 5 s for which a server that may come back is asked again.
+    let connecting = timeout(SOON, Client::connect(url));
+    let start = std::time::Instant::now();
+    let error = connecting.await.expect("an answer").unwrap_err();
+    let unsupported = matches!(&error, Error::UnsupportedServer { .. });
+    assert!(unsupported && error.is_permanent(), "{error}");
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(4),
+        "retried"
+    );
+    error.to_string()
+}
+
+#[tokio::test]
+async fn server_without_resp3_is_refused_at_once() {
+    let builder = RedisServer::builder()
+        .arg("--rename-command", "HELLO")
+        .arg("HIDDEN", "--rename-command")
+        .arg("LOLWUT", "LOLWHAT");
+    let server = builder.start().await;
+    let text = refused(&server.url()).await;
+    assert!(
+        text.contains("RESP3") && text.contains("Redis 6.0"),
+        "{text}"
+    );
+    assert!(text.contains(&server.addr().to_string()), "{text}");
+}
+
+#[tokio::test]
+async fn database_out_of_range_is_refused_at_once() {
+    let server = RedisServer::start().await;
+    let text = refused(&format!("{}/99", server.url())).await;
+    assert!(text.contains("does not have the database"), "{text}");
+    let inside = Client::connect(&format!("{}/3", server.url())).await;
+    drop(inside.unwrap().lock("k").acquire().await.unwrap());
+}
+
+#[tokio::test]
+async fn node_of_a_cluster_is_refused_at_once() {
+    let server = RedisServer::builder().arg("--cluster-enabled", "yes");
+    let server = server.start().await;
+    let text = refused(&server.url()).await;
+    assert!(text.contains("node of a cluster"), "{text}");
+}
