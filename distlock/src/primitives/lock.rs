@@ -196,6 +196,8 @@ impl Lock {
     ///
     /// Use [fencing tokens](crate::Client::fenced_lock) if a store has to reject the writes of such sections.
     ///
+    /// A value that is not such a lock is not deleted: a read/write lock, or other data of any type.
+    ///
     /// # Errors
     /// The same as [`is_locked`](Lock::is_locked).
     ///

@@ -179,9 +179,8 @@ pub(super) fn release_all(
 /// Removes a lock with all its holders, and answers whether there was one.
 pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     let value = state.values.get(key.name()).map(|entry| &entry.value);
-    // A read/write lock goes as well: in Redis both are hashes, and Redisson's force-unlock does not tell them apart.
     let is_lock = match value {
-        Some(Value::Lock(_) | Value::ReadWrite(_)) => true,
+        Some(Value::Lock(_)) => true,
         Some(_) => return Err(Fault::WrongType),
         None => false,
     };

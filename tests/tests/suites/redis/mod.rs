@@ -3,6 +3,7 @@
 
 mod connections;
 mod fair;
+mod force_release;
 mod golden;
 mod latch;
 mod permit;
@@ -13,6 +14,7 @@ mod red_lock;
 mod rw;
 mod semaphore;
 mod slots;
+mod unsupported;
 mod wire;
 use std::time::Duration;
 

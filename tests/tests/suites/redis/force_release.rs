@@ -1,0 +1,37 @@
+//! What a force-release must not delete.
+
+use distlock::Error;
+use distlock_tests::RedisServer;
+
+use super::client;
+
+#[tokio::test]
+async fn force_release_deletes_neither_data_nor_a_read_write_lock() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let reading = client.rw_lock("rw").read().acquire().await.unwrap();
+    let writing = client.rw_lock("wr").write().acquire().await.unwrap();
+    server.cli(&["HSET", "cart", "item:7", "3"]).await;
+    server
+        .cli(&["HSET", "user", "name", "ann", "age", "7"])
+        .await;
+    for key in ["rw", "wr", "cart", "user"] {
+        for forced in [
+            client.lock(key).force_release().await,
+            client.fair_lock(key).force_release().await,
+        ] {
+            let error = forced.unwrap_err();
+            assert!(matches!(error, Error::WrongType { .. }), "{key}: {error}");
+        }
+        let exists: u64 = server.try_cli(&["EXISTS", key]).await.unwrap();
+        assert_eq!(exists, 1, "{key}");
+    }
+    reading.release().await.unwrap();
+    writing.release().await.unwrap();
+    for lock in [client.lock("k"), client.lock("kept")] {
+        let guard = lock.acquire().await.unwrap();
+        assert!(lock.force_release().await.unwrap());
+        assert!(!lock.force_release().await.unwrap());
+        drop(guard);
+    }
+}
