@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::Session;
 use crate::backend::{Fault, cause};
 use crate::clock::Tick;
 
@@ -40,26 +41,26 @@ impl Unanswered {
     }
 
     /// Whether this shows that the server does not answer, and not only that an answer takes longer than a short wait.
-    pub(super) fn is_conclusive(&self, now: Tick, patience: Duration) -> bool {
+    fn is_conclusive(&self, now: Tick, patience: Duration) -> bool {
         self.failure.is_some() || now.since(self.since) >= patience
     }
 }
 
 impl Outage {
     /// Whether an attempt was not answered, and the server has answered no command since.
-    pub(super) fn is_silent(&self) -> bool {
+    fn is_silent(&self) -> bool {
         // Relaxed: a hint. What follows from it is read under the mutex.
         self.is_silent.load(Ordering::Relaxed)
     }
 
     /// The server answered an attempt.
-    pub(super) fn answered(&self) {
+    fn answered(&self) {
         self.end_if(|_| true);
     }
 
     /// The server answered another command. It is there, so attempts that were given up early show nothing. It may
     /// still refuse attempts.
-    pub(super) fn answered_other(&self) {
+    fn answered_other(&self) {
         self.end_if(|attempts| attempts.failure.is_none());
     }
 
@@ -78,7 +79,7 @@ impl Outage {
 
     /// An attempt that was sent at `sent` failed or was given up at `now`. It belongs to those before it, unless more
     /// than `gap` passed between them.
-    pub(super) fn unanswered(&self, sent: Tick, now: Tick, failure: Option<Fault>, gap: Duration) {
+    fn unanswered(&self, sent: Tick, now: Tick, failure: Option<Fault>, gap: Duration) {
         let mut attempts = self.attempts.lock();
         let earlier = attempts
             .take()
@@ -97,12 +98,63 @@ impl Outage {
     }
 
     /// The attempts that were not answered, if the last of them is not longer ago than `gap`.
-    pub(super) fn current(&self, now: Tick, gap: Duration) -> Option<Unanswered> {
+    fn current(&self, now: Tick, gap: Duration) -> Option<Unanswered> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
         }
         let attempts = self.attempts.lock().clone();
         attempts.filter(|attempts| now.since(attempts.latest) <= gap)
+    }
+}
+
+impl Session {
+    /// Whether an attempt was not answered, and the server has answered no command since.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.outage.is_silent()
+    }
+
+    /// The server answered an attempt.
+    pub(crate) fn answered(&self) {
+        self.outage.answered();
+    }
+
+    /// The server answered a command that is not an attempt.
+    pub(super) fn answered_other(&self) {
+        self.outage.answered_other();
+    }
+
+    /// An attempt that was sent at `sent` failed, or it was given up and has no `failure`.
+    pub(crate) fn unanswered(&self, sent: Tick, failure: Option<Fault>) {
+        let gap = self.config.unavailable_after;
+        self.outage.unanswered(sent, self.now(), failure, gap);
+    }
+
+    /// The attempts of this client that were not answered, if the server has answered none since.
+    pub(crate) fn unanswered_attempts(&self) -> Option<Unanswered> {
+        self.outage
+            .current(self.now(), self.config.unavailable_after)
+    }
+
+    /// Since when attempts of this client were not answered, if that was so at `at` and none was answered since.
+    pub(crate) fn unanswered_at(&self, at: Tick) -> Option<Unanswered> {
+        let attempts = self.unanswered_attempts();
+        attempts.filter(|attempts| attempts.since <= at)
+    }
+
+    /// Why no answer can be expected, if this client knows that the server does not answer. A wait that ends then ends
+    /// as unavailable, and not as a timeout.
+    pub(crate) fn known_outage(&self) -> Option<Fault> {
+        let patience = self.config.conclusive_silence();
+        let conclusive = |attempts: &Unanswered| attempts.is_conclusive(self.now(), patience);
+        let attempts = self.unanswered_attempts().filter(conclusive);
+        let disconnected = || {
+            let is_down = !self.backend.is_connected();
+            is_down.then(|| Fault::NotNow(cause("no connection to the server")))
+        };
+        attempts
+            .as_ref()
+            .map(Unanswered::fault)
+            .or_else(disconnected)
     }
 }
 

@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::inspection::{Inspect, Inspection};
-use super::outage::{Outage, Unanswered};
+use super::outage::Outage;
 use super::releaser::Releaser;
 use super::seen_tokens::SeenTokens;
 use super::ticket::ReleaseTicket;
 use super::watchdog::Watchdog;
 use super::{Hold, Origin, PendingRelease, releaser, watchdog};
-use crate::backend::{Backend, Fault, cause};
+use crate::backend::Backend;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
@@ -49,7 +49,7 @@ pub(crate) struct Session {
     releaser_runs: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
-    outage: Outage,
+    pub(super) outage: Outage,
     /// Since when no handle of the client is left. The watchdog ends then. The releaser ends when no release is
     /// pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
@@ -121,55 +121,6 @@ impl Session {
             .lock()
             .get(key)
             .is_some_and(|seen| *seen > since)
-    }
-
-    /// Whether an attempt was not answered, and the server has answered no command since.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.outage.is_silent()
-    }
-
-    /// The server answered an attempt.
-    pub(crate) fn answered(&self) {
-        self.outage.answered();
-    }
-
-    /// The server answered a command that is not an attempt.
-    pub(super) fn answered_other(&self) {
-        self.outage.answered_other();
-    }
-
-    /// An attempt that was sent at `sent` failed, or it was given up and has no `failure`.
-    pub(crate) fn unanswered(&self, sent: Tick, failure: Option<Fault>) {
-        let gap = self.config.unavailable_after;
-        self.outage.unanswered(sent, self.now(), failure, gap);
-    }
-
-    /// The attempts of this client that were not answered, if the server has answered none since.
-    pub(crate) fn unanswered_attempts(&self) -> Option<Unanswered> {
-        self.outage
-            .current(self.now(), self.config.unavailable_after)
-    }
-
-    /// Since when attempts of this client were not answered, if that was so at `at` and none was answered since.
-    pub(crate) fn unanswered_at(&self, at: Tick) -> Option<Unanswered> {
-        let attempts = self.unanswered_attempts();
-        attempts.filter(|attempts| attempts.since <= at)
-    }
-
-    /// Why no answer can be expected, if this client knows that the server does not answer. A wait that ends then ends
-    /// as unavailable, and not as a timeout.
-    pub(crate) fn known_outage(&self) -> Option<Fault> {
-        let patience = self.config.conclusive_silence();
-        let conclusive = |attempts: &Unanswered| attempts.is_conclusive(self.now(), patience);
-        let attempts = self.unanswered_attempts().filter(conclusive);
-        let disconnected = || {
-            let is_down = !self.backend.is_connected();
-            is_down.then(|| Fault::NotNow(cause("no connection to the server")))
-        };
-        attempts
-            .as_ref()
-            .map(Unanswered::fault)
-            .or_else(disconnected)
     }
 
     pub(crate) fn now(&self) -> Tick {

@@ -75,6 +75,7 @@ pub(crate) mod quorum;
 mod request;
 mod several;
 mod turn;
+mod unanswered;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,9 +87,10 @@ pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
 use self::several::{Place, Several};
 use self::turn::{Blocking, MyTurn, Turn};
+use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
+use crate::config::{MAX_SLEEP_UNTOLD, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{HoldShare, NextStep, Registry};
@@ -201,13 +203,6 @@ struct Waiter<'a> {
     pause: Duration,
 }
 
-/// Attempts in a row that were not answered.
-struct UnansweredAttempts {
-    since: Tick,
-    pause: Duration,
-    last: Fault,
-}
-
 impl<'a> Waiter<'a> {
     fn join(registry: &'a Arc<Registry>, request: &'a Request, place: Place) -> Self {
         let session = &registry.session;
@@ -317,7 +312,7 @@ impl<'a> Waiter<'a> {
                 }
                 // The fault of an earlier attempt says more than `no answer`.
                 _ => Outcome::Failed(match &self.unanswered {
-                    Some(unanswered) => unanswered.last.clone(),
+                    Some(unanswered) => unanswered.last(),
                     None => Fault::Unknown(cause("no answer")),
                 }),
             },
@@ -431,86 +426,5 @@ impl<'a> Waiter<'a> {
         let owner = self.attempts.target(0).owner;
         self.subscription
             .get_or_insert_with(|| backend.subscribe(&Target::of(resource, owner)))
-    }
-
-    /// Handles an attempt that was sent at `sent` and failed: pauses before the next one, or returns the error if
-    /// attempts have failed for too long.
-    async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
-        let key = &self.requested().resource.key;
-        if fault.is_final() {
-            return Err(fault.into_error(key, self.waited()));
-        }
-        let now = self.session.now();
-        let longest = self.session.config.longest_pause();
-        let unanswered = self.unanswered.get_or_insert_with(|| UnansweredAttempts {
-            since: sent,
-            pause: RETRY_BACKOFF.first.min(longest),
-            last: fault.clone(),
-        });
-        unanswered.last = fault;
-        let pause = unanswered.pause;
-        unanswered.pause = (pause * 2).min(longest);
-        let last = unanswered.last.clone();
-        let give_up = self.give_up_at();
-        if now >= give_up {
-            self.turn.slot.give_up_line(now);
-            let since = self.unanswered_since().unwrap_or(sent);
-            return Err(last.into_error(key, now.since(since)));
-        }
-        let until = now.after(pause).min(give_up).min(self.deadline);
-        tokio::select! {
-            () = self.turn.slot.woken() => {}
-            () = self.session.clock.sleep_until(until) => {}
-        }
-        Ok(())
-    }
-
-    /// When unanswered attempts have gone on for too long. The first one is bounded by the backend.
-    fn give_up_at(&self) -> Tick {
-        let limit = self.session.config.unavailable_after;
-        let since = self.unanswered_since();
-        since.map_or(Tick::NEVER, |since| since.after(limit))
-    }
-
-    /// Since when the server does not answer, if the last attempt was not answered. This part of the wait may have begun
-    /// with an attempt of another waiter.
-    fn unanswered_since(&self) -> Option<Tick> {
-        let own = self.unanswered.as_ref()?.since;
-        let of_client = self.session.unanswered_attempts();
-        let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
-        Some(seen.map_or(own, |seen| seen.min(own)))
-    }
-
-    /// The error for a waiter that stood in line behind one that has found that the server does not answer.
-    fn given_up(&self) -> Error {
-        let (key, now) = (&self.requested().resource.key, self.session.now());
-        match self.session.unanswered_attempts() {
-            Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
-            // An answer has arrived at this moment.
-            None => self.timed_out(),
-        }
-    }
-
-    fn waited(&self) -> Duration {
-        self.session.now().since(self.request.since)
-    }
-
-    /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
-    /// timeout. The same holds if nothing is known to hold the key, and the server is known not to answer.
-    fn timed_out(&self) -> Error {
-        let key = &self.requested().resource.key;
-        let own = self.unanswered.as_ref().map(|own| own.last.clone());
-        let fault = own.or_else(|| match self.turn.blocking {
-            Blocking::Nobody | Blocking::Queue => self.session.known_outage(),
-            Blocking::Owner(_) | Blocking::Releasing(_) => None,
-        });
-        match fault {
-            Some(fault) => fault.into_error(key, self.waited()),
-            None => {
-                let now = self.session.now();
-                let blocker = self.turn.blocking.blocker(now);
-                self.request.timed_out(key, now, blocker)
-            }
-        }
     }
 }

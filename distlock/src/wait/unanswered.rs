@@ -1,0 +1,107 @@
+//! What a waiter does when its attempts are not answered, and the error of a wait that ends.
+
+use std::time::Duration;
+
+use super::Waiter;
+use super::turn::Blocking;
+use crate::backend::Fault;
+use crate::clock::Tick;
+use crate::config::RETRY_BACKOFF;
+use crate::error::Error;
+
+/// Attempts in a row that were not answered.
+pub(super) struct UnansweredAttempts {
+    since: Tick,
+    pause: Duration,
+    last: Fault,
+}
+
+impl UnansweredAttempts {
+    /// The failure of the last one.
+    pub(super) fn last(&self) -> Fault {
+        self.last.clone()
+    }
+}
+
+impl Waiter<'_> {
+    /// Handles an attempt that was sent at `sent` and failed: pauses before the next one, or returns the error if
+    /// attempts have failed for too long.
+    pub(super) async fn failed(&mut self, sent: Tick, fault: Fault) -> Result<(), Error> {
+        let key = &self.requested().resource.key;
+        if fault.is_final() {
+            return Err(fault.into_error(key, self.waited()));
+        }
+        let now = self.session.now();
+        let longest = self.session.config.longest_pause();
+        let unanswered = self.unanswered.get_or_insert_with(|| UnansweredAttempts {
+            since: sent,
+            pause: RETRY_BACKOFF.first.min(longest),
+            last: fault.clone(),
+        });
+        unanswered.last = fault;
+        let pause = unanswered.pause;
+        unanswered.pause = (pause * 2).min(longest);
+        let last = unanswered.last.clone();
+        let give_up = self.give_up_at();
+        if now >= give_up {
+            self.turn.slot.give_up_line(now);
+            let since = self.unanswered_since().unwrap_or(sent);
+            return Err(last.into_error(key, now.since(since)));
+        }
+        let until = now.after(pause).min(give_up).min(self.deadline);
+        tokio::select! {
+            () = self.turn.slot.woken() => {}
+            () = self.session.clock.sleep_until(until) => {}
+        }
+        Ok(())
+    }
+
+    /// When unanswered attempts have gone on for too long. The first one is bounded by the backend.
+    pub(super) fn give_up_at(&self) -> Tick {
+        let limit = self.session.config.unavailable_after;
+        let since = self.unanswered_since();
+        since.map_or(Tick::NEVER, |since| since.after(limit))
+    }
+
+    /// Since when the server does not answer, if the last attempt was not answered. This part of the wait may have begun
+    /// with an attempt of another waiter.
+    fn unanswered_since(&self) -> Option<Tick> {
+        let own = self.unanswered.as_ref()?.since;
+        let of_client = self.session.unanswered_attempts();
+        let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
+        Some(seen.map_or(own, |seen| seen.min(own)))
+    }
+
+    /// The error for a waiter that stood in line behind one that has found that the server does not answer.
+    pub(super) fn given_up(&self) -> Error {
+        let (key, now) = (&self.requested().resource.key, self.session.now());
+        match self.session.unanswered_attempts() {
+            Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
+            // An answer has arrived at this moment.
+            None => self.timed_out(),
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.session.now().since(self.request.since)
+    }
+
+    /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
+    /// timeout. The same holds if nothing is known to hold the key, and the server is known not to answer.
+    pub(super) fn timed_out(&self) -> Error {
+        let key = &self.requested().resource.key;
+        let own = self.unanswered.as_ref().map(|own| own.last.clone());
+        let fault = own.or_else(|| match self.turn.blocking {
+            Blocking::Nobody | Blocking::Queue => self.session.known_outage(),
+            Blocking::Owner(_) | Blocking::Releasing(_) => None,
+        });
+        match fault {
+            Some(fault) => fault.into_error(key, self.waited()),
+            None => {
+                let now = self.session.now();
+                let blocker = self.turn.blocking.blocker(now);
+                self.request.timed_out(key, now, blocker)
+            }
+        }
+    }
+}
