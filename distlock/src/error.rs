@@ -64,15 +64,26 @@ pub enum Error {
     ///
     /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
     /// background, or its lease ends it.
-    #[error("lock backend unavailable for {} at {key:?}: {cause}", show(*after))]
+    #[error("lock server unavailable for {}, asked for {key:?}: {cause}", show(*after))]
     #[non_exhaustive]
     Unavailable {
-        /// The key that was asked for. When a client connects, it is the server's address.
+        /// The key that was asked for.
         key: String,
+        /// How long the server did not answer.
+        after: Duration,
+        /// The last failure. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// A client could not connect: the lock server did not answer.
+    #[error("cannot connect to the lock server at {server}, tried for {}: {cause}", show(*after))]
+    #[non_exhaustive]
+    Unreachable {
+        /// The server's address, without user and password.
+        server: String,
         /// How long the client tried.
         after: Duration,
-        /// The last failure.
-        #[source]
+        /// The last failure. It is part of the message, so it is not the source of the error as well.
         cause: Cause,
     },
 
@@ -98,8 +109,7 @@ pub enum Error {
     Denied {
         /// The key that was asked for. When a client connects, it is the server's address.
         key: String,
-        /// The server's answer.
-        #[source]
+        /// The server's answer. It is part of the message, so it is not the source of the error as well.
         cause: Cause,
     },
 
@@ -127,8 +137,7 @@ pub enum Error {
     Protocol {
         /// The key that was asked for. When a client connects, it is the server's address.
         key: String,
-        /// What was wrong with the answer.
-        #[source]
+        /// What was wrong with the answer. It is part of the message, so it is not the source of the error as well.
         cause: Cause,
     },
 
@@ -350,8 +359,8 @@ impl Error {
         matches!(self, Self::Overloaded { .. })
     }
 
-    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], or
-    /// [`Error::ReleasesPending`] after a close.
+    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], [`Error::Unreachable`] when a
+    /// client connects, or [`Error::ReleasesPending`] after a close.
     ///
     /// After a failed acquisition it is not known whether another owner holds the lock.
     ///
@@ -362,7 +371,7 @@ impl Error {
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable { .. } | Self::ReleasesPending { .. }
+            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::ReleasesPending { .. }
         )
     }
 

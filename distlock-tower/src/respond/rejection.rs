@@ -169,9 +169,9 @@ impl Rejection {
         let (reason, retry_after) = match error {
             Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),
             Error::Overloaded { .. } => (Reason::Overloaded, Some(RETRY_AFTER_OVERLOADED)),
-            Error::Unavailable { .. } | Error::ReleasesPending { .. } => {
-                (Reason::Unavailable, Some(RETRY_AFTER_UNAVAILABLE))
-            }
+            Error::Unavailable { .. }
+            | Error::Unreachable { .. }
+            | Error::ReleasesPending { .. } => (Reason::Unavailable, Some(RETRY_AFTER_UNAVAILABLE)),
             Error::Lost { .. } => (Reason::Lost, None),
             Error::InvalidKey { .. } => (Reason::Key, None),
             _ => (Reason::Config, None),

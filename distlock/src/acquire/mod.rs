@@ -37,6 +37,10 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// [`default_wait`](crate::Builder::default_wait), which is unlimited unless it was set. Without
 /// [`lease`](Acquire::lease) the watchdog renews the lease for as long as the guard lives.
 ///
+/// `let _guard = lock.acquire();` without `.await` locks nothing, and the compiler does not warn of it.
+/// `let _ = lock.acquire().await?;` releases the lock at once, because `_` keeps no value. The lint
+/// `clippy::let_underscore_must_use` finds every `let _` of this kind. It finds no name, such as `_guard`.
+///
 /// # Errors
 /// * [`Error::Timeout`]: another owner held the lock until the wait was over.
 /// * [`Error::Overloaded`]: another owner holds the lock, and the waiter limit is reached.

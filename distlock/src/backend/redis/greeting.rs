@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, Value, cmd};
 
 use super::reply;
-use crate::backend::Fault;
+use crate::backend::{Fault, cause};
 use crate::telemetry;
 
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
@@ -28,6 +28,10 @@ pub(super) fn refused(server: &str, error: RedisError) -> Fault {
         return unsupported(
             "it does not have the database of the URL; use a lower number, or raise `databases` in its configuration",
         );
+    }
+    if error.kind() == ErrorKind::Parse {
+        let text = "what answers there does not speak the protocol of Redis";
+        return Fault::NotNow(cause(text));
     }
     match reply::fault(error) {
         Fault::Denied(cause) => Fault::LoginDenied(cause),

@@ -37,6 +37,7 @@ pub(super) fn parse(url: &str) -> Result<Server, Error> {
             ));
         }
     }
+    check_parts(url)?;
     let info = url
         .into_connection_info()
         .map_err(|error| invalid(error.to_string()))?;
@@ -48,6 +49,31 @@ pub(super) fn parse(url: &str) -> Result<Server, Error> {
     Ok(Server {
         info: info.set_redis_settings(redis),
     })
+}
+
+/// Says what to write where the driver's errors do not: several servers, and a path that is not a database.
+fn check_parts(url: &str) -> Result<(), Error> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Ok(());
+    };
+    if scheme.ends_with("unix") {
+        return Ok(());
+    }
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // The password may contain a comma.
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    if hosts.contains(',') {
+        return Err(invalid(
+            "expected the address of one server, and found several; for a Redlock make a client for each",
+        ));
+    }
+    if !path.is_empty() && path.parse::<u32>().is_err() {
+        return Err(invalid(
+            "expected the number of a database after the `/`, as in `redis://host:6379/3`",
+        ));
+    }
+    Ok(())
 }
 
 impl Server {
@@ -77,9 +103,11 @@ impl Server {
         match fault {
             Fault::Denied(cause) | Fault::LoginDenied(cause) => Error::Denied { key, cause },
             Fault::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
-            Fault::Unknown(cause) | Fault::NotNow(cause) => {
-                Error::Unavailable { key, after, cause }
-            }
+            Fault::Unknown(cause) | Fault::NotNow(cause) => Error::Unreachable {
+                server: key,
+                after,
+                cause,
+            },
             Fault::Protocol(cause) => Error::Protocol { key, cause },
             Fault::WrongType | Fault::NumberGone => Error::WrongType { key },
         }
@@ -101,6 +129,7 @@ mod tests {
         for url in [
             "redis://127.0.0.1",
             "redis://u:p@host:7000/3",
+            "redis://u:a,b@host/3?protocol=resp3",
             "unix:///run/redis.sock",
         ] {
             assert!(parse(url).is_ok(), "{url}");
@@ -113,6 +142,9 @@ mod tests {
                 "this version has no `redis+cluster`",
             ),
             ("redis://host:seven", ""),
+            ("redis://one:1,two:2", "one server, and found several"),
+            ("redis://u:p@one,two/3", "one server, and found several"),
+            ("redis://host/abc", "number of a database"),
         ] {
             let error = parse(url)
                 .err()

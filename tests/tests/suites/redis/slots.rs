@@ -132,7 +132,7 @@ impl Watch {
                 }
                 "DEL" | "SUBSCRIBE" => &words[1..],
                 // An unsubscription does not use the channel, and may come at any time.
-                "HELLO" | "CLIENT" | "PING" | "ECHO" | "TIME" | "UNSUBSCRIBE" => &[],
+                "HELLO" | "CLIENT" | "INFO" | "PING" | "ECHO" | "TIME" | "UNSUBSCRIBE" => &[],
                 _ => &words[1..2],
             };
             self.names.extend(names.iter().cloned());
