@@ -1,5 +1,6 @@
 //! Every default, limit and interval, each with its unit and its reason.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -59,6 +60,20 @@ pub(crate) const PERMITS_AT_ONCE: u32 = 1000;
 /// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
 /// arrive.
 pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
+
+/// How long the first waiter of a key sleeps without a message before it looks at the key: a random part between these,
+/// of [`MAX_SLEEP_UNTOLD`]. A key can change without a message: it is deleted, its TTL is cut short, or another library
+/// publishes nothing.
+pub(crate) const LOOK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
+
+/// How long a look waits for those of other waiters, which share its command. It bounds the commands per second.
+pub(crate) const LOOK_WINDOW: Duration = Duration::from_millis(100);
+
+/// How many keys one command looks at: with 10,000 waiters some 220 looks fall into one window.
+pub(crate) const LOOK_BATCH: usize = 250;
+
+/// A lease whose end has moved by less than this to an earlier time does not wake its waiter.
+pub(crate) const LOOK_PRECISION: Duration = Duration::from_secs(1);
 
 /// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
 ///

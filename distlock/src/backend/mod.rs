@@ -158,6 +158,15 @@ pub struct Inspected {
     pub ttl: Option<Duration>,
 }
 
+/// What a waiter sees of the key that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// Whether an attempt may be granted.
+    pub is_open: bool,
+    /// What is left of the lease of the owner in the way; `None` if no end is known.
+    pub ttl: Option<Duration>,
+}
+
 /// A lock server.
 ///
 /// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers
@@ -194,6 +203,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
+
+    /// Looks at the keys that waiters of this client want, for each of them in the same command. Changes nothing.
+    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>>;
 
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
     /// same `request` takes effect once.

@@ -10,6 +10,7 @@
 mod hold_ref;
 mod inspection;
 pub(crate) mod lease;
+mod looks;
 mod outage;
 mod pending;
 mod release;

@@ -1,4 +1,4 @@
-//! What one client keeps: its id, its clock and its backend, the holds it has, and the two tasks that serve them.
+//! What one client keeps: its id, its clock and its backend, the holds it has, and the tasks that serve them.
 //!
 //! A client may outlive a runtime, such as a `static` client in several `#[tokio::test]`s. All state is kept here and not
 //! in the tasks. If a task ended with its runtime, the next call starts it again in the caller's runtime, and nothing is
@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::inspection::{Inspect, Inspection};
+use super::looks::{self, Looks};
 use super::outage::Outage;
 use super::releaser::Releaser;
 use super::seen_tokens::SeenTokens;
 use super::ticket::ReleaseTicket;
 use super::watchdog::Watchdog;
 use super::{Hold, Origin, PendingRelease, releaser, watchdog};
-use crate::backend::Backend;
+use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
@@ -41,12 +42,14 @@ pub(crate) struct Session {
     pub(super) watchdog: Watchdog,
     pub(super) releaser: Releaser,
     pub(super) inspection: Inspection,
+    pub(super) looks: Looks,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     /// When the number of each semaphore whose permits are waited for was seen last, or was noticed to be gone.
     numbers: Mutex<HashMap<Key, Tick>>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
+    looks_run: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
     pub(super) outage: Outage,
@@ -68,11 +71,13 @@ impl Session {
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
             inspection: Inspection::default(),
+            looks: Looks::default(),
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             numbers: Mutex::default(),
             watchdog_runs: AtomicBool::new(false),
             releaser_runs: AtomicBool::new(false),
+            looks_run: AtomicBool::new(false),
             runtime: Mutex::default(),
             outage: Outage::default(),
             retired: OnceLock::new(),
@@ -236,6 +241,14 @@ impl Session {
         self.start_tasks();
     }
 
+    /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
+    /// did not answer.
+    pub(crate) async fn look(self: &Arc<Self>, target: &Target) -> Option<Looked> {
+        let looked = self.looks.ask(target.clone());
+        self.start_tasks();
+        looked.await.ok()
+    }
+
     /// Completes when no release is pending.
     pub(crate) async fn releases_done(self: &Arc<Self>) {
         self.start_tasks();
@@ -279,6 +292,9 @@ impl Session {
         }
         if self.releaser.has_work() && !self.releaser_runs.load(Ordering::Acquire) {
             self.start(runtime, |session| &session.releaser_runs, releaser::run);
+        }
+        if self.looks.has_work() && !self.looks_run.load(Ordering::Acquire) {
+            self.start(runtime, |session| &session.looks_run, looks::run);
         }
     }
 
@@ -339,6 +355,7 @@ impl Session {
         let _first = self.retired.set(self.now());
         self.watchdog.wake();
         self.releaser.wake();
+        self.looks.wake();
     }
 
     pub(super) fn is_retired(&self) -> bool {

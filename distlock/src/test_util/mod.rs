@@ -17,8 +17,8 @@ use crate::primitives::{ExpirablePermit, Permit};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, LatchChange, PermitChange, Released,
-    Renewal, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, LatchChange, Looked, PermitChange,
+    Released, Renewal, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::key::{Key, Resource};

@@ -18,7 +18,9 @@
 //!    subscribes to the key's channel and sleeps only until the subscription is confirmed. Then it attempts again,
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
-//!    decides.
+//!    decides. If it hears nothing for [`MAX_SLEEP_UNTOLD`](crate::config::MAX_SLEEP_UNTOLD), it [looks](look) at the
+//!    key, because a key can change without a message. The looks of all waiters of a client are sent in batches, and
+//!    only a waiter whose key has changed attempts again.
 //! 6. **Several keys** that are granted together are waited for in one queue at a time, with the same place in all; see
 //!    [`several`].
 //! 7. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
@@ -70,6 +72,7 @@
 //! end before.
 
 mod attempt;
+mod look;
 mod number;
 pub(crate) mod quorum;
 mod request;
@@ -83,6 +86,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use self::attempt::{Attempts, Outcome};
+use self::look::changed_without_a_message;
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
 use self::several::{Place, Several};
@@ -90,7 +94,7 @@ use self::turn::{Blocking, MyTurn, Turn};
 use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
+use crate::config::{SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{HoldShare, NextStep, Registry};
@@ -365,17 +369,12 @@ impl<'a> Waiter<'a> {
             return self.back_off(ttl).await;
         }
         let now = self.session.now();
-        let untold = now.after(MAX_SLEEP_UNTOLD);
-        let until = match ttl {
-            // The server rounds down: when it answers 0, up to a millisecond is left.
-            Some(ttl) => now.after(ttl + Duration::from_millis(1)),
-            None => untold,
-        };
-        let until = if was_active { until } else { until.min(untold) };
-        let until = until.min(self.next_sign_of_life(now)).min(self.deadline);
-        let clock = &self.session.clock;
+        // The server rounds down: when it answers 0, up to a millisecond is left.
+        let end = ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)));
+        let until = end.min(self.next_sign_of_life(now)).min(self.deadline);
         self.subscribed();
-        let slot = &self.turn.slot;
+        let (session, slot) = (self.session, &self.turn.slot);
+        let target = self.waited_for();
         let Some(subscription) = &mut self.subscription else {
             return;
         };
@@ -387,7 +386,8 @@ impl<'a> Waiter<'a> {
                     slot.doubt_holder();
                 }
             }
-            () = clock.sleep_until(until) => {}
+            () = session.clock.sleep_until(until) => {}
+            () = changed_without_a_message(session, &target, end, was_active) => {}
         }
     }
 
@@ -421,10 +421,16 @@ impl<'a> Waiter<'a> {
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
-        let (backend, resource) = (&self.session.backend, &self.requested().resource);
-        // The owner decides only for kinds that the server keeps in a queue, and those are acquired one at a time.
-        let owner = self.attempts.target(0).owner;
+        let (backend, target) = (&self.session.backend, self.waited_for());
         self.subscription
-            .get_or_insert_with(|| backend.subscribe(&Target::of(resource, owner)))
+            .get_or_insert_with(|| backend.subscribe(&target))
+    }
+
+    /// The key that it waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired
+    /// one at a time.
+    fn waited_for(&self) -> Target {
+        let mut target = self.attempts.target(0).clone();
+        target.resource = self.requested().resource.clone();
+        target
     }
 }

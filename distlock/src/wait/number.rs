@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::{Change, Fault, LatchChange, Signal, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
+use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error, Loss};
 use crate::hold::Session;
 use crate::key::Resource;
@@ -209,7 +209,9 @@ impl Watch<'_> {
         let subscription = self
             .subscription
             .get_or_insert_with(|| session.backend.subscribe(target));
-        let until = session.now().after(MAX_SLEEP_UNTOLD).min(self.deadline);
+        // Random, so that waiters that began together do not always ask together.
+        let untold = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
+        let until = session.now().after(untold).min(self.deadline);
         tokio::select! {
             biased;
             () = subscription.changed(was_active) => {}

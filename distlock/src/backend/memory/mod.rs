@@ -7,6 +7,7 @@ mod channels;
 mod fair;
 mod latch;
 mod lock;
+mod look;
 mod number;
 mod permit;
 mod rw;
@@ -29,8 +30,8 @@ use tokio::task::coop::cooperative;
 use self::store::{State, Store};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
-    Target,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
+    Subscription, Target,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
@@ -223,6 +224,13 @@ impl Backend for MemoryBackend {
             Family::ReadWrite => rw::inspect(state, resource, call.now),
             Family::Semaphore | Family::Latch => number::inspect(state, &resource.key, call.now),
             Family::Permit => permit::inspect(state, &resource.key, call.now),
+        })
+    }
+
+    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+        self.run(|state, call| {
+            let look = |target| look::look(state, target, call.now);
+            Ok(batch.iter().map(look).collect())
         })
     }
 

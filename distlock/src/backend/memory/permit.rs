@@ -29,6 +29,10 @@ pub(super) struct Permits {
 }
 
 impl Permits {
+    pub(super) fn free(&self) -> i64 {
+        self.free
+    }
+
     fn insert(&mut self, id: PermitId, end: Tick) {
         self.remove(id);
         self.acquired.insert(id, end);

@@ -41,6 +41,10 @@ pub(super) enum Turn {
 }
 
 impl ReadWrite {
+    pub(super) fn has_writer(&self) -> bool {
+        self.writer.is_some()
+    }
+
     pub(super) fn holders(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
         let writer = self.writer.iter().map(writer_name);
         let reader = |(owner, reader): (&Owner, &Reader)| (owner.text(), reader.count);

@@ -10,6 +10,7 @@ mod greeting;
 mod latch;
 mod link;
 mod lock;
+mod look;
 mod names;
 mod number;
 mod outage;
@@ -37,8 +38,8 @@ use self::script::{Call, Script};
 use self::subscriber::Subscriber;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Released, Renewal, Reply, Subscription,
-    Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
+    Subscription, Target, cause,
 };
 use crate::clock::Clock;
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
@@ -272,6 +273,10 @@ impl Backend for RedisBackend {
                 Family::Permit => permit::inspect(self, &resource.key).await,
             }
         })
+    }
+
+    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+        Box::pin(look::look(self, batch))
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {

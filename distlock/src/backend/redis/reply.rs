@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Inspected, Released, cause};
+use crate::backend::{Attempted, Fault, Inspected, Looked, Released, cause};
 use crate::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
@@ -103,6 +103,17 @@ pub(super) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
     } else {
         Err(unexpected(&value))
     }
+}
+
+pub(super) fn looked(value: Value, wanted: usize) -> Result<Vec<Looked>, Fault> {
+    let look = |value: Value| match value {
+        Value::Int(left @ -2..) => Ok(Looked {
+            is_open: left == -2,
+            ttl: ttl(left),
+        }),
+        other => Err(unexpected(&other)),
+    };
+    each(value, wanted)?.into_iter().map(look).collect()
 }
 
 pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {

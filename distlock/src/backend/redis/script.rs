@@ -60,6 +60,7 @@ scripts! {
     LATCH_ADJUST = "scripts/latch_adjust.lua";
     NUMBER_COUNT = "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number_delete.lua";
+    LOOK = "scripts/look.lua";
     NUMBER_INSPECT = "scripts/number_inspect.lua";
 }
 

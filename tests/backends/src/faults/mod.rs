@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Released,
-    Renewal, Reply, Resource, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Looked,
+    Released, Renewal, Reply, Resource, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -33,6 +33,8 @@ pub enum Op {
     ForceRelease,
     /// Inspections of a key.
     Inspect,
+    /// Looks at the keys of waiters, in batches.
+    Look,
     /// Changes of a semaphore or a latch, and questions about them.
     Adjust,
     /// Subscriptions. No fault can be planned for these; see [`Faults::mute`] and [`Faults::subscribe_after`].
@@ -353,6 +355,14 @@ impl Backend for Faulty {
         Box::pin(self.through(Op::Inspect, move |inner| {
             let resource = resource.clone();
             Box::pin(async move { inner.inspect(&resource).await })
+        }))
+    }
+
+    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+        let batch = batch.to_vec();
+        Box::pin(self.through(Op::Look, move |inner| {
+            let batch = batch.clone();
+            Box::pin(async move { inner.look(&batch).await })
         }))
     }
 

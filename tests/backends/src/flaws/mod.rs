@@ -23,8 +23,8 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Released,
-    Renewal, Reply, Resource, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Looked,
+    Released, Renewal, Reply, Resource, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -131,6 +131,10 @@ impl Backend for Flawed {
 
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected> {
         self.inner.inspect(resource)
+    }
+
+    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+        self.inner.look(batch)
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {

@@ -17,6 +17,7 @@ mod fenced;
 mod latch;
 mod lock;
 mod lock_source;
+mod looks;
 mod multi_lock;
 mod multi_lock_share;
 mod non_reentrant;

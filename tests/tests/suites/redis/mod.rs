@@ -15,6 +15,7 @@ mod rw;
 mod semaphore;
 mod slots;
 mod unsupported;
+mod untold;
 mod wire;
 use std::time::Duration;
 

@@ -1,0 +1,29 @@
+//! What a waiter sees of the key that it waits for.
+
+use super::store::{State, Value};
+use crate::backend::{Looked, Target};
+use crate::clock::Tick;
+use crate::kind::{Family, Kind};
+
+pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
+    let name = target.resource.key.name();
+    let value = state.values.get(name).map(|entry| &entry.value);
+    let wanted = i64::from(target.permits);
+    let is_open = match (target.resource.kind.family(), value) {
+        (Family::Lock | Family::ReadWrite, None) => true,
+        (Family::ReadWrite, Some(Value::ReadWrite(holders))) => {
+            target.resource.kind == Kind::Read && !holders.has_writer()
+        }
+        (Family::Lock | Family::ReadWrite, Some(_)) => false,
+        (_, Some(Value::Number(free))) => *free >= wanted,
+        (_, Some(Value::Permits(permits))) => permits.free() >= wanted,
+        (_, None) => false,
+        // A value of another type is for the attempt to report.
+        (_, Some(_)) => true,
+    };
+    let ttl = match target.resource.kind.has_lease() {
+        true => state.ttl(name, now),
+        false => None,
+    };
+    Looked { is_open, ttl }
+}

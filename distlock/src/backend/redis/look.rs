@@ -1,0 +1,21 @@
+//! What waiters see of the keys that they wait for, for many keys in one command.
+
+use super::script::{self, Call};
+use super::{RedisBackend, reply};
+use crate::backend::{Fault, Looked, Target};
+use crate::kind::{Family, Kind};
+
+pub(super) async fn look(backend: &RedisBackend, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+    let with = |call: Call| {
+        let keys = batch.iter().map(|target| &**target.resource.key.name());
+        batch.iter().fold(call.keys(keys), |call, target| {
+            match target.resource.kind.family() {
+                Family::Semaphore | Family::Permit => call.arg(target.permits),
+                _ if target.resource.kind == Kind::Read => call.arg("read"),
+                _ => call.arg("free"),
+            }
+        })
+    };
+    let value = backend.run(&script::LOOK, with).await?;
+    reply::looked(value, batch.len())
+}

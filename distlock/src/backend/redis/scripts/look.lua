@@ -1,0 +1,21 @@
+-- Tells what waiters see of the keys that they wait for. Only reads.
+-- KEYS  1.. keys, any number
+-- ARGV  one for each key: 'free' nobody may hold it, 'read' only readers may, or how many permits have to be free
+-- Reply one integer for each key: -2 worth an attempt   -1 not, without an end   n >= 0 not for n ms
+local replies = {}
+for i, key in ipairs(KEYS) do
+  local wanted, left = ARGV[i], redis.call('PTTL', key)
+  local open = left == -2
+  if wanted == 'read' then
+    local mode = redis.pcall('HGET', key, 'mode')
+    -- A value of another type is for the attempt to report.
+    open = open or mode == 'read' or type(mode) == 'table'
+  elseif wanted ~= 'free' then
+    local free = redis.pcall('GET', key)
+    open = type(free) == 'table' or (tonumber(free) or 0) >= tonumber(wanted)
+    -- A number is not held by anybody whose lease could end.
+    left = -1
+  end
+  replies[i] = open and -2 or math.max(left, -1)
+end
+return replies

@@ -1,0 +1,59 @@
+//! What waiters cost that hear nothing for long. On paused time, where the number of commands is exact.
+
+use std::time::Duration;
+
+use distlock::{Client, MemoryServer};
+use distlock_tests::Disturbed as _;
+use distlock_tests::faults::{Fault, Faults, Op};
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const LEASE: Duration = Duration::from_secs(600);
+
+fn client(server: &MemoryServer, faults: &Faults) -> Client {
+    let builder = Client::builder().watchdog_timeout(LEASE).faults(faults);
+    builder.in_memory(server).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_waiters_on_as_many_keys_cost_some_twenty_commands_a_second() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let (holder, waiting) = (client(&server, &Faults::new()), client(&server, &faults));
+    let keys = || (0..10_000).map(|n| format!("order:{n}"));
+    let held = join_all(keys().map(|key| holder.lock(key).acquire().into_future())).await;
+    let mut waiters = JoinSet::new();
+    for key in keys() {
+        waiters.spawn(waiting.lock(key).acquire().into_future());
+    }
+    sleep(Duration::from_secs(10)).await;
+    let counted = || (faults.calls(Op::Look), faults.calls(Op::Attempt));
+    let before = counted();
+    sleep(Duration::from_secs(60)).await;
+    let (looks, attempts) = (counted().0 - before.0, counted().1 - before.1);
+    assert!((60..60 * 25).contains(&looks), "{looks} looks in a minute");
+    assert_eq!(attempts, 0, "no key has changed");
+    drop(held);
+    timeout(LEASE / 2, waiters.join_all())
+        .await
+        .expect("granted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let (holder, waiting) = (client(&server, &Faults::new()), client(&server, &faults));
+    let held = holder.lock("order:42").acquire().await.unwrap();
+    faults.always(Op::Look, Fault::Never);
+    let lock = waiting.lock("order:42");
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    sleep(Duration::from_secs(4)).await;
+    let (start, before) = (Instant::now(), faults.calls(Op::Attempt));
+    while faults.calls(Op::Attempt) == before {
+        assert!(start.elapsed() < Duration::from_secs(30), "no attempt");
+        sleep(Duration::from_millis(10)).await;
+    }
+    faults.clear_all();
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
