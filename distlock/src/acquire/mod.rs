@@ -297,7 +297,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     async fn acquire_one(&self, handle: &Handle) -> Result<Guard, Error> {
         let mut one = self.checked(handle)?;
         let gate = match find_enclosing(&mut one).await? {
-            Enclosing::Reenter(share) => return Ok(Guard::new(share)),
+            Enclosing::Reenter(share, _) => return Ok(Guard::new(share)),
             Enclosing::Beside(permit) => Some(permit),
             Enclosing::None => None,
         };
@@ -321,12 +321,16 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             one.request.margin = quorum::margin(one)?;
         }
         let needs = quorum::of(requests.len());
-        let entered = multi::reenter_quorum(&mut requests).await?;
+        let (entered, outer) = multi::reenter_quorum(&mut requests).await?;
         if entered.len() >= needs {
-            return Ok(Guard::of(entered, needs));
+            let clients = || requests.iter().map(|one| one.registry.session.id);
+            return Ok(match outer.filter(|outer| outer.is_quorum_of(clients())) {
+                Some(outer) => Guard::inside(outer, entered, needs),
+                None => Guard::of(entered, needs),
+            });
         }
         requests.iter().try_for_each(check_open)?;
-        Ok(Guard::of(quorum::acquire(&requests, needs).await?, needs))
+        Ok(Guard::of_quorum(quorum::acquire(requests, needs).await?))
     }
 
     /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.

@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
+use crate::hold::HoldView;
 use crate::key::Resource;
 use crate::kind::Nesting;
 use crate::local::HoldShare;
@@ -37,7 +38,7 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
     let (mut shares, mut groups) = (HoldShares::new(), Vec::new());
     for mut one in requests {
         let gate = match find_enclosing(&mut one).await? {
-            Enclosing::Reenter(share) => {
+            Enclosing::Reenter(share, _) => {
                 shares.push(share);
                 continue;
             }
@@ -155,16 +156,21 @@ impl Group {
     }
 }
 
-/// Re-enters those holds of a quorum that enclosing scopes already have.
-pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<HoldShares, Error> {
-    let mut shares = HoldShares::new();
+/// Re-enters those holds of a quorum that enclosing scopes already have. Also returns the view of the innermost of them.
+pub(crate) async fn reenter_quorum(
+    requests: &mut [ClientRequest],
+) -> Result<(HoldShares, Option<HoldView>), Error> {
+    let (mut shares, mut outer) = (HoldShares::new(), None);
     // In an order that all acquisitions share: two acquisitions that pass the gates in different orders could wait for
     // each other.
     let mut requests: Vec<_> = requests.iter_mut().collect();
     requests.sort_by_key(|one| one.registry.session.id);
     for one in requests {
         match find_enclosing(one).await {
-            Ok(Enclosing::Reenter(share)) => shares.push(share),
+            Ok(Enclosing::Reenter(share, view)) => {
+                shares.push(share);
+                outer.get_or_insert(view);
+            }
             Ok(Enclosing::None) => {}
             Ok(Enclosing::Beside(_)) => {
                 return Err(Error::Deadlock {
@@ -177,5 +183,5 @@ pub(crate) async fn reenter_quorum(requests: &mut [ClientRequest]) -> Result<Hol
             Err(error) => return Err(error),
         }
     }
-    Ok(shares)
+    Ok((shares, outer))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Blocker, Error};
+use crate::hold::HoldView;
 use crate::hold::NestError;
 use crate::hold::lease::Term;
 use crate::key::Resource;
@@ -18,8 +19,8 @@ use crate::wait::{ClientRequest, RequestedKey};
 pub(crate) enum Enclosing {
     /// None: it is an ordinary acquisition.
     None,
-    /// It re-entered the hold of a scope.
-    Reenter(HoldShare),
+    /// It re-entered the hold of a scope, whose guard has this view.
+    Reenter(HoldShare, HoldView),
     /// A scope admits it beside its own hold, with this permit of its gate.
     Beside(Arc<OwnedSemaphorePermit>),
 }
@@ -100,7 +101,7 @@ fn reenter(
     session.look_at(nested.hold());
     let gate = Some(Arc::new(permit));
     let share = HoldShare::new(Arc::clone(registry), nested, gate);
-    Ok(Enclosing::Reenter(share))
+    Ok(Enclosing::Reenter(share, frame.view().clone()))
 }
 
 fn enter_beside(

@@ -18,6 +18,7 @@ use crate::hold::{Hold, HoldView, Release, confirm_all};
 use crate::local::{HoldShare, Remaining};
 use crate::owner::Owner;
 use crate::scope::{Scope, Section};
+use crate::wait::quorum::QuorumHold;
 
 /// A hold on a lock. The lock is held for as long as the guard lives.
 ///
@@ -47,8 +48,10 @@ use crate::scope::{Scope, Section};
 #[must_use = "the lock is released as soon as the guard is dropped; bind it: `let _guard = ..`"]
 pub struct Guard {
     view: HoldView,
-    /// In the order of the view's members.
+    /// In the order of the view's members. Empty for the guard that acquired a Redlock.
     shares: SmallVec<[HoldShare; 1]>,
+    /// The shares of a Redlock, which change.
+    quorum: Option<Box<QuorumHold>>,
 }
 
 /// A guard whose hold has a lease, so that it can be acquired with [a lease of its own](crate::Acquire::lease). These
@@ -62,6 +65,7 @@ impl Guard {
         Self {
             view: HoldView::one(Arc::clone(share.hold_ref())),
             shares: smallvec![share],
+            quorum: None,
         }
     }
 
@@ -71,17 +75,51 @@ impl Guard {
             [one] => HoldView::one(Arc::clone(one.hold_ref())),
             all => HoldView::of(all.iter().map(|share| Arc::clone(share.hold_ref())), needs),
         };
-        Self { view, shares }
+        Self {
+            view,
+            shares,
+            quorum: None,
+        }
+    }
+
+    /// The guard that acquired a Redlock.
+    pub(crate) fn of_quorum(hold: QuorumHold) -> Self {
+        Self {
+            view: hold.view(),
+            shares: SmallVec::new(),
+            quorum: Some(Box::new(hold)),
+        }
+    }
+
+    /// A guard of a Redlock that was made inside the guard with the view `outer`.
+    pub(crate) fn inside(outer: HoldView, shares: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
+        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
+        Self {
+            view: HoldView::of(members, needs).inside(outer),
+            shares,
+            quorum: None,
+        }
     }
 
     /// The first hold. Most guards have only one.
     fn first(&self) -> &Hold {
-        self.view.members()[0].hold()
+        match &self.quorum {
+            Some(quorum) => quorum.first().hold(),
+            None => self.shares[0].hold_ref().hold(),
+        }
+    }
+
+    /// The shares, which the caller ends.
+    fn take_shares(&mut self) -> SmallVec<[HoldShare; 1]> {
+        match self.quorum.take() {
+            Some(quorum) => quorum.end(),
+            None => std::mem::take(&mut self.shares),
+        }
     }
 
     /// Keeps the keys taken for this long from now on, even if the guard ends earlier.
     pub(crate) fn keep_for(&self, at_least: Duration) {
-        for member in self.view.members() {
+        for member in self.view.members().iter() {
             member.hold().keep_for(member.now(), at_least);
         }
     }
@@ -114,6 +152,9 @@ impl Guard {
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let mut keys: SmallVec<[&str; 1]> = self.shares.iter().map(HoldShare::key).collect();
         // A Redlock has one key on several servers.
+        if keys.is_empty() {
+            keys.push(self.key());
+        }
         keys.dedup();
         keys.into_iter()
     }
@@ -162,13 +203,13 @@ impl Guard {
 
     /// Ends the guard without giving permits back.
     pub(crate) fn forget(mut self) {
-        self.shares.drain(..).for_each(HoldShare::forget);
+        self.take_shares().into_iter().for_each(HoldShare::forget);
     }
 
     /// Ends the guard and leaves its holds in the server until their leases end. They are no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.shares
-            .drain(..)
+        self.take_shares()
+            .into_iter()
             .try_for_each(HoldShare::leave_to_its_lease)
     }
 
@@ -237,17 +278,24 @@ impl Guard {
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
         let needs = self.view.needs();
-        let again: SmallVec<[HoldShare; 1]> = if needs == self.shares.len() {
-            let again = self.shares.iter().map(HoldShare::reenter);
-            again.collect::<Result<_, _>>()?
-        } else {
-            // A quorum: re-enters the holds that are not lost.
-            self.shares.iter().flat_map(HoldShare::reenter).collect()
+        let again: SmallVec<[HoldShare; 1]> = match &self.quorum {
+            Some(quorum) => quorum.reenter(),
+            // A guard of a quorum re-enters the holds that are not lost.
+            None if self.view.is_inside() || needs < self.shares.len() => {
+                self.shares.iter().flat_map(HoldShare::reenter).collect()
+            }
+            None => {
+                let again = self.shares.iter().map(HoldShare::reenter);
+                again.collect::<Result<_, _>>()?
+            }
         };
         if again.len() < needs {
             return Err(self.view.lost(Loss::Expired));
         }
-        Ok(Self::of(again, needs))
+        Ok(match self.quorum.is_some() || self.view.is_inside() {
+            true => Self::inside(self.view.clone(), again, needs),
+            false => Self::of(again, needs),
+        })
     }
 
     /// Runs a future inside the critical section.
@@ -329,9 +377,14 @@ impl Guard {
                 self.shares.extend(last);
                 // Read before the shares end: after that, no member counts as held.
                 let lost = self.view.loss();
-                let remaining = self.shares.drain(..).map(HoldShare::end).collect();
-                let released = Box::pin(release_several(remaining, self.view.needs())).await;
-                lost.map_or(released, Err)
+                let remaining = self.take_shares().into_iter().map(HoldShare::end);
+                let released = release_several(remaining.collect(), self.view.needs());
+                match (lost, Box::pin(released).await) {
+                    (Some(lost), _) => Err(lost),
+                    // Parts that were lost while the guard around this one kept the majority.
+                    (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
+                    (None, released) => released,
+                }
             }
         }
     }

@@ -90,6 +90,13 @@ impl HoldRef {
         (Arc::clone(gate), if shared { 1 } else { GATE_PERMITS })
     }
 
+    /// Takes over the gate of the part that this one replaces: branches of a scope that have passed it stay inside.
+    pub(crate) fn take_gate_of(&self, old: &Self) {
+        let (gate, _) = old.gate(false);
+        // This part is not in any scope yet, so it has no gate of its own.
+        let _first = self.gate.set(gate);
+    }
+
     /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
         // Pairs with the store in `end`. Both sides are also ordered by the hold's mutex where a count depends on it.
@@ -138,6 +145,16 @@ impl HoldRef {
     /// each client's clock has its own start.
     pub(crate) fn left(&self) -> Duration {
         self.end_at().left(self.now())
+    }
+
+    /// How long the guard's own limit allows it to count as held.
+    pub(super) fn left_by_term(&self) -> Duration {
+        self.term.end().left(self.judged_at())
+    }
+
+    /// Completes when the guard ends.
+    pub(super) async fn ended(&self) {
+        self.over.cancelled().await;
     }
 
     /// Sleeps for `time` by the client's clock, without waking up in between. After a suspend of the machine,

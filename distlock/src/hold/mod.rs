@@ -35,7 +35,7 @@ use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::pending::{PendingRelease, Settled};
 pub(crate) use self::release::{Release, confirm_all};
 pub(crate) use self::session::Session;
-pub(crate) use self::view::HoldView;
+pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;

@@ -2,13 +2,21 @@
 //!
 //! A lock has one hold. A multi-lock has one for each key and needs them all. A Redlock has one for each server and
 //! needs a quorum of them. `lost()`, `is_held()` and sections look at a view. A view does not keep the lock held.
+//!
+//! The holds of a Redlock change: the hold comes back to servers that it missed or lost. A guard that was made inside
+//! another guard of the same Redlock is also held for as long as that one is.
 
+use std::ops::Deref;
+use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
+use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::HoldRef;
 #[cfg(feature = "test-util")]
@@ -20,6 +28,8 @@ use crate::error::{Error, Loss};
 pub(crate) struct HoldView {
     members: Members,
     needs: usize,
+    /// The guard of a Redlock inside which this one was made.
+    outer: Option<Arc<HoldView>>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +37,71 @@ enum Members {
     /// In place, since most guards have one hold.
     One(Arc<HoldRef>),
     Several(Arc<[Arc<HoldRef>]>),
+    Changing(Arc<QuorumMembers>),
+}
+
+/// The holds of a Redlock's guard, one for each server that has granted it.
+#[derive(Debug)]
+pub(crate) struct QuorumMembers {
+    /// The clients of all its servers, in ascending order.
+    clients: Box<[Uuid]>,
+    now: watch::Sender<Arc<[Arc<HoldRef>]>>,
+    ended: AtomicBool,
+}
+
+/// The members of a view at one moment.
+pub(crate) enum MembersNow<'a> {
+    Fixed(&'a [Arc<HoldRef>]),
+    Changing(Arc<[Arc<HoldRef>]>),
+}
+
+impl Deref for MembersNow<'_> {
+    type Target = [Arc<HoldRef>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Fixed(members) => members,
+            Self::Changing(members) => members,
+        }
+    }
+}
+
+fn sorted(clients: impl IntoIterator<Item = Uuid>) -> Box<[Uuid]> {
+    let mut clients: Vec<Uuid> = clients.into_iter().collect();
+    clients.sort_unstable();
+    clients.into()
+}
+
+impl QuorumMembers {
+    /// The first members. `clients`: those of all servers, whether they granted the hold or not.
+    pub(crate) fn new(
+        clients: impl IntoIterator<Item = Uuid>,
+        members: impl IntoIterator<Item = Arc<HoldRef>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            clients: sorted(clients),
+            now: watch::Sender::new(members.into_iter().collect()),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Arc<[Arc<HoldRef>]> {
+        Arc::clone(&self.now.borrow())
+    }
+
+    /// Adds a member, in the place of an earlier one on the same server.
+    pub(crate) fn put(&self, member: &Arc<HoldRef>) {
+        self.now.send_modify(|members| {
+            let others = members.iter().filter(|old| old.client() != member.client());
+            *members = others.chain([member]).map(Arc::clone).collect();
+        });
+    }
+
+    /// Takes note that the guard ends, before its shares do.
+    pub(crate) fn end(&self) {
+        // Release: pairs with the load in `HoldView::has_ended`.
+        self.ended.store(true, Ordering::Release);
+    }
 }
 
 impl HoldView {
@@ -34,6 +109,7 @@ impl HoldView {
         Self {
             members: Members::One(member),
             needs: 1,
+            outer: None,
         }
     }
 
@@ -42,14 +118,45 @@ impl HoldView {
         Self {
             members: Members::Several(members.into_iter().collect()),
             needs,
+            outer: None,
         }
     }
 
+    /// A view of holds that change.
+    pub(crate) fn of_changing(members: &Arc<QuorumMembers>, needs: usize) -> Self {
+        Self {
+            members: Members::Changing(Arc::clone(members)),
+            needs,
+            outer: None,
+        }
+    }
+
+    /// The view of a guard of a Redlock that was made inside the guard with the view `outer`.
+    pub(crate) fn inside(mut self, outer: Self) -> Self {
+        self.outer = Some(Arc::new(outer));
+        self
+    }
+
+    /// Whether the guard holds a majority of exactly the servers of these clients.
+    pub(crate) fn is_quorum_of(&self, clients: impl IntoIterator<Item = Uuid>) -> bool {
+        match (&self.members, &self.outer) {
+            (Members::Changing(members), _) => members.clients == sorted(clients),
+            (_, Some(outer)) => outer.is_quorum_of(clients),
+            (_, None) => false,
+        }
+    }
+
+    /// Whether the guard was made inside another guard of the same Redlock.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.outer.is_some()
+    }
+
     /// The holds. There is at least one.
-    pub(crate) fn members(&self) -> &[Arc<HoldRef>] {
+    pub(crate) fn members(&self) -> MembersNow<'_> {
         match &self.members {
-            Members::One(member) => slice::from_ref(member),
-            Members::Several(members) => members,
+            Members::One(member) => MembersNow::Fixed(slice::from_ref(member)),
+            Members::Several(members) => MembersNow::Fixed(members),
+            Members::Changing(members) => MembersNow::Changing(members.now()),
         }
     }
 
@@ -60,13 +167,55 @@ impl HoldView {
 
     /// Whether enough members are held, by this process's clock.
     pub(crate) fn is_held(&self) -> bool {
-        let held = self.members().iter().filter(|member| member.is_held());
-        held.count() >= self.needs
+        let members = self.members();
+        let held = members.iter().filter(|member| member.is_held());
+        held.count() >= self.needs || !self.left_by_outer().is_zero()
+    }
+
+    /// How long the guard is held because the guard around it is: that one excludes other owners, and this one has its
+    /// own limit.
+    fn left_by_outer(&self) -> Duration {
+        match &self.outer {
+            Some(outer) if !self.has_ended() && outer.is_held() => {
+                let members = self.members();
+                let limits = members.iter().map(|member| member.left_by_term());
+                limits.min().unwrap_or_default().min(outer.left())
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        self.members().iter().any(|member| member.has_ended())
+        match &self.members {
+            // Acquire: pairs with the store in `end`.
+            Members::Changing(members) => members.ended.load(Ordering::Acquire),
+            _ => self.members().iter().any(|member| member.has_ended()),
+        }
+    }
+
+    /// Completes when the guard around this one, which holds now, no longer does.
+    async fn outer_is_over(&self) {
+        match self.outer.as_deref().filter(|outer| outer.is_held()) {
+            Some(outer) => outer.clone().boxed_over().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// [`over`](HoldView::over) as a type with a name, which a view that is inside another one needs.
+    fn boxed_over(self) -> Pin<Box<dyn Future<Output = ()> + Send + Sync>> {
+        Box::pin(self.over())
+    }
+
+    /// Completes when the members are others than `members`.
+    async fn changed(&self, members: &[Arc<HoldRef>]) {
+        let Members::Changing(changing) = &self.members else {
+            return std::future::pending().await;
+        };
+        let mut now = changing.now.subscribe();
+        let is_other = |now: &Arc<[Arc<HoldRef>]>| !std::ptr::eq(now.as_ptr(), members.as_ptr());
+        // The view keeps the sender alive.
+        let _other = now.wait_for(is_other).await;
     }
 
     /// The first loss, if too few members are held.
@@ -82,25 +231,39 @@ impl HoldView {
     /// Completes when too few members are held: they were released, handed over or lost, or their leases are over by
     /// the clock.
     pub(crate) async fn over(self) {
-        if let [only] = self.members()
+        if let [only] = &*self.members()
             && !only.has_margin()
         {
             return Arc::clone(only).over().await;
         }
+        while self.is_held() && self.until_over_or_changed().await {}
+    }
+
+    /// Completes when the members have changed, and otherwise when too few of them are held. Returns whether they have
+    /// changed.
+    async fn until_over_or_changed(&self) -> bool {
+        let members = self.members();
         let over = |member: &Arc<HoldRef>| Arc::clone(member).over();
-        let mut ends: FuturesUnordered<_> = self.members().iter().map(over).collect();
-        let first = self.members().first().cloned();
-        while let Some(first) = first.as_ref().filter(|_| self.is_held()) {
+        let mut ends: FuturesUnordered<_> = members.iter().map(over).collect();
+        let Some(first) = members.first() else {
+            return false;
+        };
+        while self.is_held() {
             tokio::select! {
                 _ = ends.next(), if !ends.is_empty() => {}
+                () = first.ended() => {}
                 () = first.sleep(self.left()) => {}
+                () = self.outer_is_over() => {}
+                () = self.changed(&members) => return true,
             }
         }
+        false
     }
 
     /// How long enough members are still held, unless they are renewed.
     pub(crate) fn left(&self) -> Duration {
         self.last_needed(|member| member.left())
+            .max(self.left_by_outer())
     }
 
     /// When too few members are held, unless they are renewed, by the clock of the first member. A time in the past is
@@ -110,16 +273,21 @@ impl HoldView {
         let first = self.members().first().map(|first| first.now());
         let here = first.unwrap_or_default();
         // Each clock has its own start.
-        self.last_needed(|member| match (member.end_at(), member.now()) {
+        let own = self.last_needed(|member| match (member.end_at(), member.now()) {
             (Tick::NEVER, _) => Tick::NEVER,
             (end, now) if end < now => here.before(now.since(end)),
             (end, now) => here.after(end.since(now)),
-        })
+        });
+        match self.left_by_outer() {
+            Duration::ZERO => own,
+            left => own.max(here.after(left)),
+        }
     }
 
     /// The value of the member whose end is also the end of the guard.
     fn last_needed<T: Copy + Ord + Default>(&self, of: impl Fn(&HoldRef) -> T) -> T {
-        let mut ends: SmallVec<[T; 1]> = self.members().iter().map(|member| of(member)).collect();
+        let members = self.members();
+        let mut ends: SmallVec<[T; 1]> = members.iter().map(|member| of(member)).collect();
         ends.sort_unstable();
         let last_needed = ends.len().saturating_sub(self.needs);
         ends.get(last_needed).copied().unwrap_or_default()
@@ -128,8 +296,10 @@ impl HoldView {
     /// An error that names the key for which the guard no longer counts.
     pub(crate) fn lost(&self, loss: Loss) -> Error {
         self.loss().unwrap_or_else(|| {
-            let first = self.members().first();
-            let key = first.map(|member| member.hold().resource.key.text());
+            let members = self.members();
+            let key = members
+                .first()
+                .map(|member| member.hold().resource.key.text());
             Error::lost(key.unwrap_or_default(), loss)
         })
     }

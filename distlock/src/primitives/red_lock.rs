@@ -18,9 +18,18 @@ use crate::wait::quorum;
 ///   drift, and a lease below 10 ms is refused.
 /// * On each server it is an ordinary [`Lock`](crate::Lock), which that server's client renews, and it is reentrant inside
 ///   its own scope. The hold is lost when fewer than a majority of the servers still have it.
+/// * While a majority has it, the hold comes back to servers that were away when it was granted, or that lost it: a missing
+///   server is asked again each time the watchdog renews. A hold with a lease of its own is not renewed, and does not come
+///   back.
 /// * A release is sent to all servers, including those that did not answer, and is confirmed by a majority.
 ///
 /// It implements the Redlock algorithm. Redisson's `RedissonRedLock` stores the same data.
+///
+/// # Servers that forget
+/// The algorithm relies on servers that remember what they granted. A server that restarts without its data grants the key
+/// once more. Together with servers that never granted it to the first owner, it can be a majority for a second owner. To
+/// prevent this, run the servers with `appendfsync always`, or let a server that has lost its data come back only after the
+/// longest lease that the clients use.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,9 @@
 //! The holds that enclose the running code, by key.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::hold::{Hold, HoldView};
+use crate::hold::{Hold, HoldRef, HoldView};
 use crate::owner::Owner;
 use crate::scope::view_of;
 
@@ -52,8 +53,8 @@ pub fn is_held(key: &str) -> bool {
 /// # Ok(()) }
 /// ```
 pub fn current(key: &str) -> Option<Current> {
-    let (view, at) = view_of(key)?;
-    Some(Current { view, at })
+    let (view, hold_ref) = view_of(key)?;
+    Some(Current { view, hold_ref })
 }
 
 /// A view of a hold that encloses the running code, returned by [`current`].
@@ -74,13 +75,13 @@ pub fn current(key: &str) -> Option<Current> {
 #[derive(Clone)]
 pub struct Current {
     view: HoldView,
-    /// The index of the key's hold in the view.
-    at: usize,
+    /// The key's hold in the view.
+    hold_ref: Arc<HoldRef>,
 }
 
 impl Current {
     fn hold(&self) -> &Hold {
-        self.view.members()[self.at].hold()
+        self.hold_ref.hold()
     }
 
     /// Returns the key as it was written, without the client's prefix.

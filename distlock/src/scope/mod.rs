@@ -49,8 +49,7 @@ pub(crate) struct EnclosingScope {
 #[derive(Debug)]
 pub(crate) struct Frame {
     scope: Arc<EnclosingScope>,
-    /// The index of the key's hold in the scope's view.
-    at: usize,
+    hold_ref: Arc<HoldRef>,
 }
 
 /// The scopes around a piece of code, innermost first.
@@ -60,9 +59,9 @@ thread_local! {
     static FRAMES: RefCell<Frames> = const { RefCell::new(None) };
 }
 
-/// The view of the scope around the running code that has the key, and the index of the key's hold in it. Of several such
-/// scopes it is the innermost that is held, or the innermost if none is.
-pub(crate) fn view_of(key: &str) -> Option<(HoldView, usize)> {
+/// The view of the scope around the running code that has the key, and the key's hold in it. Of several such scopes it is
+/// the innermost that is held, or the innermost if none is.
+pub(crate) fn view_of(key: &str) -> Option<(HoldView, Arc<HoldRef>)> {
     let frames = frames();
     let on_key = || outwards(&frames).filter_map(|scope| scope.on_key(key));
     let held = on_key().find(|(view, _)| view.is_held());
@@ -143,23 +142,24 @@ impl EnclosingScope {
     }
 
     fn find(self: &Arc<Self>, client: Uuid, resource: &Resource) -> Option<(Frame, Nesting)> {
-        let mut members = self.view.members().iter().enumerate();
-        members.find_map(|(at, member)| {
+        let members = self.view.members();
+        members.iter().find_map(|member| {
             let nesting = nesting(member, client, resource);
             if nesting == Nesting::Apart || !self.is_open_for(member) {
                 return None;
             }
-            let scope = Arc::clone(self);
-            Some((Frame { scope, at }, nesting))
+            let (scope, hold_ref) = (Arc::clone(self), Arc::clone(member));
+            Some((Frame { scope, hold_ref }, nesting))
         })
     }
 
-    /// The view, and the index of the first hold of this key as the user wrote it, of any client.
-    fn on_key(&self, key: &str) -> Option<(HoldView, usize)> {
+    /// The view, and the first hold of this key as the user wrote it, of any client.
+    fn on_key(&self, key: &str) -> Option<(HoldView, Arc<HoldRef>)> {
         let is_on = |member: &Arc<HoldRef>| member.hold().resource.key.text() == key;
-        let mut members = self.view.members().iter();
-        let at = members.position(|member| is_on(member) && self.is_open_for(member))?;
-        Some((self.view.clone(), at))
+        let members = self.view.members();
+        let mut members = members.iter();
+        let member = members.find(|member| is_on(member) && self.is_open_for(member))?;
+        Some((self.view.clone(), Arc::clone(member)))
     }
 
     /// The innermost open scope around this one.
@@ -179,7 +179,7 @@ impl EnclosingScope {
     }
 
     fn close(&self) {
-        for member in self.view.members() {
+        for member in self.view.members().iter() {
             member.hold().close(&self.closed);
         }
         self.closing.cancel();
@@ -197,7 +197,12 @@ impl Frame {
     }
 
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
-        &self.scope.view.members()[self.at]
+        &self.hold_ref
+    }
+
+    /// The view of the scope's guard.
+    pub(crate) fn view(&self) -> &HoldView {
+        &self.scope.view
     }
 
     pub(crate) fn closed(&self) -> &AtomicBool {

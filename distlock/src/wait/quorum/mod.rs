@@ -10,11 +10,13 @@
 //! several clients could again and again hold some of the servers each.
 //!
 //! The grant of each server is a hold like any other, and that server's client renews it. It stops counting some time
-//! before its deadline, because the clocks of independent servers drift.
+//! before its deadline, because the clocks of independent servers drift. While a majority is held, the hold [comes
+//! back](regain) to servers that it missed or lost.
 //!
 //! After the Redlock algorithm, <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
 
 mod pause;
+mod regain;
 mod round;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use futures_util::future::{OptionFuture, select_all};
 use smallvec::SmallVec;
 
+pub(crate) use self::regain::QuorumHold;
 use self::round::{Refusal, Round};
 use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
@@ -56,23 +59,24 @@ pub(crate) fn margin(one: &ClientRequest) -> Result<Duration, Error> {
 
 /// Acquires a `quorum`. Each request is for the same key on another server.
 pub(crate) async fn acquire(
-    requests: &[ClientRequest],
+    requests: Vec<ClientRequest>,
     quorum: usize,
-) -> Result<HoldShares, Error> {
+) -> Result<QuorumHold, Error> {
     let closing = async {
         let sessions = requests.iter().map(|one| &one.registry.session);
         let closing = sessions.map(|session| Box::pin(session.closing()));
         select_all(closing).await;
     };
-    let rounds = Rounds::new(requests, quorum);
+    let rounds = Rounds::new(&requests, quorum);
     let checks = rounds.turn.as_ref().map(|turn| turn.slot.answer_checks());
-    tokio::select! {
+    let shares = tokio::select! {
         // In this order: the others are looked at only while there is no quorum.
         biased;
         won = rounds.win() => won,
         () = closing => Err(requests[0].request.closed()),
         Some(never) = OptionFuture::from(checks) => match never {},
-    }
+    };
+    Ok(QuorumHold::new(requests, shares?, quorum))
 }
 
 /// Since when more servers than are to `spare` answered nothing, if that was so at `at` and is still so.

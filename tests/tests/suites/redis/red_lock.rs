@@ -174,3 +174,31 @@ async fn programs_exclude_each_other_while_a_minority_comes_and_goes() {
         assert!(server.keys().await.is_empty());
     }
 }
+
+/// The lease is longer than any stall of a busy machine, and each server is back long before it ends.
+#[tokio::test]
+async fn hold_is_kept_while_each_server_restarts_empty_in_turn() {
+    let mut servers = Vec::new();
+    for _ in 0..5 {
+        servers.push(RedisServer::start().await);
+    }
+    let mut clients = Vec::new();
+    for server in &servers {
+        let builder = Client::builder().watchdog_timeout(3 * LEASE);
+        clients.push(builder.connect(&server.url()).await.unwrap());
+    }
+    let lock = Quorum::new(clients.clone()).lock(KEY);
+    let guard = lock.acquire().await.unwrap();
+    for server in &mut servers {
+        server.kill();
+        server.restart().await;
+        let is_back = || async { server.keys().await == [KEY] };
+        eventually(2 * SOON, "the hold is back", is_back).await;
+    }
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    for server in &servers {
+        let is_free = || async { server.keys().await.is_empty() };
+        eventually(SOON, "free", is_free).await;
+    }
+}

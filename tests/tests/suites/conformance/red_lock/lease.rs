@@ -49,7 +49,9 @@ async fn forced_majority_is_a_loss_and_forced_minority_is_none() {
     program.clients[0].lock(KEY).force_release().await.unwrap();
     sleep(LEASE).await;
     assert!(guard.is_held());
-    program.clients[1].lock(KEY).force_release().await.unwrap();
+    for client in &program.clients[..2] {
+        client.lock(KEY).force_release().await.unwrap();
+    }
     timeout(LEASE / 2, guard.lost())
         .await
         .expect("a majority is gone");

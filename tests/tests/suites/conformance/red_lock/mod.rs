@@ -2,6 +2,7 @@
 
 mod lease;
 mod outage;
+mod regain;
 mod waiting;
 
 use std::time::Duration;

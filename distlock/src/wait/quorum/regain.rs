@@ -1,0 +1,271 @@
+//! Brings the hold of a Redlock back to the servers that it missed or lost.
+//!
+//! A server is missing if it did not grant the hold, or if its part was lost, because it lost its data or could not be
+//! reached for a lease. While a majority is held, a missing server is asked when its part is lost, and then as often as
+//! the watchdog renews.
+//!
+//! A part that was granted anew counts only if a majority of the earlier parts is found in the servers after that grant.
+//! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
+//! server although another owner had it in the meantime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::HoldShares;
+use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
+use crate::hold::lease::Term;
+use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
+use crate::local::HoldShare;
+use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
+
+/// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.
+pub(crate) struct QuorumHold {
+    parts: Arc<Parts>,
+    first: Arc<HoldRef>,
+    /// Brings the hold back. `None` for a fixed lease, which nothing renews.
+    task: Option<AbortHandle>,
+}
+
+/// The parts of the hold, one for each server that has granted it.
+struct Parts {
+    requests: Vec<ClientRequest>,
+    quorum: usize,
+    /// The shares of the guard; `None` after it has ended.
+    shares: Mutex<Option<HoldShares>>,
+    /// The references in these shares, for views of the guard.
+    members: Arc<QuorumMembers>,
+}
+
+impl QuorumHold {
+    /// A hold that was granted. There is at least one share.
+    pub(crate) fn new(requests: Vec<ClientRequest>, shares: HoldShares, quorum: usize) -> Self {
+        let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
+        let clients = requests.iter().map(|one| one.registry.session.id);
+        let members = QuorumMembers::new(clients, members);
+        let first = Arc::clone(shares[0].hold_ref());
+        let is_renewed = requests.iter().all(|one| one.request.lease.is_none());
+        let parts = Arc::new(Parts {
+            requests,
+            quorum,
+            shares: Mutex::new(Some(shares)),
+            members,
+        });
+        // If this runtime ends before the hold, the hold no longer comes back to a server. Each client goes on renewing
+        // its part in another runtime.
+        let runtime = Handle::try_current().ok().filter(|_| is_renewed);
+        let task = runtime.map(|runtime| runtime.spawn(bring_back(Arc::clone(&parts))));
+        Self {
+            task: task.map(|task| task.abort_handle()),
+            parts,
+            first,
+        }
+    }
+
+    pub(crate) fn view(&self) -> HoldView {
+        self.parts.view()
+    }
+
+    /// The part of the first server that granted the hold.
+    pub(crate) fn first(&self) -> &Arc<HoldRef> {
+        &self.first
+    }
+
+    /// Shares of the same holds, of those that are not lost.
+    pub(crate) fn reenter(&self) -> HoldShares {
+        let shares = self.parts.shares.lock();
+        shares
+            .iter()
+            .flatten()
+            .flat_map(HoldShare::reenter)
+            .collect()
+    }
+
+    /// Ends the guard. The caller ends its shares.
+    pub(crate) fn end(&self) -> HoldShares {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        self.parts.members.end();
+        self.parts.shares.lock().take().unwrap_or_default()
+    }
+}
+
+impl Drop for QuorumHold {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}
+
+/// The task of one hold. It ends with the hold.
+async fn bring_back(parts: Arc<Parts>) {
+    while parts.view().is_held() {
+        parts.until_next_try().await;
+        let fresh = parts.try_missing().await;
+        if !fresh.is_empty() && parts.is_confirmed().await {
+            fresh.into_iter().for_each(|share| parts.put(share));
+        }
+    }
+}
+
+impl Parts {
+    fn view(&self) -> HoldView {
+        HoldView::of_changing(&self.members, self.quorum)
+    }
+
+    /// The part of this server, unless it is missing.
+    fn part(&self, one: &ClientRequest) -> Option<Arc<HoldRef>> {
+        let session = &one.registry.session;
+        let members = self.members.now();
+        let mut members = members.iter();
+        let member = members.find(|member| member.client() == session.id)?;
+        let is_held = member.hold().is_held(session.now());
+        is_held.then(|| Arc::clone(member))
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &ClientRequest> {
+        let mut requests = self.requests.iter();
+        std::iter::from_fn(move || requests.find(|one| self.part(one).is_none()))
+    }
+
+    /// Completes when a part is lost, and after a third of a lease if one is missing already.
+    async fn until_next_try(&self) {
+        let held: Vec<_> = self
+            .requests
+            .iter()
+            .filter_map(|one| self.part(one))
+            .collect();
+        let over = held.iter().map(|part| Box::pin(part.hold().over()));
+        let lost = async {
+            match over.len() {
+                0 => (),
+                _ => drop(select_all(over).await),
+            }
+        };
+        let Some(missing) = self.missing().min_by_key(|one| one.first_lease()) else {
+            return lost.await;
+        };
+        let clock = &missing.registry.session.clock;
+        let next = clock
+            .now()
+            .after(missing.first_lease() / RENEWALS_PER_LEASE);
+        tokio::select! {
+            () = lost => {}
+            () = clock.sleep_until(next) => {}
+        }
+    }
+
+    /// Makes one attempt on each missing server, and returns what they granted.
+    async fn try_missing(&self) -> Vec<HoldShare> {
+        let requests: Vec<_> = self.missing().filter_map(|one| self.again(one)).collect();
+        let tries = requests.iter().map(async |one| {
+            let tried = try_once(&one.registry, &one.request).await;
+            match tried {
+                Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|hold_ref| {
+                    hold_ref.hold().keep_to_its_guards();
+                    HoldShare::new(Arc::clone(&one.registry), hold_ref, None)
+                }),
+                Ok(TryOutcome::Held { .. }) | Err(_) => None,
+            }
+        });
+        join_all(tries).await.into_iter().flatten().collect()
+    }
+
+    /// The request for a missing server: a single attempt, for the rest of the guard's time.
+    fn again(&self, one: &ClientRequest) -> Option<ClientRequest> {
+        let session = &one.registry.session;
+        if session.is_closed() {
+            return None;
+        }
+        let members = self.members.now();
+        let limits = members.iter().filter_map(|member| match member.term() {
+            Term::KeptUntil(end) => Some(end.left(member.now())),
+            Term::Kept | Term::Until(_) => None,
+        });
+        let max_hold = limits.min();
+        if max_hold.is_some_and(|left| left < MIN_LEASE) {
+            return None;
+        }
+        let request = Request {
+            since: session.now(),
+            wait: Some(Duration::ZERO),
+            max_hold,
+            ..one.request.clone()
+        };
+        Some(ClientRequest {
+            registry: Arc::clone(&one.registry),
+            request,
+        })
+    }
+
+    /// Asks the servers whether a majority of them still has the hold.
+    async fn is_confirmed(&self) -> bool {
+        let parts = self
+            .requests
+            .iter()
+            .filter_map(|one| Some((one, self.part(one)?)));
+        let asked = parts.map(async |(one, part)| is_there(one, part.hold()).await);
+        let mut answers: FuturesUnordered<_> = asked.collect();
+        let mut confirmed = 0;
+        while confirmed < self.quorum {
+            match answers.next().await {
+                Some(is_there) => confirmed += usize::from(is_there),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Adds a part to the hold, in the place of the one that this server lost. If the hold has ended or is lost by now,
+    /// the part is released.
+    fn put(&self, share: HoldShare) {
+        let hold_ref = Arc::clone(share.hold_ref());
+        let replaced = {
+            let mut shares = self.shares.lock();
+            let Some(shares) = shares.as_mut().filter(|_| self.view().is_held()) else {
+                return;
+            };
+            let now = hold_ref.now();
+            for other in shares.iter() {
+                let other = other.hold_ref();
+                let taken_for = other.hold().taken_until().left(other.now());
+                hold_ref.hold().keep_for(now, taken_for);
+            }
+            let mut olds = shares.iter_mut();
+            let old = olds.find(|old| old.hold_ref().client() == hold_ref.client());
+            if let Some(old) = &old {
+                hold_ref.take_gate_of(old.hold_ref());
+            }
+            self.members.put(&hold_ref);
+            match old {
+                Some(old) => Some(std::mem::replace(old, share)),
+                None => {
+                    shares.push(share);
+                    None
+                }
+            }
+        };
+        // Outside of the mutex: the end of a share wakes tasks.
+        drop(replaced);
+    }
+}
+
+/// Whether the server has this hold.
+async fn is_there(one: &ClientRequest, hold: &Hold) -> bool {
+    let session = &one.registry.session;
+    let Ok(inspected) = session.backend.inspect(&hold.resource).await else {
+        return false;
+    };
+    let owner = hold.owner.text();
+    // A writer's name has its mode behind the owner.
+    let is_ours = |name: &[u8]| match name.strip_prefix(owner.as_bytes()) {
+        Some(rest) => rest.is_empty() || rest == b":write",
+        None => false,
+    };
+    inspected.holders.iter().any(|(name, _)| is_ours(name))
+}

@@ -1,0 +1,139 @@
+//! A hold comes back to the servers that it missed or lost, and does not come back if it was lost as a whole.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{KEY, LEASE, Program, Servers};
+
+/// One server after the other forgets the lock, as if it restarted empty, and is given time to hear of the hold again.
+async fn each_forgets_in_turn(program: &Program) {
+    for client in &program.clients {
+        assert!(client.lock(KEY).force_release().await.unwrap());
+        sleep(LEASE).await;
+    }
+}
+
+async fn parts(program: &Program) -> usize {
+    program.lock().holders().await.unwrap().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn kept_while_each_server_forgets_it_in_turn() {
+    let servers = Servers::new(5);
+    let (program, other) = (servers.program(), servers.program());
+    let guard = program.lock().acquire().await.unwrap();
+    let again = guard.reenter().unwrap();
+    each_forgets_in_turn(&program).await;
+    assert!(guard.is_held() && again.is_held());
+    assert_eq!(parts(&program).await, 5);
+    assert!(other.lock().try_acquire().await.unwrap().is_none());
+    again.release().await.unwrap();
+    guard.release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_was_away_at_the_grant_has_it_later() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    program.hang([0, 1]);
+    let guard = program.lock().acquire().await.unwrap();
+    program.heal();
+    sleep(LEASE).await;
+    assert_eq!(parts(&program).await, 5);
+    for client in &program.clients[3..] {
+        client.lock(KEY).force_release().await.unwrap();
+    }
+    sleep(LEASE / 2).await;
+    assert!(guard.is_held());
+    drop(guard);
+    servers.are_empty().await;
+}
+
+/// The leases differ, so the clients hear of the loss one after the other.
+#[tokio::test(start_paused = true)]
+async fn lost_if_all_servers_forget_it_at_once() {
+    let servers = Servers::new(3);
+    let program = servers.program_with(&[LEASE, LEASE / 3, LEASE / 5]);
+    let guard = program.lock().acquire().await.unwrap();
+    program.lock().force_release().await.unwrap();
+    let meanwhile = servers.program().lock().acquire().await.unwrap();
+    meanwhile.release().await.unwrap();
+    timeout(LEASE / 2, guard.lost()).await.expect("told");
+    sleep(LEASE).await;
+    assert!(!guard.is_held(), "a hold that was lost came back");
+    assert!(guard.release().await.unwrap_err().is_lost());
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn part_that_another_owner_has_comes_back_after_its_release() {
+    let servers = Servers::new(3);
+    let (program, other) = (servers.program(), servers.program());
+    let guard = program.lock().acquire().await.unwrap();
+    program.clients[0].lock(KEY).force_release().await.unwrap();
+    let theirs = other.clients[0].lock(KEY).acquire().await.unwrap();
+    sleep(LEASE * 2).await;
+    assert!(guard.is_held() && theirs.is_held());
+    theirs.release().await.unwrap();
+    sleep(LEASE).await;
+    assert!(
+        !other.clients[0]
+            .lock(KEY)
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_some()
+    );
+    guard.release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_came_back_ends_with_its_max_hold() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let (start, most) = (Instant::now(), LEASE * 4);
+    let guard = program.lock().acquire().max_hold(most).await.unwrap();
+    each_forgets_in_turn(&program).await;
+    assert!(guard.is_held());
+    timeout(LEASE * 2, guard.lost())
+        .await
+        .expect("at its limit");
+    let early = most.abs_diff(start.elapsed());
+    assert!(early < Duration::from_secs(2), "{:?}", start.elapsed());
+    drop(guard);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_of_a_scope_stay_apart_while_each_server_forgets_in_turn() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let (inside, forgotten) = (Cell::new(false), Notify::new());
+    let one = async {
+        let guard = lock.acquire().await.unwrap();
+        inside.set(true);
+        each_forgets_in_turn(&program).await;
+        forgotten.notify_one();
+        sleep(LEASE).await;
+        assert!(guard.is_held());
+        inside.set(false);
+        guard.release().await.unwrap();
+    };
+    let other = async {
+        forgotten.notified().await;
+        let guard = lock.acquire().await.unwrap();
+        assert!(!inside.get(), "two branches at once");
+        guard.release().await.unwrap();
+    };
+    let guard = lock.acquire().await.unwrap();
+    let both = async { tokio::join!(one, other) };
+    guard.scope(both).await.unwrap();
+    guard.release().await.unwrap();
+    servers.are_empty().await;
+}
