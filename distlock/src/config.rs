@@ -91,6 +91,17 @@ pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 /// How long the first waiter of a queue lets other processes go first if no message wakes it.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
+/// The pause between two looks at a key that other processes may take.
+pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
+
+/// If no client of another library took a key that was yielded, waiters do not wait for that again until this time has
+/// passed.
+pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long the waiters of another library may take a key one after the other. Each of them wakes slowly, so this is twice
+/// the turn of this client's waiters.
+pub(crate) const FOREIGN_TURN: Duration = HAND_OVER_TIME.saturating_mul(2);
+
 /// The pauses between two tries of a command that failed.
 pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(20),

@@ -29,7 +29,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::key::Key;
-use crate::owner::Owner;
+use crate::owner::{self, Owner};
 use crate::telemetry;
 
 /// The part of a client that its holds need.
@@ -64,7 +64,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Arc<Self> {
         Arc::new(Self {
-            id: Uuid::new_v4(),
+            id: owner::new_client_id(),
             config,
             clock,
             backend,

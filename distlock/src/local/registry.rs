@@ -343,6 +343,18 @@ impl Registry {
         signals.iter().for_each(|signal| signal.wake());
     }
 
+    /// Whether a waiter that yields waits until somebody takes the key, for longer than clients of this crate need.
+    pub(crate) fn may_wait_for_foreign(&self, resource: &Resource) -> bool {
+        let now = self.session.now();
+        self.yielding.lock().may_wait(resource, now)
+    }
+
+    /// A waiter yielded, and no client of another library took the key.
+    pub(crate) fn no_foreign_took(&self, resource: &Resource) {
+        let now = self.session.now();
+        self.yielding.lock().in_vain(resource.clone(), now);
+    }
+
     /// Removes the entry of a key that has neither a waiter nor a holder.
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();

@@ -7,16 +7,23 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 use crate::clock::Tick;
-use crate::config::YIELD_TIME;
+use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
 
-/// The keys to yield, and until when. Plain data: each call drops entries that are out of date.
+/// The keys to yield, and those that were yielded in vain. Plain data: each call drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
+    to_yield: Until<K>,
+    in_vain: Until<K>,
+}
+
+/// Keys, each until a time. Each key is kept for the same time.
+#[derive(Debug)]
+struct Until<K> {
     until: HashMap<K, Tick>,
     order: VecDeque<(Tick, K)>,
 }
 
-impl<K> Default for YieldList<K> {
+impl<K> Default for Until<K> {
     fn default() -> Self {
         Self {
             until: HashMap::new(),
@@ -25,19 +32,45 @@ impl<K> Default for YieldList<K> {
     }
 }
 
+impl<K> Default for YieldList<K> {
+    fn default() -> Self {
+        Self {
+            to_yield: Until::default(),
+            in_vain: Until::default(),
+        }
+    }
+}
+
 impl<K: Clone + Eq + Hash> YieldList<K> {
     /// Other processes may go first for [`YIELD_TIME`].
     pub(super) fn add(&mut self, key: K, now: Tick) {
-        self.drop_outdated(now);
-        let until = now.after(YIELD_TIME);
-        self.until.insert(key.clone(), until);
-        self.order.push_back((until, key));
+        self.to_yield.drop_outdated(now);
+        self.to_yield.add(key, now.after(YIELD_TIME));
     }
 
     /// Whether other processes go first for this key. Returns `true` only once.
     pub(super) fn take(&mut self, key: &K, now: Tick) -> bool {
-        self.drop_outdated(now);
-        self.until.remove(key).is_some()
+        self.to_yield.drop_outdated(now);
+        self.to_yield.until.remove(key).is_some()
+    }
+
+    /// The key was yielded, and no client of another library took it.
+    pub(super) fn in_vain(&mut self, key: K, now: Tick) {
+        self.in_vain.drop_outdated(now);
+        self.in_vain.add(key, now.after(YIELD_AGAIN_AFTER));
+    }
+
+    /// Whether the key was not yielded in vain for [`YIELD_AGAIN_AFTER`].
+    pub(super) fn may_wait(&mut self, key: &K, now: Tick) -> bool {
+        self.in_vain.drop_outdated(now);
+        !self.in_vain.until.contains_key(key)
+    }
+}
+
+impl<K: Clone + Eq + Hash> Until<K> {
+    fn add(&mut self, key: K, until: Tick) {
+        self.until.insert(key.clone(), until);
+        self.order.push_back((until, key));
     }
 
     fn drop_outdated(&mut self, now: Tick) {
@@ -64,7 +97,7 @@ mod tests {
         assert!(list.take(&"a", start) && !list.take(&"a", start));
         list.add("a", start);
         assert!(!list.take(&"a", end));
-        assert!(list.until.is_empty() && list.order.is_empty());
+        assert!(list.to_yield.until.is_empty() && list.to_yield.order.is_empty());
     }
 
     #[test]
@@ -74,5 +107,15 @@ mod tests {
         list.add("a", Tick::default());
         list.add("a", later);
         assert!(list.take(&"a", Tick::default().after(YIELD_TIME)));
+    }
+
+    #[test]
+    fn key_that_was_yielded_in_vain_is_waited_for_again_after_a_while() {
+        let mut list = YieldList::default();
+        let start = Tick::default();
+        list.in_vain("a", start);
+        assert!(!list.may_wait(&"a", start) && list.may_wait(&"b", start));
+        assert!(list.may_wait(&"a", start.after(YIELD_AGAIN_AFTER)));
+        assert!(list.in_vain.until.is_empty() && list.in_vain.order.is_empty());
     }
 }

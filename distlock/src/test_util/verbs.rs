@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::backend::{Attempt, Attempted, Change, Released, Renewal, Target};
+use crate::backend::{Attempt, Attempted, Change, Released, Renewal, Subscription, Target};
 use crate::client::Client;
 use crate::error::Error;
 use crate::key::{Key, Resource};
@@ -136,6 +136,13 @@ impl Verbs {
         reply
             .await
             .map_err(|fault| fault.into_error(&target.resource.key, Duration::ZERO))
+    }
+
+    /// Subscribes to what a waiter for the key needs to know.
+    pub fn subscribe(&self, key: &str) -> Result<Subscription, Error> {
+        let target = self.target(key, 0)?;
+        let backend = &self.client.registry().session.backend;
+        Ok(backend.subscribe(&target))
     }
 
     /// One attempt of owner `number`.

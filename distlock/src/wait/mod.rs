@@ -52,7 +52,8 @@
 //! the hold is released in the server instead. The answer to a release says whether other clients listened to its
 //! message. If they did, the head yields: it attempts only after its own message has arrived and one round trip has
 //! passed, or after [`YIELD_TIME`](crate::config::YIELD_TIME). Without this pause the head would win nearly every time,
-//! because it would send its attempt before the other clients had received the message.
+//! because it would send its attempt before the other clients had received the message. Clients of Redisson need more
+//! time, and get a turn of several grants; see [`yielding`].
 //!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again
@@ -79,6 +80,7 @@ mod request;
 mod several;
 mod turn;
 mod unanswered;
+mod yielding;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +96,7 @@ use self::turn::{Blocking, MyTurn, Turn};
 use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
-use crate::config::{SIGNS_PER_WAITER_TIMEOUT, YIELD_TIME};
+use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{HoldShare, NextStep, Registry};
@@ -272,28 +274,6 @@ impl<'a> Waiter<'a> {
             return Box::pin(self.collect()).await;
         }
         self.ask_server().await
-    }
-
-    /// Lets the processes go first that heard of the last release: waits for the message of that release and for one
-    /// more round trip.
-    async fn yield_to_others(&mut self) {
-        let until = self.session.now().after(YIELD_TIME).min(self.deadline);
-        let (session, was_active) = (self.session, self.is_active());
-        let resource = &self.requested().resource;
-        if !resource.kind.listens() {
-            return session.clock.sleep_until(until).await;
-        }
-        let subscription = self.subscribed();
-        let round_trip = async {
-            subscription.changed(was_active).await;
-            drop(session.backend.inspect(resource).await);
-            // In the memory backend nothing of this takes time. The tasks that were woken run here.
-            tokio::task::yield_now().await;
-        };
-        tokio::select! {
-            () = round_trip => {}
-            () = session.clock.sleep_until(until) => {}
-        }
     }
 
     /// Sends one attempt, and sleeps if it was not granted.

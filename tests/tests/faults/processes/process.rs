@@ -241,7 +241,7 @@ async fn f74_many_keys_leave_nothing_in_the_client_and_the_server(row: &Row) {
 async fn f81_clients_and_processes_have_ids_of_their_own(row: &Row) {
     let clients = size(20_000, 100_000);
     let mut ids: HashSet<Uuid> = (0..clients).map(|_| Client::in_memory().id()).collect();
-    assert!(ids.iter().all(|id| id.get_version_num() == 4));
+    assert!(ids.iter().all(|id| id.get_version_num() == 8));
     let server = RedisServer::start().await;
     // One after another, too: nothing of an id is kept anywhere.
     for _ in 0..2 {

@@ -14,6 +14,7 @@ mod current;
 mod every_lock;
 mod fair;
 mod fenced;
+mod foreign;
 mod latch;
 mod lock;
 mod lock_source;

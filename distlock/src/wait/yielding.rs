@@ -1,0 +1,123 @@
+//! Letting other processes go first after a release that they heard of.
+//!
+//! Clients of this crate attempt as soon as they hear of a release. The first waiter of a queue lets them go first for one
+//! round trip after the message.
+//!
+//! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
+//! it for a while, until somebody takes it. If that is not another library, it does not do so again for some time, because
+//! the pause costs clients of this crate throughput. Redisson releases each of its grants in the server, and this waiter
+//! would win the race for the key each time. So a Redisson client that takes the key gets a turn of several grants, as the
+//! waiters of this client do.
+
+use super::Waiter;
+use crate::clock::Tick;
+use crate::config::{FOREIGN_TURN, YIELD_LOOK, YIELD_TIME};
+use crate::kind::Family;
+use crate::owner;
+
+/// Who has the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taker {
+    Nobody,
+    /// A client of this crate.
+    Ours,
+    /// A client of another library.
+    Foreign,
+    /// The server did not answer, or not in time.
+    Unknown,
+}
+
+impl Waiter<'_> {
+    /// Lets the processes go first that heard of the last release.
+    pub(super) async fn yield_to_others(&mut self) {
+        let until = self.session.now().after(YIELD_TIME).min(self.deadline);
+        let (session, was_active) = (self.session, self.is_active());
+        let resource = &self.requested().resource;
+        let kind = resource.kind;
+        if !kind.listens() {
+            return session.clock.sleep_until(until).await;
+        }
+        tokio::select! {
+            () = self.subscribed().changed(was_active) => {}
+            () = session.clock.sleep_until(until) => return,
+        }
+        let taker = self.look_for_taker(until).await;
+        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
+        let latest = self.deadline.before(YIELD_TIME);
+        if kind.family() != Family::Lock || until >= latest {
+            return;
+        }
+        let taker = match taker {
+            Taker::Nobody if self.registry.may_wait_for_foreign(resource) => {
+                self.wait_for_taker(until).await
+            }
+            taker => taker,
+        };
+        match taker {
+            Taker::Foreign => self.leave_to_foreign(latest).await,
+            Taker::Nobody | Taker::Ours => self.registry.no_foreign_took(resource),
+            Taker::Unknown => {}
+        }
+    }
+
+    /// Looks until somebody has the key, but not beyond `until`.
+    async fn wait_for_taker(&mut self, until: Tick) -> Taker {
+        loop {
+            let next = self.session.now().after(YIELD_LOOK).min(until);
+            self.heard_before(next).await;
+            match self.look_for_taker(until).await {
+                Taker::Nobody if self.session.now() < until => {}
+                taker => return taker,
+            }
+        }
+    }
+
+    /// Leaves the key to a client of another library for [`FOREIGN_TURN`], as long as it takes the key.
+    async fn leave_to_foreign(&mut self, latest: Tick) {
+        let until = self.session.now().after(FOREIGN_TURN).min(latest);
+        loop {
+            self.heard_before(until).await;
+            let now = self.session.now();
+            if now >= until {
+                return;
+            }
+            let within = now.after(YIELD_TIME).min(until);
+            if self.wait_for_taker(within).await != Taker::Foreign {
+                return;
+            }
+        }
+    }
+
+    /// Completes with the next message, and at `until` at the latest.
+    async fn heard_before(&mut self, until: Tick) {
+        let session = self.session;
+        let was_active = self.is_active();
+        tokio::select! {
+            () = self.subscribed().changed(was_active) => {}
+            () = session.clock.sleep_until(until) => {}
+        }
+    }
+
+    async fn look_for_taker(&mut self, until: Tick) -> Taker {
+        // In the memory backend nothing of this takes time. The tasks that were woken run here.
+        tokio::task::yield_now().await;
+        self.subscribed().mark_seen();
+        let session = self.session;
+        let resource = &self.requested().resource;
+        let inspected = tokio::select! {
+            inspected = session.backend.inspect(resource) => inspected,
+            () = session.clock.sleep_until(until) => return Taker::Unknown,
+        };
+        match inspected {
+            Ok(inspected) if inspected.holders.is_empty() => Taker::Nobody,
+            Ok(inspected) => {
+                let mut names = inspected.holders.iter();
+                match names.any(|(name, _)| owner::is_foreign(name)) {
+                    true => Taker::Foreign,
+                    false => Taker::Ours,
+                }
+            }
+            Err(_) => Taker::Unknown,
+        }
+    }
+}

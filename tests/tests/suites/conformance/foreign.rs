@@ -1,0 +1,103 @@
+//! A hot key beside another library, whose waiters wake slowly and release each of their grants in the server. On paused time,
+//! where the shares are exact.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use distlock::test_util::{Answer, Verbs};
+use distlock::{Client, MemoryServer};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+const KEY: &str = "order:42";
+const LEASE: Duration = Duration::from_secs(30);
+const SECTION: Duration = Duration::from_millis(1);
+
+/// How long the other library takes from a message to its attempt.
+const WAKE_UP: Duration = Duration::from_millis(2);
+
+const RUN: Duration = Duration::from_secs(10);
+
+fn client(server: &MemoryServer) -> Client {
+    Client::builder().in_memory(server).unwrap()
+}
+
+async fn section() {
+    sleep(SECTION).await;
+}
+
+/// Enters the section in 8 tasks until the run is over, and returns the number of grants.
+async fn ours(client: &Client) -> u32 {
+    let (lock, start, grants) = (client.lock(KEY), Instant::now(), Cell::new(0));
+    let task = async || {
+        while start.elapsed() < RUN {
+            lock.acquire().run(section()).await.unwrap();
+            grants.set(grants.get() + 1);
+        }
+    };
+    join_all((0..8).map(|_| task())).await;
+    grants.get()
+}
+
+/// Does the same as the threads of another library, which wake one after the other.
+async fn theirs(client: &Client) -> u32 {
+    let verbs = Verbs::new(client, Uuid::new_v4());
+    let subscription = verbs.subscribe(KEY).unwrap();
+    let mut messages = subscription.signal();
+    let (start, mut grants) = (Instant::now(), 0);
+    while start.elapsed() < RUN {
+        messages.mark_unchanged();
+        let owner = u64::from(grants) + 1;
+        if verbs.attempt(KEY, owner, LEASE).await.unwrap() == Answer::Granted {
+            section().await;
+            verbs.release(KEY, owner).await.unwrap();
+            grants += 1;
+        } else {
+            messages.changed().await.unwrap();
+        }
+        sleep(WAKE_UP).await;
+    }
+    grants
+}
+
+#[tokio::test(start_paused = true)]
+async fn library_that_wakes_slowly_gets_its_share_of_a_hot_key() {
+    let server = MemoryServer::new();
+    let (one, other) = (client(&server), client(&server));
+    let (ours, theirs) = tokio::join!(ours(&one), theirs(&other));
+    let share = f64::from(theirs) / f64::from(ours + theirs);
+    assert!(
+        (0.3..0.7).contains(&share),
+        "{ours} of ours, {theirs} of theirs"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn listener_that_never_takes_the_key_costs_little() {
+    let server = MemoryServer::new();
+    let alone = ours(&client(&server)).await;
+    let other = client(&server);
+    let _listens = Verbs::new(&other, Uuid::new_v4()).subscribe(KEY).unwrap();
+    let beside = ours(&client(&server)).await;
+    assert!(
+        beside >= alone / 100 * 93,
+        "{beside} grants, and {alone} alone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_this_crate_leave_the_key_idle_for_no_time() {
+    let server = MemoryServer::new();
+    let alone = ours(&client(&server)).await;
+    let (one, other) = (client(&server), client(&server));
+    let (one, other) = tokio::join!(ours(&one), ours(&other));
+    assert!(
+        one + other >= alone / 100 * 97,
+        "{one} and {other} grants, and {alone} alone"
+    );
+    assert!(
+        one.min(other) >= one.max(other) / 2,
+        "{one} and {other} grants"
+    );
+}
