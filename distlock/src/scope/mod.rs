@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(outwards(&around).count(), 2);
         let innermost = around.as_ref().unwrap().view.members();
         assert_eq!(innermost.len(), keys.len());
-        assert!(std::ptr::eq(innermost, inner.view.members()));
+        assert!(std::ptr::eq(&*innermost, &*inner.view.members()));
     }
 
     /// How many scopes are kept for a piece of code, open or closed.
