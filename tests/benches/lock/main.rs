@@ -16,6 +16,7 @@ mod hot_keys;
 mod plain;
 mod readers;
 mod several;
+mod shared;
 
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ fn main() {
         hot_keys::in_memory().await;
         hot_keys::on_redis(&server).await;
         hot_keys::beside_two_others(&server).await;
+        println!("among clients:");
+        shared::hot_key(&server).await;
     });
 }
 
@@ -78,4 +81,13 @@ where
     }
     tasks.join_all().await;
     start.elapsed()
+}
+
+/// Jain's index: 1 if all were served alike.
+fn jain(served: &[f64]) -> f64 {
+    let (sum, squares) = (
+        served.iter().sum::<f64>(),
+        served.iter().map(|n| n * n).sum::<f64>(),
+    );
+    sum * sum / (served.len() as f64 * squares)
 }

@@ -9,7 +9,7 @@ use distlock_tests::RedisServer;
 use tokio::sync::Mutex;
 
 use crate::bare::{Bare, names};
-use crate::{ROUNDS, TASKS, report, together};
+use crate::{ROUNDS, TASKS, jain, report, together};
 
 pub(crate) async fn one_task(server: &RedisServer) {
     const PAIRS: u32 = 1_000;
@@ -118,12 +118,4 @@ where
         .iter()
         .map(|count| count.load(Ordering::Relaxed) as f64)
         .collect()
-}
-
-fn jain(served: &[f64]) -> f64 {
-    let (sum, squares) = (
-        served.iter().sum::<f64>(),
-        served.iter().map(|n| n * n).sum::<f64>(),
-    );
-    sum * sum / (served.len() as f64 * squares)
 }

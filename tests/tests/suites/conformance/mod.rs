@@ -13,6 +13,7 @@ mod bounds;
 mod current;
 mod every_lock;
 mod fair;
+mod fairness;
 mod fenced;
 mod foreign;
 mod latch;
