@@ -331,7 +331,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::ReleasesPending`]: the server had not confirmed all releases when `timeout` was over. The client keeps
-    /// retrying them in the background.
+    /// retrying them in the background. With [`Duration::MAX`] there is no limit.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed and the releases continue in the background.
