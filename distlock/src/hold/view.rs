@@ -7,6 +7,7 @@
 //! another guard of the same Redlock is also held for as long as that one is.
 
 use std::ops::Deref;
+use std::panic::RefUnwindSafe;
 use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
@@ -48,6 +49,9 @@ pub(crate) struct QuorumMembers {
     now: watch::Sender<Arc<[Arc<HoldRef>]>>,
     ended: AtomicBool,
 }
+
+// A panic leaves nothing half-changed here: the members are replaced as a whole.
+impl RefUnwindSafe for QuorumMembers {}
 
 /// The members of a view at one moment.
 pub(crate) enum MembersNow<'a> {

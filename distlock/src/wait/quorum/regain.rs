@@ -8,6 +8,7 @@
 //! Otherwise a hold that was taken away on all servers at once, such as by a forced release, could come back server by
 //! server although another owner had it in the meantime.
 
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,9 @@ struct Parts {
     /// The references in these shares, for views of the guard.
     members: Arc<QuorumMembers>,
 }
+
+// A panic leaves nothing half-changed here: no code of a user runs under the mutex.
+impl RefUnwindSafe for Parts {}
 
 impl QuorumHold {
     /// A hold that was granted. There is at least one share.
