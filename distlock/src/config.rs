@@ -108,6 +108,12 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
+/// After this time a wait is told in the log.
+pub(crate) const WARN_AFTER: Duration = Duration::from_secs(30);
+
+/// For how many keys long waits are told at a time, each with its holder.
+pub(crate) const LONG_WAITS_TOLD: usize = 16;
+
 /// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
 /// pass before, divided by this number. Then they lose at most a quarter of their time.
 pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
@@ -243,6 +249,7 @@ pub(crate) struct Config {
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
+    pub(crate) warn_after: Duration,
     #[cfg(feature = "redis")]
     pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
@@ -263,6 +270,7 @@ impl Default for Config {
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
+            warn_after: WARN_AFTER,
             #[cfg(feature = "redis")]
             fencing_token_ttl: None,
             #[cfg(feature = "redis")]
@@ -291,6 +299,9 @@ impl Config {
             if value.is_zero() || value > MAX_WAIT {
                 return Err(Error::invalid_config(what, value));
             }
+        }
+        if self.warn_after.is_zero() {
+            return Err(Error::invalid_config("warn_after", self.warn_after));
         }
         #[cfg(feature = "redis")]
         {

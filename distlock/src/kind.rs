@@ -87,6 +87,24 @@ impl Kind {
         }
     }
 
+    /// The kinds that store the same data under one key, this one included.
+    pub(crate) fn same_data(self) -> &'static [Self] {
+        match self.family() {
+            Family::Lock => &[
+                Self::Reentrant,
+                Self::NonReentrant,
+                Self::Spin,
+                Self::Fenced,
+                Self::Fair,
+                Self::NonReentrantFair,
+            ],
+            Family::ReadWrite => &[Self::Read, Self::Write],
+            Family::Semaphore => &[Self::Semaphore],
+            Family::Permit => &[Self::Permit],
+            Family::Latch => &[Self::Latch],
+        }
+    }
+
     pub(crate) fn line(self) -> Line {
         match self {
             Self::Reentrant | Self::NonReentrant | Self::Spin | Self::Fenced | Self::Write => {

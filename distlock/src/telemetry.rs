@@ -3,9 +3,10 @@
 //! Each message says what happened and what happens next; the fields name the key, the owner or the connection.
 
 use std::fmt::Display;
-#[cfg(feature = "redis")]
+use std::panic::Location;
 use std::time::Duration;
 
+use crate::backend::Inspected;
 use crate::error::{Error, Loss};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -65,12 +66,45 @@ pub(crate) fn late_grant(key: &Key, owner: Owner) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
 }
 
-pub(crate) fn waits_for_itself(key: &Key) {
+pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
     tracing::warn!(
-        target: TARGET, key = key.text(),
+        target: TARGET, key = key.text(), %place,
         "this task waits without limit for a lock that it already holds; run the inner call inside \
          `guard.scope(..)`, or give it a `wait`"
     );
+}
+
+pub(crate) fn waits_in_a_circle(key: &Key, circle: &str) {
+    tracing::warn!(
+        target: TARGET, key = key.text(), circle,
+        "possible deadlock: acquisitions wait for each other in a circle; acquire the keys in one order, or with \
+         `multi_lock`, or give them a `wait`"
+    );
+}
+
+/// `waiters` wait for the key, the first of them for `waited`.
+pub(crate) fn waits_long(
+    key: &Key,
+    waited: Duration,
+    waiters: usize,
+    place: &Location<'_>,
+    inspected: Option<&Inspected>,
+) {
+    let holders: Vec<_> = inspected
+        .iter()
+        .flat_map(|inspected| &inspected.holders)
+        .take(3)
+        .map(|(owner, _)| String::from_utf8_lossy(owner))
+        .collect();
+    let lease_left = inspected.and_then(|inspected| inspected.ttl);
+    tracing::warn!(
+        target: TARGET, key = key.text(), ?waited, waiters, %place, ?holders, ?lease_left,
+        "still waiting for the key"
+    );
+}
+
+pub(crate) fn more_long_waits(keys: usize) {
+    tracing::warn!(target: TARGET, keys, "acquisitions are still waiting for further keys");
 }
 
 pub(crate) fn waiter_absent(key: &Key) {

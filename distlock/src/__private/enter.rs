@@ -119,6 +119,7 @@ impl Enter {
 
     /// Acquires the lock.
     #[must_use]
+    #[track_caller]
     pub fn enter(self) -> Entering {
         let run_without_lock = self.run_without_lock;
         let acquiring = match self.acquire() {
@@ -131,6 +132,7 @@ impl Enter {
         }
     }
 
+    #[track_caller]
     fn acquire(self) -> Result<Acquire, Error> {
         let Keys { keys, wrong } = self.keys;
         wrong.map_or(Ok(()), Err)?;

@@ -9,6 +9,7 @@ mod reentry;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,11 +76,12 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 #[must_use = "an acquisition does nothing unless it is awaited or run"]
 pub struct Acquire<G = Guard> {
     locks: LockSet,
-    permits: u32,
     wait: Option<Duration>,
     lease: Option<Duration>,
     /// Boxed, since few acquisitions have any and the builder is moved often.
     bounds: Option<Box<Bounds>>,
+    /// Where in the user's code it was made.
+    place: &'static Location<'static>,
     guard: PhantomData<fn() -> G>,
 }
 
@@ -89,6 +91,8 @@ struct Bounds {
     max_hold: Option<Duration>,
     hold_at_least: Duration,
     max_waiters: Option<u32>,
+    /// How many permits of a semaphore, if it is not 1.
+    permits: Option<u32>,
 }
 
 /// The locks that are to be acquired together.
@@ -104,20 +108,23 @@ pub(crate) enum LockSet {
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
+    #[track_caller]
     pub(crate) fn new(locks: LockSet) -> Self {
         Self {
             locks,
-            permits: 1,
             wait: None,
             lease: None,
             bounds: None,
+            place: Location::caller(),
             guard: PhantomData,
         }
     }
 
     /// Acquires this many permits of a semaphore.
     pub(crate) fn permits(mut self, permits: u32) -> Self {
-        self.permits = permits;
+        if permits != 1 {
+            self.bounds().permits = Some(permits);
+        }
         self
     }
 
@@ -242,7 +249,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             Family::Permit => PERMITS_AT_ONCE,
             _ => MAX_NUMBER,
         };
-        check_permits(self.permits, most)?;
+        let bounds = self.bounds.as_deref();
+        let permits = bounds.and_then(|bounds| bounds.permits).unwrap_or(1);
+        check_permits(permits, most)?;
         check_backoff(handle.backoff())?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
@@ -257,7 +266,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
                 kind: handle.kind,
                 key,
             },
-            permits: self.permits,
+            permits,
             backoff: handle.backoff(),
             inside: None,
         };
@@ -273,6 +282,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
                 per_key: bounds.max_waiters.unwrap_or(config.max_waiters.per_key),
                 ..config.max_waiters
             },
+            place: self.place,
+            around: None,
         };
         Ok(ClientRequest {
             registry: Arc::clone(&handle.registry),

@@ -11,7 +11,7 @@ use crate::hold::NestError;
 use crate::hold::lease::Term;
 use crate::key::Resource;
 use crate::kind::Nesting;
-use crate::local::HoldShare;
+use crate::local::{Around, HoldShare};
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{ClientRequest, RequestedKey};
 
@@ -30,8 +30,12 @@ pub(crate) enum Enclosing {
 pub(crate) async fn find_enclosing(one: &mut ClientRequest) -> Result<Enclosing, Error> {
     match frames() {
         None => Ok(Enclosing::None),
-        // Boxed, since most acquisitions have no scope around them.
-        frames => Box::pin(search_frames(frames, one)).await,
+        Some(innermost) => {
+            let around: Arc<dyn Around> = Arc::clone(&innermost) as _;
+            one.request.around = Some(around);
+            // Boxed, since most acquisitions have no scope around them.
+            Box::pin(search_frames(Some(innermost), one)).await
+        }
     }
 }
 

@@ -241,6 +241,28 @@ impl Builder {
         self
     }
 
+    /// Sets after which time an acquisition that still waits is told in the log, as a warning: more than 0, 30 s by default.
+    ///
+    /// The warning has the key, how long the first waiter has waited and where in the code it was made, the number of waiters,
+    /// the holders, and the rest of the lease. It is repeated each time the wait has become twice as long.
+    /// [`Duration::MAX`] turns it off.
+    ///
+    /// # Errors
+    /// Zero is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let client = distlock::Client::builder()
+    ///     .warn_after(Duration::from_secs(5))
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn warn_after(mut self, time: Duration) -> Self {
+        self.config.warn_after = time;
+        self
+    }
+
     /// Sets how long Redis keeps the last token of a [fenced lock](crate::FencedLock) that is no longer used: 1 ms
     /// to 10 years, forever by default and with [`Duration::MAX`].
     ///

@@ -62,6 +62,7 @@ impl Quorum {
     }
 
     /// Acquires a lock of this kind on a majority of the servers.
+    #[track_caller]
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {
         Acquire::new(LockSet::Quorum(self.handles(kind, key)))
     }

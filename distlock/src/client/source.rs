@@ -63,6 +63,7 @@ impl LockSource {
     /// assert!(locks.acquire(Mode::Fenced, ["order:42", "stock:7"]).await.unwrap_err().is_permanent());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire<K: Into<String>>(
         &self,
         mode: Mode,
@@ -79,6 +80,7 @@ impl LockSource {
         }
     }
 
+    #[track_caller]
     fn acquire_one(&self, mode: Mode, key: String) -> Acquire<Guard> {
         match self {
             Self::Client(client) => Acquire::new(LockSet::One(client.handle(mode.kind(), key))),
@@ -95,6 +97,7 @@ impl LockSource {
         }
     }
 
+    #[track_caller]
     fn acquire_all(&self, mode: Mode, keys: Vec<String>) -> Acquire<Guard> {
         let first = keys.first().cloned().unwrap_or_default();
         match self {
@@ -115,6 +118,7 @@ impl LockSource {
 }
 
 /// An acquisition that fails with this reason when it is awaited.
+#[track_caller]
 fn refused(key: String, reason: &'static str) -> Acquire<Guard> {
     Acquire::new(LockSet::Refused(Box::new(Error::Unsupported {
         key,

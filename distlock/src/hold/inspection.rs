@@ -1,20 +1,39 @@
-//! A look at the waiters of a client, from the watchdog's task.
+//! The looks at the waiters of a client, from the watchdog's task.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
+
+use crate::clock::Tick;
+
 /// What is looked at while acquisitions wait.
 pub(crate) trait Inspect: fmt::Debug + Send + Sync {
-    /// Looks once. Returns whether another look is needed.
-    fn inspect(self: Arc<Self>) -> bool;
+    /// Checks that the first waiters are still polled. Returns whether another look is needed.
+    fn check_heads(self: Arc<Self>) -> bool;
+
+    /// Tells of waits that have become long. Returns when to look again.
+    fn tell_long_waits(self: Arc<Self>) -> Tick;
 }
 
-/// Whether a look is wanted, and who looks. It costs nothing while nobody waits.
-#[derive(Debug, Default)]
+/// Which looks are wanted, and who looks. It costs nothing while nobody waits.
+#[derive(Debug)]
 pub(super) struct Inspection {
     inspector: OnceLock<Weak<dyn Inspect>>,
-    is_wanted: AtomicBool,
+    checks_heads: AtomicBool,
+    /// When to look for long waits.
+    long_waits_at: Mutex<Tick>,
+}
+
+impl Default for Inspection {
+    fn default() -> Self {
+        Self {
+            inspector: OnceLock::new(),
+            checks_heads: AtomicBool::new(false),
+            long_waits_at: Mutex::new(Tick::NEVER),
+        }
+    }
 }
 
 impl Inspection {
@@ -22,24 +41,55 @@ impl Inspection {
         let _first = self.inspector.set(inspector);
     }
 
-    /// Asks for a look. Returns whether none was asked for yet.
-    pub(super) fn want(&self) -> bool {
+    fn inspector(&self) -> Option<Arc<dyn Inspect>> {
+        self.inspector.get().and_then(Weak::upgrade)
+    }
+
+    /// Asks for a check of the heads. Returns whether none was asked for yet.
+    pub(super) fn want_check(&self) -> bool {
         // The load keeps the usual case free of a write to memory that all threads share. Release and acquire: the look
         // sees what it was asked for.
-        !self.is_wanted.load(Ordering::Acquire) && !self.is_wanted.swap(true, Ordering::AcqRel)
+        !self.checks_heads.load(Ordering::Acquire)
+            && !self.checks_heads.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Acquire)
+    pub(super) fn wants_check(&self) -> bool {
+        self.checks_heads.load(Ordering::Acquire)
     }
 
-    pub(super) fn run(&self) {
+    pub(super) fn check_heads(&self) {
         // Before the look: what is asked for meanwhile is not lost.
-        self.is_wanted.store(false, Ordering::Release);
-        if let Some(inspector) = self.inspector.get().and_then(Weak::upgrade)
-            && inspector.inspect()
+        self.checks_heads.store(false, Ordering::Release);
+        if let Some(inspector) = self.inspector()
+            && inspector.check_heads()
         {
-            self.is_wanted.store(true, Ordering::Release);
+            self.checks_heads.store(true, Ordering::Release);
         }
+    }
+
+    /// Asks for a look for long waits at `at`. Returns whether none was planned until then.
+    pub(super) fn look_by(&self, at: Tick) -> bool {
+        let mut planned = self.long_waits_at.lock();
+        let earlier = at < *planned;
+        if earlier {
+            *planned = at;
+        }
+        earlier
+    }
+
+    /// Looks for long waits, if that is due. Returns when the next look is.
+    pub(super) fn tell_long_waits(&self, now: Tick) -> Tick {
+        let is_due = {
+            let mut planned = self.long_waits_at.lock();
+            let is_due = *planned <= now;
+            if is_due {
+                *planned = Tick::NEVER;
+            }
+            is_due
+        };
+        if is_due && let Some(inspector) = self.inspector() {
+            let _earlier = self.look_by(inspector.tell_long_waits());
+        }
+        *self.long_waits_at.lock()
     }
 }

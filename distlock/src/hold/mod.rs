@@ -65,6 +65,8 @@ pub(crate) struct Hold {
     granted_over: u64,
     /// Cancelled when the hold is lost, or freed and confirmed so.
     over: CancellationToken,
+    /// Whether code was run in a scope of its guard.
+    in_a_scope: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -180,6 +182,7 @@ impl Hold {
             in_doubt,
             granted_over: epoch,
             over: CancellationToken::new(),
+            in_a_scope: AtomicBool::new(false),
             state: Mutex::new(State {
                 lease: Lease::granted(sent, lease, term, watchdog),
                 count: 1,
@@ -261,6 +264,16 @@ impl Hold {
         self.over.is_cancelled()
     }
 
+    /// Takes note that a scope of its guard was entered.
+    pub(crate) fn note_scope(&self) {
+        // Relaxed, here and below: it only decides whether a warning is logged.
+        self.in_a_scope.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_in_a_scope(&self) -> bool {
+        self.in_a_scope.load(Ordering::Relaxed)
+    }
+
     /// Wakes everything that waits for the end of the hold. Not under a mutex: a waker may run any code.
     pub(crate) fn announce_over(&self) {
         self.over.cancel();
@@ -309,6 +322,7 @@ impl Hold {
             return None;
         }
         let term = Term::kept(now, max_hold);
+        self.in_a_scope.store(false, Ordering::Relaxed);
         state.count = 1;
         state.lease.pass_on(term);
         Some(HoldRef::new(Arc::clone(self), origin, term))

@@ -137,9 +137,16 @@ impl Session {
         self.inspection.set(inspector);
     }
 
-    /// Has the watchdog's task look at the waiters after [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE).
+    /// Has the watchdog's task look for long waits at `due`.
+    pub(crate) fn inspect_waits_by(&self, due: Tick) {
+        if due != Tick::NEVER && self.inspection.look_by(due) {
+            self.watchdog.wake();
+        }
+    }
+
+    /// Has the watchdog's task check the first waiters after [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE).
     pub(crate) fn inspect_soon(&self) {
-        if self.inspection.want() {
+        if self.inspection.want_check() {
             self.watchdog.wake();
         }
     }

@@ -187,12 +187,13 @@ pub(super) async fn run(session: Arc<Session>) {
         }
         if now >= inspect_at {
             inspect_at = Tick::NEVER;
-            session.inspection.run();
+            session.inspection.check_heads();
         }
-        if inspect_at == Tick::NEVER && session.inspection.is_wanted() {
+        if inspect_at == Tick::NEVER && session.inspection.wants_check() {
             inspect_at = now.after(INSPECTION_PAUSE);
         }
-        let next = watchdog.next_alarm(now).min(inspect_at);
+        let tell_at = session.inspection.tell_long_waits(now);
+        let next = watchdog.next_alarm(now).min(inspect_at).min(tell_at);
         tokio::select! {
             () = watchdog.wake.notified() => {}
             () = session.clock.sleep_until(next) => {}

@@ -1,4 +1,4 @@
-//! How many acquisitions of one client wait: for each key, and in total.
+//! The acquisitions of one client that wait, and how many there may be: for each key, and in total.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,11 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use super::waits::{LongWait, Wait, Waits, describe};
+use crate::clock::Tick;
 use crate::config::MaxWaiters;
-use crate::key::Key;
+use crate::key::{Key, Resource};
+use crate::owner::Owner;
 
 /// Counts the waiters of one client.
 #[derive(Debug, Default)]
@@ -19,6 +22,7 @@ pub(super) struct WaiterLimits {
 struct Counts {
     per_key: HashMap<Key, u32, RandomState>,
     total: u32,
+    waits: Waits,
 }
 
 /// Counts as one waiter of a key until it is dropped.
@@ -26,43 +30,63 @@ struct Counts {
 pub(crate) struct WaiterSlot {
     limits: Arc<WaiterLimits>,
     key: Key,
+    /// Its number among the waits.
+    number: usize,
 }
 
 impl WaiterLimits {
-    /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already.
-    pub(super) fn join(self: &Arc<Self>, key: &Key, most: MaxWaiters) -> Result<WaiterSlot, u32> {
+    /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already. `most` is `None`
+    /// for the first in line, if others already wait behind it.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        wait: Wait,
+        most: Option<MaxWaiters>,
+    ) -> Result<WaiterSlot, u32> {
+        let key = &wait.resources[wait.at].key;
         let mut counts = self.counts.lock();
-        let before = counts.per_key.get(key).copied().unwrap_or(0);
-        if before >= most.per_key {
-            return Err(before);
+        if let Some(most) = most {
+            let before = counts.per_key.get(key).copied().unwrap_or(0);
+            if before >= most.per_key {
+                return Err(before);
+            }
+            if counts.total >= most.total {
+                return Err(counts.total);
+            }
         }
-        if counts.total >= most.total {
-            return Err(counts.total);
-        }
-        counts.per_key.insert(key.clone(), before + 1);
+        let key = key.clone();
+        *counts.per_key.entry(key.clone()).or_default() += 1;
         counts.total += 1;
+        let number = counts.waits.add(wait);
         Ok(WaiterSlot {
             limits: Arc::clone(self),
-            key: key.clone(),
+            key,
+            number,
         })
     }
 
-    /// As [`join`](WaiterLimits::join), without a limit. It is for the first in line, if others already wait behind it.
-    pub(super) fn join_as_first(self: &Arc<Self>, key: &Key) -> WaiterSlot {
-        let mut counts = self.counts.lock();
-        *counts.per_key.entry(key.clone()).or_default() += 1;
-        counts.total += 1;
-        WaiterSlot {
-            limits: Arc::clone(self),
-            key: key.clone(),
-        }
+    /// The waits that are to be told now, and when the next ones are.
+    pub(super) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
+        self.counts.lock().waits.take_due(now)
+    }
+
+    /// Describes a circle that this wait closes.
+    pub(super) fn circle(
+        &self,
+        slot: &WaiterSlot,
+        holder_of: impl Fn(&Resource) -> Option<Owner>,
+    ) -> Option<String> {
+        let counts = self.counts.lock();
+        let circle = counts.waits.circle(slot.number, holder_of);
+        circle.map(|circle| describe(&circle))
     }
 
     /// How many waiters are counted.
     #[cfg(feature = "test-util")]
     pub(super) fn size(&self) -> usize {
         let counts = self.counts.lock();
-        (counts.total as usize).max(counts.per_key.len())
+        (counts.total as usize)
+            .max(counts.per_key.len())
+            .max(counts.waits.len())
     }
 }
 
@@ -82,6 +106,7 @@ impl WaiterSlot {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
+        counts.waits.move_to(self.number, key);
         self.key = key.clone();
     }
 }
@@ -90,13 +115,19 @@ impl Drop for WaiterSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts.lock();
         counts.total -= 1;
+        counts.waits.remove(self.number);
         counts.leave(&self.key);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
+    use smallvec::smallvec;
+
     use super::*;
+    use crate::kind::Kind;
 
     const MANY: u32 = u32::MAX;
 
@@ -108,15 +139,33 @@ mod tests {
         Key::new("", name).unwrap()
     }
 
+    fn wait(name: &str) -> Wait {
+        let (kind, key) = (Kind::Reentrant, key(name));
+        Wait {
+            resources: smallvec![Resource { kind, key }],
+            at: 0,
+            since: Tick::default(),
+            place: Location::caller(),
+            inside: Vec::new(),
+            due: Tick::NEVER,
+        }
+    }
+
     #[test]
     fn one_too_many_of_a_key_or_in_total_is_refused_until_another_leaves() {
         let limits = Arc::new(WaiterLimits::default());
-        let first = limits.join(&key("a"), at_most(1, MANY)).unwrap();
-        assert_eq!(limits.join(&key("a"), at_most(1, MANY)).unwrap_err(), 1);
-        let other = limits.join(&key("b"), at_most(1, 2)).unwrap();
-        assert_eq!(limits.join(&key("c"), at_most(MANY, 2)).unwrap_err(), 2);
+        let first = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
+        assert_eq!(
+            limits.join(wait("a"), Some(at_most(1, MANY))).unwrap_err(),
+            1
+        );
+        let other = limits.join(wait("b"), Some(at_most(1, 2))).unwrap();
+        assert_eq!(
+            limits.join(wait("c"), Some(at_most(MANY, 2))).unwrap_err(),
+            2
+        );
         drop(first);
-        let again = limits.join(&key("a"), at_most(1, 2)).unwrap();
+        let again = limits.join(wait("a"), Some(at_most(1, 2))).unwrap();
         drop((other, again));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
@@ -125,12 +174,15 @@ mod tests {
     #[test]
     fn waiter_that_moves_to_another_key_or_is_first_is_not_refused() {
         let limits = Arc::new(WaiterLimits::default());
-        let mut moving = limits.join(&key("a"), at_most(1, MANY)).unwrap();
-        let there = limits.join(&key("b"), at_most(1, MANY)).unwrap();
+        let mut moving = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
+        let there = limits.join(wait("b"), Some(at_most(1, MANY))).unwrap();
         moving.move_to(&key("b"));
-        let first = limits.join_as_first(&key("b"));
-        assert_eq!(limits.join(&key("b"), at_most(3, MANY)).unwrap_err(), 3);
-        assert_eq!(limits.join(&key("a"), at_most(1, 3)).unwrap_err(), 3);
+        let first = limits.join(wait("b"), None).unwrap();
+        assert_eq!(
+            limits.join(wait("b"), Some(at_most(3, MANY))).unwrap_err(),
+            3
+        );
+        assert_eq!(limits.join(wait("a"), Some(at_most(1, 3))).unwrap_err(), 3);
         drop((moving, there, first));
         let counts = limits.counts.lock();
         assert!(counts.total == 0 && counts.per_key.is_empty());
@@ -139,7 +191,13 @@ mod tests {
     #[test]
     fn nobody_waits_where_the_limit_is_zero() {
         let limits = Arc::new(WaiterLimits::default());
-        assert_eq!(limits.join(&key("a"), at_most(0, MANY)).unwrap_err(), 0);
-        assert_eq!(limits.join(&key("a"), at_most(MANY, 0)).unwrap_err(), 0);
+        assert_eq!(
+            limits.join(wait("a"), Some(at_most(0, MANY))).unwrap_err(),
+            0
+        );
+        assert_eq!(
+            limits.join(wait("a"), Some(at_most(MANY, 0))).unwrap_err(),
+            0
+        );
     }
 }

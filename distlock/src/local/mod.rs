@@ -8,9 +8,12 @@ mod limits;
 mod place;
 mod queue;
 mod registry;
+mod runner;
 mod share;
 mod signal;
 mod slot;
+mod waiting;
+mod waits;
 mod yielding;
 
 pub(crate) use self::limits::WaiterSlot;
@@ -19,3 +22,4 @@ pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
 pub(crate) use self::share::{HoldShare, Remaining};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot};
+pub(crate) use self::waits::{Around, Wait};

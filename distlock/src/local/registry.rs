@@ -13,19 +13,18 @@ use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use tokio::task;
 
-use super::limits::{WaiterLimits, WaiterSlot};
+use super::limits::WaiterLimits;
 use super::queue::{HeadCheck, Queue, QueueEffect};
+use super::runner::Runner;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::backend::Released;
 use crate::clock::Tick;
-use crate::config::MaxWaiters;
-use crate::error::{Error, Loss};
+use crate::error::Loss;
 use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session, Settled};
-use crate::key::{Key, Resource};
+use crate::key::Resource;
 use crate::kind::Line;
 use crate::telemetry;
 
@@ -37,7 +36,7 @@ pub(crate) struct Registry {
     /// The keys whose first waiter is checked at intervals. Taken after `entries`.
     checked: Mutex<HashSet<Resource, RandomState>>,
     yielding: Mutex<YieldList<Resource>>,
-    limits: Arc<WaiterLimits>,
+    pub(super) limits: Arc<WaiterLimits>,
 }
 
 // A panic leaves nothing half-changed here: no code of a user runs under a mutex of a client.
@@ -60,7 +59,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct LocalHolder {
     pub(super) hold: Arc<Hold>,
-    task: Option<task::Id>,
+    pub(super) runner: Option<Runner>,
 }
 
 /// The work that follows the end of a guard.
@@ -101,7 +100,7 @@ impl Entry {
         self.yield_first = false;
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
-            task: task::try_id(),
+            runner: Runner::current(),
         });
         let former = former.map(|former| former.hold);
         former.filter(|former| former.owner != hold.owner)
@@ -122,27 +121,6 @@ impl Registry {
         registry
     }
 
-    /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to
-    /// it.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`] if the key or the client has reached its limit of waiters.
-    pub(crate) fn count_as_waiter(
-        &self,
-        key: &Key,
-        max_waiters: MaxWaiters,
-        is_first: bool,
-    ) -> Result<WaiterSlot, Error> {
-        if is_first {
-            return Ok(self.limits.join_as_first(key));
-        }
-        let joined = self.limits.join(key, max_waiters);
-        joined.map_err(|waiters| Error::Overloaded {
-            key: key.text().to_owned(),
-            waiters,
-        })
-    }
-
     /// Makes a slot for an acquisition. If the acquisition has to queue before its first attempt, the slot is at the
     /// end of the key's queue.
     pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
@@ -161,15 +139,6 @@ impl Registry {
         entries
             .get(resource)
             .is_some_and(|entry| !entry.queue.is_empty())
-    }
-
-    /// Whether the running task already holds the key.
-    pub(crate) fn is_held_by_this_task(&self, resource: &Resource) -> bool {
-        let entries = self.entries.lock();
-        let holder = entries
-            .get(resource)
-            .and_then(|entry| entry.holder.as_ref());
-        holder.is_some_and(|holder| holder.task.is_some() && holder.task == task::try_id())
     }
 
     /// Takes note of a hold that was granted to an acquisition which did not queue.
@@ -404,8 +373,12 @@ impl Registry {
 }
 
 impl Inspect for Registry {
-    fn inspect(self: Arc<Self>) -> bool {
-        self.check_heads()
+    fn check_heads(self: Arc<Self>) -> bool {
+        Self::check_heads(&self)
+    }
+
+    fn tell_long_waits(self: Arc<Self>) -> Tick {
+        self.tell_waits()
     }
 }
 

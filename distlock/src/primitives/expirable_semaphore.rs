@@ -81,6 +81,7 @@ impl ExpirableSemaphore {
     /// permit.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire<ExpirablePermit> {
         self.acquire_many(1)
     }
@@ -107,6 +108,7 @@ impl ExpirableSemaphore {
     /// assert_eq!(permits.ids().count(), 2);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire_many(&self, permits: u32) -> Acquire<ExpirablePermit> {
         Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }

@@ -68,6 +68,7 @@ impl FairLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

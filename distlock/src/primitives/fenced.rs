@@ -80,6 +80,7 @@ impl FencedLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire<FencedGuard> {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

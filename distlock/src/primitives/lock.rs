@@ -61,6 +61,7 @@ impl Lock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

@@ -102,6 +102,7 @@ impl MultiLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::All(Arc::clone(&self.handles)))
     }

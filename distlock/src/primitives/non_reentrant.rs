@@ -54,6 +54,7 @@ impl NonReentrantLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

@@ -51,6 +51,7 @@ impl NonReentrantFairLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

@@ -63,6 +63,7 @@ impl RedLock {
     ///
     /// # Examples
     /// See [`RedLock`].
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::Quorum(Arc::clone(&self.handles)))
     }

@@ -194,6 +194,7 @@ impl ReadLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
@@ -363,6 +364,7 @@ impl WriteLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(LockSet::One(self.handle.clone()))
     }

@@ -232,6 +232,7 @@ impl Semaphore {
     /// permit.release().await?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire(&self) -> Acquire<Permit> {
         self.acquire_many(1)
     }
@@ -256,6 +257,7 @@ impl Semaphore {
     /// assert_eq!((two.permits(), printers.available_permits().await?), (2, 1));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn acquire_many(&self, permits: u32) -> Acquire<Permit> {
         Acquire::new(LockSet::One(self.handle.clone())).permits(permits)
     }

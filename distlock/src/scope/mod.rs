@@ -28,8 +28,10 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::hold::{HoldRef, HoldView};
-use crate::key::Resource;
+use crate::key::{Key, Resource};
 use crate::kind::Nesting;
+use crate::local::Around;
+use crate::owner::Owner;
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.
@@ -133,6 +135,9 @@ impl EnclosingScope {
         if let Some(around) = &parent {
             around.parent();
         }
+        for member in view.members().iter() {
+            member.hold().note_scope();
+        }
         Self {
             parent: Mutex::new(parent),
             view,
@@ -183,6 +188,24 @@ impl EnclosingScope {
             member.hold().close(&self.closed);
         }
         self.closing.cancel();
+    }
+}
+
+impl Around for EnclosingScope {
+    fn holds(&self, client: Uuid) -> Vec<(Owner, Key)> {
+        let own = (!self.is_closed()).then(|| self.view.clone());
+        let parents = outwards(&self.parent());
+        let views = own
+            .into_iter()
+            .chain(parents.map(|scope| scope.view.clone()));
+        let holds = |view: HoldView| -> Vec<_> {
+            let members = view.members();
+            let of_client = members.iter().filter(|member| member.client() == client);
+            let hold =
+                |member: &Arc<HoldRef>| (member.hold().owner, member.hold().resource.key.clone());
+            of_client.map(hold).collect()
+        };
+        views.flat_map(holds).collect()
     }
 }
 

@@ -100,7 +100,6 @@ use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{HoldShare, NextStep, Registry};
-use crate::telemetry;
 
 /// The result of a single attempt.
 pub(crate) enum TryOutcome {
@@ -159,12 +158,6 @@ pub(crate) async fn acquire(
         };
     }
     registry.session.start_tasks();
-    let own = |requested: &&RequestedKey| registry.is_held_by_this_task(&requested.resource);
-    if request.wait.is_none()
-        && let Some(requested) = request.requested.iter().find(own)
-    {
-        telemetry::waits_for_itself(&requested.resource.key);
-    }
     let mut next = Place::first(request);
     loop {
         match Waiter::join(registry, request, next).win().await? {

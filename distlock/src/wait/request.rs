@@ -1,5 +1,6 @@
 //! The request of an acquisition, and the attempts that are made from it.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
 use crate::hold::{HoldRef, Session};
 use crate::key::{Key, Resource};
-use crate::local::{Joining, Registry};
+use crate::local::{Around, Joining, Registry, Wait};
 use crate::owner::Owner;
 
 /// One requested key.
@@ -45,6 +46,10 @@ pub(crate) struct Request {
     pub(crate) takes_over: bool,
     /// How many waiters there may already be, of its key and in total, when the acquisition begins to wait.
     pub(crate) max_waiters: MaxWaiters,
+    /// Where in the user's code it was made.
+    pub(crate) place: &'static Location<'static>,
+    /// The scopes around it.
+    pub(crate) around: Option<Arc<dyn Around>>,
 }
 
 /// The holds that were granted, in the order of the request.
@@ -119,6 +124,21 @@ impl Request {
     pub(crate) fn first_lease(&self, session: &Session) -> Duration {
         let lease = self.lease.unwrap_or(session.config.watchdog_timeout);
         self.max_hold.map_or(lease, |most| lease.min(most))
+    }
+
+    /// The description of its wait for the key with this index.
+    pub(super) fn wait_for(&self, at: usize, session: &Session) -> Wait {
+        let resources = self.requested.iter().map(|one| one.resource.clone());
+        let around = self.around.as_ref();
+        let inside = around.map(|around| around.holds(session.id));
+        Wait {
+            resources: resources.collect(),
+            at,
+            since: self.since,
+            place: self.place,
+            inside: inside.unwrap_or_default(),
+            due: self.since.after(session.config.warn_after),
+        }
     }
 
     /// How the acquisition waits in the queue of the key with this index.

@@ -8,7 +8,6 @@ use crate::clock::Tick;
 use crate::config::NEIGHBOUR_TRUST;
 use crate::error::{Blocker, Error};
 use crate::hold::{Hold, HoldRef};
-use crate::key::Resource;
 use crate::local::{Joining, NextStep, QueueSlot, Registry, Ticket, WaiterSlot};
 
 /// A waiter's turn. Dropping it leaves the queue.
@@ -106,16 +105,17 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn resource(&self) -> &'a Resource {
-        &self.request.requested[self.at].resource
-    }
-
     /// Counts the acquisition as a waiter from here on, unless there are too many.
     pub(super) fn count_as_waiter(&mut self) -> Result<(), Error> {
         if self.waiter_slot.is_none() {
             let is_first = self.slot.is_first_of_several();
-            let (key, max_waiters) = (&self.resource().key, self.request.max_waiters);
-            let counted = self.registry.count_as_waiter(key, max_waiters, is_first)?;
+            let (wait, request) = (
+                self.request.wait_for(self.at, &self.registry.session),
+                self.request,
+            );
+            let (max_waiters, is_unlimited) = (request.max_waiters, request.wait.is_none());
+            let registry = self.registry;
+            let counted = registry.count_as_waiter(wait, max_waiters, is_first, is_unlimited)?;
             self.waiter_slot = Some(counted);
         }
         Ok(())

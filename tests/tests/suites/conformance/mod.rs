@@ -19,6 +19,7 @@ mod foreign;
 mod latch;
 mod lock;
 mod lock_source;
+mod long_waits;
 mod looks;
 mod multi_lock;
 mod multi_lock_share;

@@ -1,0 +1,96 @@
+//! Counting the acquisitions that wait, and telling of waits that nobody may have meant.
+
+use std::sync::Arc;
+
+use super::limits::WaiterSlot;
+use super::registry::Registry;
+use super::runner::Runner;
+use super::waits::{LongWait, Wait, same_data};
+use crate::clock::Tick;
+use crate::config::{LONG_WAITS_TOLD, MaxWaiters};
+use crate::error::Error;
+use crate::hold::Session;
+use crate::key::Resource;
+use crate::telemetry;
+
+impl Registry {
+    /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to it.
+    /// `is_unlimited`: it waits however long it takes.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] if the key or the client has reached its limit of waiters.
+    pub(crate) fn count_as_waiter(
+        &self,
+        wait: Wait,
+        max_waiters: MaxWaiters,
+        is_first: bool,
+        is_unlimited: bool,
+    ) -> Result<WaiterSlot, Error> {
+        let key = wait.resources[wait.at].key.clone();
+        let (due, is_inside) = (wait.due, !wait.inside.is_empty());
+        if is_unlimited && let Some(own) = wait.resources.iter().find(|own| self.is_own(own)) {
+            telemetry::waits_for_itself(&own.key, wait.place);
+        }
+        let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
+        let slot = joined.map_err(|waiters| Error::Overloaded {
+            key: key.text().to_owned(),
+            waiters,
+        })?;
+        self.session.inspect_waits_by(due);
+        if is_inside {
+            let entries = self.entries.lock();
+            let holder_of = |resource: &Resource| {
+                let held = same_data(resource).find_map(|held| entries.get(&held)?.holder.as_ref());
+                held.map(|holder| holder.hold.owner)
+            };
+            let circle = self.limits.circle(&slot, holder_of);
+            drop(entries);
+            if let Some(circle) = circle {
+                telemetry::waits_in_a_circle(&key, &circle);
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Whether the code that runs now waits for a hold of its own: the running task has the key's data, under any kind, and
+    /// not in a scope. A hold in a scope belongs to another branch of the task, or the acquisition would have found it.
+    fn is_own(&self, resource: &Resource) -> bool {
+        let entries = self.entries.lock();
+        let mut held = same_data(resource).filter_map(|held| entries.get(&held)?.holder.as_ref());
+        let runner = Runner::current();
+        held.any(|holder| {
+            runner.is_some() && holder.runner == runner && !holder.hold.is_in_a_scope()
+        })
+    }
+
+    /// Tells of the waits that have become long, from a task of its own, which asks the server who holds the keys. Returns
+    /// when to look again.
+    pub(super) fn tell_waits(&self) -> Tick {
+        let now = self.session.now();
+        let (long, next) = self.limits.take_due(now);
+        if !long.is_empty() {
+            let session = Arc::clone(&self.session);
+            drop(tokio::spawn(tell(session, long, now)));
+        }
+        next
+    }
+}
+
+/// Writes to the log which keys are waited for, and who holds them.
+async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
+    let more = long.len().saturating_sub(LONG_WAITS_TOLD);
+    for wait in long.into_iter().take(LONG_WAITS_TOLD) {
+        let inspected = session.backend.inspect(&wait.resource).await.ok();
+        let waited = now.since(wait.since);
+        let LongWait {
+            resource,
+            place,
+            waiters,
+            ..
+        } = wait;
+        telemetry::waits_long(&resource.key, waited, waiters, place, inspected.as_ref());
+    }
+    if more > 0 {
+        telemetry::more_long_waits(more);
+    }
+}

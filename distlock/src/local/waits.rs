@@ -1,0 +1,251 @@
+//! The acquisitions of one client that wait: since when, where in the code, and inside which holds.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::panic::Location;
+
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use crate::clock::Tick;
+use crate::key::{Key, Resource};
+use crate::owner::Owner;
+
+/// The scopes around an acquisition.
+pub(crate) trait Around: fmt::Debug + Send + Sync {
+    /// The holds of this client in whose critical sections the acquisition waits.
+    fn holds(&self, client: Uuid) -> Vec<(Owner, Key)>;
+}
+
+/// An acquisition that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    /// All keys that it needs.
+    pub(crate) resources: SmallVec<[Resource; 1]>,
+    /// The index of the one that it waits for now.
+    pub(crate) at: usize,
+    pub(crate) since: Tick,
+    /// Where in the user's code it was made.
+    pub(crate) place: &'static Location<'static>,
+    /// The holds in whose critical sections it waits.
+    pub(crate) inside: Vec<(Owner, Key)>,
+    /// When it is told next that it waits for long.
+    pub(crate) due: Tick,
+}
+
+/// A key that is waited for, for long.
+#[derive(Debug)]
+pub(super) struct LongWait {
+    pub(super) resource: Resource,
+    /// Since when the one that waits for the longest has waited, and where in the code.
+    pub(super) since: Tick,
+    pub(super) place: &'static Location<'static>,
+    /// How many are told of together.
+    pub(super) waiters: usize,
+}
+
+/// All acquisitions that wait. Plain data.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    waits: Vec<Option<Wait>>,
+    unused: Vec<usize>,
+    /// The waits inside the critical section of each hold.
+    by_hold: HashMap<Owner, Vec<usize>, RandomState>,
+}
+
+impl Waits {
+    /// Adds a wait, and returns its number.
+    pub(super) fn add(&mut self, wait: Wait) -> usize {
+        let number = self.unused.pop().unwrap_or(self.waits.len());
+        for (owner, _) in &wait.inside {
+            self.by_hold.entry(*owner).or_default().push(number);
+        }
+        match self.waits.get_mut(number) {
+            Some(unused) => *unused = Some(wait),
+            None => self.waits.push(Some(wait)),
+        }
+        number
+    }
+
+    pub(super) fn remove(&mut self, number: usize) {
+        let Some(wait) = self.waits.get_mut(number).and_then(Option::take) else {
+            return;
+        };
+        self.unused.push(number);
+        for (owner, _) in wait.inside {
+            if let Some(inside) = self.by_hold.get_mut(&owner) {
+                inside.retain(|other| *other != number);
+                if inside.is_empty() {
+                    self.by_hold.remove(&owner);
+                }
+            }
+        }
+    }
+
+    pub(super) fn move_to(&mut self, number: usize, key: &Key) {
+        if let Some(Some(wait)) = self.waits.get_mut(number) {
+            let mut keys = wait.resources.iter();
+            wait.at = keys.position(|resource| resource.key == *key).unwrap_or(0);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waits.len() - self.unused.len()
+    }
+
+    /// The waits that are to be told now, one for each key, the longest first; and when the next ones are.
+    pub(super) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+        let (mut long, mut next) = (HashMap::<Resource, LongWait>::new(), Tick::NEVER);
+        for wait in self.waits.iter_mut().flatten() {
+            if wait.due <= now {
+                let resource = &wait.resources[wait.at];
+                let told = long.entry(resource.clone()).or_insert_with(|| LongWait {
+                    resource: resource.clone(),
+                    since: wait.since,
+                    place: wait.place,
+                    waiters: 0,
+                });
+                told.waiters += 1;
+                if wait.since < told.since {
+                    (told.since, told.place) = (wait.since, wait.place);
+                }
+                // Again when it has waited for twice as long.
+                wait.due = now.after(now.since(wait.since));
+            }
+            next = next.min(wait.due);
+        }
+        let mut long: Vec<LongWait> = long.into_values().collect();
+        long.sort_by_key(|wait| wait.since);
+        (long, next)
+    }
+
+    /// A circle that the wait with this number closes: each waits for a key that is held around the next one, and the last
+    /// one for a key that is held around the first.
+    pub(super) fn circle(
+        &self,
+        first: usize,
+        holder_of: impl Fn(&Resource) -> Option<Owner>,
+    ) -> Option<Vec<&Wait>> {
+        let mut seen = HashSet::new();
+        let mut paths = vec![vec![first]];
+        while let Some(path) = paths.pop() {
+            let last = self.waits.get(*path.last()?)?.as_ref()?;
+            let holders = last.resources.iter().filter_map(&holder_of);
+            let next = holders
+                .filter_map(|owner| self.by_hold.get(&owner))
+                .flatten();
+            for next in next {
+                if *next == first {
+                    let waits = path.iter().filter_map(|at| self.waits[*at].as_ref());
+                    return Some(waits.collect());
+                }
+                if seen.insert(*next) {
+                    paths.push(path.iter().copied().chain([*next]).collect());
+                }
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = |keys: &mut dyn Iterator<Item = &Key>| {
+            let texts: Vec<String> = keys.map(|key| format!("{:?}", key.text())).collect();
+            texts.join(", ")
+        };
+        let wanted = keys(&mut self.resources.iter().map(|resource| &resource.key));
+        let held = keys(&mut self.inside.iter().map(|(_, key)| key));
+        write!(f, "{} waits for {wanted} inside {held}", self.place)
+    }
+}
+
+/// The acquisitions of the same family of kinds that an acquisition waits for, by the key's name.
+pub(super) fn same_data(resource: &Resource) -> impl Iterator<Item = Resource> + use<'_> {
+    let kinds = resource.kind.same_data().iter();
+    kinds.map(|kind| Resource {
+        kind: *kind,
+        key: resource.key.clone(),
+    })
+}
+
+/// A description of a circle, for the log.
+pub(super) fn describe(circle: &[&Wait]) -> String {
+    let waits: Vec<String> = circle.iter().map(ToString::to_string).collect();
+    waits.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::kind::Kind;
+
+    fn resource(key: &str) -> Resource {
+        Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", key).unwrap(),
+        }
+    }
+
+    /// A wait for `key` inside the hold of `owner`.
+    fn wait(key: &str, inside: Option<Owner>, since: u64) -> Wait {
+        let since = Tick::from_millis(since);
+        Wait {
+            resources: smallvec![resource(key)],
+            at: 0,
+            since,
+            place: Location::caller(),
+            inside: inside
+                .map(|owner| (owner, resource("held").key))
+                .into_iter()
+                .collect(),
+            due: since.after(Duration::from_millis(30)),
+        }
+    }
+
+    #[test]
+    fn circle_is_found_by_the_wait_that_closes_it_and_only_then() {
+        let owners: Vec<Owner> = (0..3).map(|n| Owner::new(Uuid::nil(), n)).collect();
+        let holders = [("a", owners[0]), ("b", owners[1]), ("c", owners[2])];
+        let holder_of = |resource: &Resource| {
+            let held = holders.iter().find(|(key, _)| *key == resource.key.text());
+            held.map(|(_, owner)| *owner)
+        };
+        let mut waits = Waits::default();
+        let first = waits.add(wait("b", Some(owners[0]), 0));
+        let second = waits.add(wait("c", Some(owners[1]), 0));
+        let beside = waits.add(wait("a", None, 0));
+        for number in [first, second, beside] {
+            assert!(waits.circle(number, holder_of).is_none());
+        }
+        let third = waits.add(wait("a", Some(owners[2]), 0));
+        assert_eq!(waits.circle(third, holder_of).unwrap().len(), 3);
+        waits.remove(second);
+        assert!(waits.circle(third, holder_of).is_none());
+        waits.remove(first);
+        waits.remove(third);
+        assert!(waits.by_hold.is_empty() && waits.len() == 1);
+    }
+
+    #[test]
+    fn long_waits_are_told_once_for_each_key_and_again_at_growing_intervals() {
+        let mut waits = Waits::default();
+        waits.add(wait("a", None, 10));
+        waits.add(wait("a", None, 0));
+        waits.add(wait("b", None, 20));
+        let (long, next) = waits.take_due(Tick::from_millis(29));
+        assert!(long.is_empty() && next == Tick::from_millis(30));
+        let (long, next) = waits.take_due(Tick::from_millis(40));
+        assert!(long.len() == 1 && long[0].waiters == 2 && long[0].since == Tick::default());
+        assert_eq!(next, Tick::from_millis(50));
+        assert_eq!(waits.take_due(Tick::from_millis(50)).0.len(), 1);
+        let (long, _) = waits.take_due(Tick::from_millis(80));
+        assert_eq!(long.iter().map(|wait| wait.waiters).sum::<usize>(), 3);
+        assert!(waits.take_due(Tick::from_millis(149)).0.is_empty());
+    }
+}

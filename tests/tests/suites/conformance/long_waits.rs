@@ -1,0 +1,208 @@
+//! What the log says of acquisitions that wait for long, for each other, or for themselves.
+
+use std::io;
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+use distlock::{Acquire, Client};
+use tokio::join;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::level_filters::LevelFilter;
+
+use crate::conformance::stage::{Stage, refused};
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct Writer;
+
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A key that no other test has. All tests of the process share one log, and a test finds its own lines by its key.
+fn logged_key(stage: &Stage, name: &str) -> String {
+    static COLLECTS: Once = Once::new();
+    COLLECTS.call_once(|| {
+        tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::WARN)
+            .with_ansi(false)
+            .with_writer(|| Writer)
+            .init();
+    });
+    format!(
+        "{name}:{}",
+        if stage.is_paused() { "memory" } else { "redis" }
+    )
+}
+
+/// How many lines have all of these words.
+fn lines_with(words: &[&str]) -> usize {
+    let log = LOG.lock().unwrap();
+    let log = String::from_utf8_lossy(&log);
+    let all = |line: &&str| words.iter().all(|word| line.contains(word));
+    log.lines().filter(all).count()
+}
+
+async fn is_told(stage: &Stage, words: &[&str], times: usize) {
+    let told = async || lines_with(words) >= times;
+    stage
+        .eventually(&format!("{words:?}"), stage.lease(), told)
+        .await;
+}
+
+async fn wait_that_lasts_long_is_told_with_its_holder_and_its_place_and_again_later(stage: &Stage) {
+    let key = logged_key(stage, "long wait");
+    let after = stage.part(10);
+    let client = stage.client_with(|builder| builder.warn_after(after)).await;
+    let other = stage.client().await;
+    let held = other.lock(&key).acquire().await.unwrap();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(client.lock(&key).acquire().into_future()))
+        .collect();
+    let holder = held.owner().to_string();
+    let place = "conformance/long_waits.rs:";
+    let words = [
+        key.as_str(),
+        "still waiting",
+        "waiters=20",
+        &holder,
+        place,
+        "lease_left=Some",
+    ];
+    let start = Instant::now();
+    is_told(stage, &words, 1).await;
+    assert!(start.elapsed() + stage.part(100) >= after);
+    // After as long again, and after twice as long from there.
+    is_told(stage, &words, 3).await;
+    assert!(start.elapsed() + stage.part(100) >= 4 * after);
+    if stage.is_paused() {
+        sleep(3 * after).await;
+        assert_eq!(lines_with(&[&key]), 3);
+    }
+    held.release().await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+async fn wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off(stage: &Stage) {
+    let key = logged_key(stage, "kinds");
+    let after = stage.part(20);
+    let telling = stage.client_with(|builder| builder.warn_after(after)).await;
+    let silent = stage
+        .client_with(|builder| builder.warn_after(Duration::MAX))
+        .await;
+    let other = stage.client().await;
+    let held = other.lock(&key).acquire().await.unwrap();
+    let wait = |acquire: Acquire| timeout(stage.part(2), acquire.into_future());
+    assert!(wait(silent.lock(&key).acquire()).await.is_err());
+    assert_eq!(lines_with(&[&key]), 0);
+    let free = format!("{key}:free");
+    let (fair, multi) = (telling.fair_lock(&key), telling.multi_lock([&free, &key]));
+    for (acquire, times) in [(fair.acquire(), 1), (multi.acquire(), 2)] {
+        let words = [key.as_str(), "still waiting"];
+        tokio::select! {
+            () = is_told(stage, &words, times) => {}
+            _ = acquire.into_future() => panic!("it is held"),
+        }
+    }
+    held.release().await.unwrap();
+}
+
+async fn circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it(stage: &Stage) {
+    let (a, b) = (logged_key(stage, "circle a"), logged_key(stage, "circle b"));
+    let client = stage.client().await;
+    let nested = |client: &Client, outer: &str, inner: &str| {
+        let inner = client.lock(inner).acquire().wait(stage.part(2));
+        let outer = client.lock(outer).acquire();
+        outer.run(async move {
+            tokio::task::yield_now().await;
+            inner.await.map(drop)
+        })
+    };
+    // One after the other, they do not wait for each other.
+    for (outer, inner) in [(&a, &b), (&b, &a)] {
+        nested(&client, outer, inner).await.unwrap().unwrap();
+    }
+    // Nor if both take the keys in one order.
+    let (one, other) = join!(nested(&client, &a, &b), nested(&client, &a, &b));
+    one.unwrap().unwrap();
+    other.unwrap().unwrap();
+    assert_eq!(lines_with(&["possible deadlock", &a]), 0);
+    let first = tokio::spawn(nested(&client, &a, &b));
+    let second = tokio::spawn(nested(&client, &b, &a));
+    let chains = [
+        format!("waits for \\\"{b}\\\" inside \\\"{a}\\\""),
+        format!("waits for \\\"{a}\\\" inside \\\"{b}\\\""),
+    ];
+    is_told(
+        stage,
+        &[
+            "possible deadlock",
+            &chains[0],
+            &chains[1],
+            "long_waits.rs:",
+        ],
+        1,
+    )
+    .await;
+    assert!(!first.is_finished() && !second.is_finished());
+    let ended = [
+        first.await.unwrap().unwrap(),
+        second.await.unwrap().unwrap(),
+    ];
+    assert!(ended.iter().any(|inner| inner.is_err()));
+    assert_eq!(lines_with(&["possible deadlock", &a]), 1);
+}
+
+async fn wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds(stage: &Stage) {
+    let key = logged_key(stage, "itself");
+    let client = stage.client().await;
+    let told = || lines_with(&[&key, "this task waits without limit"]);
+    let wait = |acquire: Acquire| timeout(stage.part(20), acquire.into_future());
+    let held = client.lock(&key).acquire().await.unwrap();
+    assert!(wait(client.lock(&key).acquire()).await.is_err());
+    assert_eq!(told(), 1);
+    assert!(wait(client.fair_lock(&key).acquire()).await.is_err());
+    assert!(wait(client.spin_lock(&key).acquire()).await.is_err());
+    assert!(
+        wait(client.multi_lock([&key, "other"]).acquire())
+            .await
+            .is_err()
+    );
+    assert_eq!(told(), 4);
+    // Another task waits for this one, and a wait with a limit ends by itself.
+    let another = tokio::spawn(client.lock(&key).acquire().into_future());
+    assert!(refused(client.lock(&key).acquire().wait(stage.part(20)).await).is_busy());
+    assert_eq!(told(), 4);
+    held.release().await.unwrap();
+    another.await.unwrap().unwrap().release().await.unwrap();
+    // Branches of one task that run in scopes wait for each other, and not for themselves.
+    let (lock, nap) = (client.lock(&key), || sleep(stage.part(50)));
+    let (one, other) = join!(lock.acquire().run(nap()), lock.acquire().run(nap()));
+    one.and(other).unwrap();
+    assert_eq!(told(), 4);
+    let task = {
+        let (client, key, time) = (client.clone(), key.clone(), stage.part(20));
+        tokio::spawn(async move {
+            let _held = client.rw_lock(&key).write().acquire().await.unwrap();
+            let again = client.rw_lock(&key).read().acquire().into_future();
+            assert!(timeout(time, again).await.is_err());
+        })
+    };
+    task.await.unwrap();
+    assert_eq!(told(), 5);
+}
+
+on_every_backend![
+    wait_that_lasts_long_is_told_with_its_holder_and_its_place_and_again_later,
+    wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off,
+    circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
+    wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds,
+];
