@@ -16,6 +16,23 @@ pub enum Change {
     Latch(LatchChange),
 }
 
+impl Change {
+    /// Whether it changes nothing. The server does not remember a question.
+    pub(crate) fn is_question(self) -> bool {
+        matches!(
+            self,
+            Self::Semaphore(SemaphoreChange::Count)
+                | Self::Latch(LatchChange::Count)
+                | Self::Permit(
+                    PermitChange::Count
+                        | PermitChange::AcquiredPermits
+                        | PermitChange::TotalPermits
+                        | PermitChange::RemainingLease(_)
+                )
+        )
+    }
+}
+
 /// A change of a plain semaphore, or a question about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreChange {

@@ -84,7 +84,7 @@ impl<'a> NumberRequest<'a> {
             };
             let fault = match answer {
                 Ok(number) => {
-                    if self.failed.is_none() {
+                    if self.failed.is_none() && !self.change.is_question() {
                         session
                             .backend
                             .answered(&self.target.resource.key, self.target.owner);
