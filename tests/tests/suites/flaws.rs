@@ -118,6 +118,8 @@ scenarios! {
     TtlForgotten: hold_that_nobody_releases_ends_with_its_lease,
     NoTryAfterReconnect: waiter_tries_when_its_subscription_stands_again,
     ChangeCountsAgain: count_sent_twice_counts_once,
+    RequestForgotten: change_whose_answer_was_lost_is_made_once,
+    EndForgotten: attempt_that_comes_after_the_release_takes_no_permit,
     PermitsGivenAgain: permit_whose_release_is_sent_twice_is_one_permit,
     RefusalTakenForGrant: minority_does_not_grant,
     ReaderBesideWriter: reader_waits_for_the_writer,
@@ -371,6 +373,21 @@ async fn count_sent_twice_counts_once(stage: &Stage) -> bool {
     latch.try_set_count(3).await.unwrap();
     stage.faults.next(Op::Adjust, Fault::FailAfter);
     latch.count_down().await.unwrap() == 2
+}
+
+async fn change_whose_answer_was_lost_is_made_once(stage: &Stage) -> bool {
+    let semaphore = stage.client().semaphore(KEY);
+    stage.faults.next(Op::Adjust, Fault::FailAfter);
+    semaphore.add_permits(2).await.unwrap() == 2
+}
+
+async fn attempt_that_comes_after_the_release_takes_no_permit(stage: &Stage) -> bool {
+    let semaphore = stage.client().semaphore(KEY);
+    semaphore.try_set_permits(1).await.unwrap();
+    stage.faults.next(Op::Attempt, Fault::Late(SECOND));
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    sleep(2 * SECOND).await;
+    semaphore.available_permits().await.unwrap() == 1
 }
 
 async fn permit_whose_release_is_sent_twice_is_one_permit(stage: &Stage) -> bool {

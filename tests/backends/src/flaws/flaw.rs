@@ -29,8 +29,12 @@ pub enum Flaw {
     NoTryAfterReconnect,
     /// A change of a semaphore or a latch takes effect each time it is sent.
     ChangeCountsAgain,
+    /// A change of a semaphore or a latch is forgotten as soon as it is answered, though it may be sent again.
+    RequestForgotten,
     /// A semaphore's permits are given back each time their release is sent.
     PermitsGivenAgain,
+    /// An owner of permits that has ended is not remembered, so a late attempt of it takes them.
+    EndForgotten,
     /// Every second refusal is reported as a grant.
     RefusalTakenForGrant,
     /// A reader is granted while a writer holds the lock.
@@ -48,7 +52,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -61,7 +65,9 @@ impl Flaw {
         Self::TtlForgotten,
         Self::NoTryAfterReconnect,
         Self::ChangeCountsAgain,
+        Self::RequestForgotten,
         Self::PermitsGivenAgain,
+        Self::EndForgotten,
         Self::RefusalTakenForGrant,
         Self::ReaderBesideWriter,
         Self::PlaceNotKept,
@@ -81,7 +87,9 @@ impl Flaw {
                 | Self::DeltaInsteadOfCount
                 | Self::TtlForgotten
                 | Self::ChangeCountsAgain
+                | Self::RequestForgotten
                 | Self::PermitsGivenAgain
+                | Self::EndForgotten
                 | Self::ReaderBesideWriter
         )
     }

@@ -106,6 +106,7 @@ impl Backend for Flawed {
             Flaw::NoCleanUp => Box::pin(self.owners.release(inner, target)),
             Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
             Flaw::PermitsGivenAgain => Box::pin(self.sent.release(inner, target)),
+            Flaw::EndForgotten => Box::pin(numbers::release_without_mark(inner, target)),
             _ => inner.release(target),
         }
     }
@@ -120,7 +121,8 @@ impl Backend for Flawed {
             | Flaw::DeltaInsteadOfCount
             | Flaw::NoCleanUp
             | Flaw::ReentryByKey
-            | Flaw::PermitsGivenAgain => self.release(target),
+            | Flaw::PermitsGivenAgain
+            | Flaw::EndForgotten => self.release(target),
             _ => self.inner.withdraw(target),
         }
     }
@@ -141,6 +143,9 @@ impl Backend for Flawed {
         let inner = &*self.inner;
         match self.flaw {
             Flaw::ChangeCountsAgain => Box::pin(self.sent.adjust(inner, key, change)),
+            Flaw::RequestForgotten => {
+                Box::pin(numbers::adjust_and_forget(inner, key, request, change))
+            }
             _ => inner.adjust(key, request, change),
         }
     }

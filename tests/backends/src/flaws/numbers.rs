@@ -17,6 +17,28 @@ pub(super) struct Sent {
     renamed: AtomicU64,
 }
 
+/// Changes a number, and has the server forget the request although it may be sent again.
+pub(super) async fn adjust_and_forget(
+    inner: &dyn Backend,
+    key: &Key,
+    request: Owner,
+    change: Change,
+) -> Result<i64, Fault> {
+    let answer = inner.adjust(key, request, change).await;
+    inner.answered(key, request);
+    answer
+}
+
+/// Releases as if none of the owner's attempts could still arrive.
+pub(super) async fn release_without_mark(
+    inner: &dyn Backend,
+    target: &Target,
+) -> Result<Released, Fault> {
+    let mut target = target.clone();
+    target.in_doubt = false;
+    inner.release(&target).await
+}
+
 impl Sent {
     /// Sends a change under a new request, so that the server cannot recognize a repeated one.
     pub(super) async fn adjust(

@@ -13,7 +13,7 @@ const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, or in one way, and a rule that each has to be caught by, in runs of the
 /// usual size. The others show on the reentrant lock.
-const BY_RULE: [(Flaw, LockKind, &str); 8] = [
+const BY_RULE: [(Flaw, LockKind, &str); 10] = [
     (Flaw::ReaderBesideWriter, LockKind::Read, "A1"),
     (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A1"),
     (Flaw::TokenFromMemory, LockKind::Fenced, "A2"),
@@ -22,6 +22,8 @@ const BY_RULE: [(Flaw, LockKind, &str); 8] = [
     (Flaw::RefusalTakenForGrant, LockKind::Red, "A1"),
     (Flaw::ReconnectUntold, LockKind::Reentrant, "A7"),
     (Flaw::ChangeCountsAgain, LockKind::Latch, "A9"),
+    (Flaw::RequestForgotten, LockKind::Latch, "A9"),
+    (Flaw::EndForgotten, LockKind::Semaphore, "A9"),
 ];
 
 pub(crate) fn trials(seeds_without_flaw: usize) -> impl Iterator<Item = Trial> {
