@@ -114,6 +114,9 @@ pub(crate) const WARN_AFTER: Duration = Duration::from_secs(30);
 /// For how many keys long waits are told at a time, each with its holder.
 pub(crate) const LONG_WAITS_TOLD: usize = 16;
 
+/// How many holders of a key are told with a long wait: a read lock may have thousands.
+pub(crate) const HOLDERS_TOLD: usize = 3;
+
 /// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
 /// pass before, divided by this number. Then they lose at most a quarter of their time.
 pub(crate) const WAIT_PER_COLLECTING: u32 = 3;

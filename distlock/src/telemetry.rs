@@ -6,7 +6,6 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::Duration;
 
-use crate::backend::Inspected;
 use crate::error::{Error, Loss};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -88,15 +87,9 @@ pub(crate) fn waits_long(
     waited: Duration,
     waiters: usize,
     place: &Location<'_>,
-    inspected: Option<&Inspected>,
+    holders: &[String],
+    lease_left: Option<Duration>,
 ) {
-    let holders: Vec<_> = inspected
-        .iter()
-        .flat_map(|inspected| &inspected.holders)
-        .take(3)
-        .map(|(owner, _)| String::from_utf8_lossy(owner))
-        .collect();
-    let lease_left = inspected.and_then(|inspected| inspected.ttl);
     tracing::warn!(
         target: TARGET, key = key.text(), ?waited, waiters, %place, ?holders, ?lease_left,
         "still waiting for the key"

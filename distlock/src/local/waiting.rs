@@ -7,7 +7,7 @@ use super::registry::Registry;
 use super::runner::Runner;
 use super::waits::{LongWait, Wait, same_data};
 use crate::clock::Tick;
-use crate::config::{LONG_WAITS_TOLD, MaxWaiters};
+use crate::config::{HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::Resource;
@@ -81,6 +81,12 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
     let more = long.len().saturating_sub(LONG_WAITS_TOLD);
     for wait in long.into_iter().take(LONG_WAITS_TOLD) {
         let inspected = session.backend.inspect(&wait.resource).await.ok();
+        let lease_left = inspected.as_ref().and_then(|inspected| inspected.ttl);
+        let holders = inspected.iter().flat_map(|inspected| &inspected.holders);
+        let holders: Vec<String> = holders
+            .take(HOLDERS_TOLD)
+            .map(|(owner, _)| String::from_utf8_lossy(owner).into_owned())
+            .collect();
         let waited = now.since(wait.since);
         let LongWait {
             resource,
@@ -88,7 +94,7 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
             waiters,
             ..
         } = wait;
-        telemetry::waits_long(&resource.key, waited, waiters, place, inspected.as_ref());
+        telemetry::waits_long(&resource.key, waited, waiters, place, &holders, lease_left);
     }
     if more > 0 {
         telemetry::more_long_waits(more);

@@ -246,6 +246,6 @@ mod tests {
         assert_eq!(waits.take_due(Tick::from_millis(50)).0.len(), 1);
         let (long, _) = waits.take_due(Tick::from_millis(80));
         assert_eq!(long.iter().map(|wait| wait.waiters).sum::<usize>(), 3);
-        assert!(waits.take_due(Tick::from_millis(149)).0.is_empty());
+        assert!(waits.take_due(Tick::from_millis(139)).0.is_empty());
     }
 }

@@ -17,7 +17,9 @@ pub(crate) const OURS: &str = "injected into user code";
 pub(crate) fn silence_wanted_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if info.payload().downcast_ref() != Some(&OURS) {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        if text.or(payload.downcast_ref().copied()) != Some(OURS) {
             print(info);
         }
     }));

@@ -17,9 +17,8 @@ pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
         (Family::Lock | Family::ReadWrite, Some(_)) => false,
         (_, Some(Value::Number(free))) => *free >= wanted,
         (_, Some(Value::Permits(permits))) => permits.free() >= wanted,
-        (_, None) => false,
-        // A value of another type is for the attempt to report.
-        (_, Some(_)) => true,
+        // A number that is gone, and a value of another type, are for the attempt to report.
+        (_, _) => true,
     };
     let ttl = match target.resource.kind.has_lease() {
         true => state.ttl(name, now),

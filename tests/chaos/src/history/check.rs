@@ -400,7 +400,12 @@ impl Checker<'_> {
         let ending = op.ending.unwrap_or(ended);
         let odd = match (&op.refused, &op.ended) {
             (Some(Refusal::Other(text)), _) | (_, Some((_, End::Other(text)))) => text,
-            (Some(Refusal::Lost), _) => "an acquisition that entered nothing again was lost",
+            // While its client is not connected, the count of a latch may have reached 0 or been lost.
+            (Some(Refusal::Lost), _)
+                if !self.is_latch(&op.key) || !self.any_obstacle(op, op.called, answered) =>
+            {
+                "an acquisition that entered nothing again was lost"
+            }
             (Some(Refusal::Denied), _) if !self.any_fault(op.called, answered, Some("Deny")) => {
                 "denied"
             }
@@ -421,6 +426,11 @@ impl Checker<'_> {
         };
         let what = format!("{}: {odd}", op.id);
         self.found("A11", answered, what);
+    }
+
+    fn is_latch(&self, key: &str) -> bool {
+        let mut all = self.operations.all.iter();
+        all.any(|op| op.key == key && op.change.is_some())
     }
 
     /// Whether there was a fault between the two times, of this kind or of any, or one that still had to heal.

@@ -12,7 +12,8 @@ for i, key in ipairs(KEYS) do
     open = open or mode == 'read' or type(mode) == 'table'
   elseif wanted ~= 'free' then
     local free = redis.pcall('GET', key)
-    open = type(free) == 'table' or (tonumber(free) or 0) >= tonumber(wanted)
+    -- A number that is gone, and a value of another type, are for the attempt to report.
+    open = not free or type(free) == 'table' or (tonumber(free) or 0) >= tonumber(wanted)
     -- A number is not held by anybody whose lease could end.
     left = -1
   end
