@@ -99,7 +99,7 @@ use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::local::{HoldShare, NextStep, Registry};
+use crate::local::{HoldShare, NextStep, PlaceState, Registry};
 
 /// The result of a single attempt.
 pub(crate) enum TryOutcome {
@@ -263,10 +263,16 @@ impl<'a> Waiter<'a> {
         if yield_first {
             Box::pin(self.yield_to_others()).await;
         }
-        if self.request.has_several_keys() {
-            return Box::pin(self.collect()).await;
+        if !self.request.has_several_keys() {
+            return self.ask_server().await;
         }
-        self.ask_server().await
+        match self.turn.slot.state() {
+            PlaceState::Behind(holder) => {
+                Box::pin(self.watch_neighbour(&holder)).await?;
+                Ok(None)
+            }
+            _ => Box::pin(self.collect()).await,
+        }
     }
 
     /// Sends one attempt, and sleeps if it was not granted.

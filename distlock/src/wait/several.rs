@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::turn::Blocking;
 use super::{HoldRefs, Request, RoundOutcome, Waiter};
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_TIME, WAIT_PER_COLLECTING};
+use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
@@ -76,6 +77,36 @@ impl Several {
 }
 
 impl Waiter<'_> {
+    /// Waits behind a hold of its own client that lasts. An attempt would be refused because of that hold, so the server is
+    /// asked for the hold itself: now, and each time a message shows that others use the key.
+    pub(super) async fn watch_neighbour(&mut self, holder: &Arc<Hold>) -> Result<(), Error> {
+        self.turn.count_as_waiter()?;
+        self.turn.blocking = Blocking::neighbour(holder);
+        self.session.doubt(holder);
+        if !self.requested().resource.kind.listens() {
+            self.back_off(None).await;
+            return Ok(());
+        }
+        let deadline = self.deadline;
+        loop {
+            let was_active = self.is_active();
+            self.subscribed();
+            let (session, slot) = (self.session, &self.turn.slot);
+            let Some(subscription) = &mut self.subscription else {
+                return Ok(());
+            };
+            tokio::select! {
+                biased;
+                () = slot.woken() => return Ok(()),
+                () = holder.over() => return Ok(()),
+                () = subscription.changed(was_active) => {}
+                () = session.clock.sleep_until(deadline) => return Ok(()),
+            }
+            subscription.mark_seen();
+            session.doubt(holder);
+        }
+    }
+
     /// Collects all keys, and asks the server for those that were not offered.
     pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
         self.take_places();
@@ -83,6 +114,8 @@ impl Waiter<'_> {
         let allowed = now.since(self.several.unhindered_since) / WAIT_PER_COLLECTING;
         let until = now.after(allowed).min(self.deadline);
         let offers_until = now.after(HAND_OVER_TIME);
+        // From then on the server is asked for a hold that is in the way, once.
+        let mut trusted = now.after(NEIGHBOUR_TRUST);
         let free = loop {
             let overview = self.overview();
             if let Some(at) = overview.yields {
@@ -98,6 +131,15 @@ impl Waiter<'_> {
             if now >= offers_until {
                 self.refuse_offers();
             }
+            if now >= trusted {
+                trusted = match &holder {
+                    Some(holder) => {
+                        self.session.doubt(holder);
+                        Tick::NEVER
+                    }
+                    None => now.after(NEIGHBOUR_TRUST),
+                };
+            }
             let next = match overview.offered && now < offers_until {
                 true => until.min(offers_until),
                 false => until,
@@ -112,7 +154,7 @@ impl Waiter<'_> {
                 biased;
                 () = self.turn.slot.woken() => {}
                 () = over => {}
-                () = self.session.clock.sleep_until(next) => {}
+                () = self.session.clock.sleep_until(next.min(trusted)) => {}
             }
         };
         if free.is_empty() {

@@ -58,7 +58,8 @@ impl Blocking {
         Self::Owner(ttl.map(|ttl| now.after(ttl)))
     }
 
-    fn neighbour(hold: &Hold) -> Self {
+    /// A hold of this client.
+    pub(super) fn neighbour(hold: &Hold) -> Self {
         match hold.count() {
             0 => Self::Releasing(hold.deadline()),
             _ => Self::Owner(Some(hold.deadline())),
@@ -175,11 +176,7 @@ impl<'a> Turn<'a> {
                     }
                 }
                 NextStep::Behind(neighbour) => {
-                    // With several keys it asks the server only when none of them is known to be held.
-                    let trust = match self.request.has_several_keys() {
-                        true => Tick::NEVER,
-                        false => now.after(NEIGHBOUR_TRUST),
-                    };
+                    let trust = now.after(NEIGHBOUR_TRUST);
                     let trusted = *self.trust_until.get_or_insert(trust);
                     // A release that a silent server has to confirm may take until the end of the lease.
                     let is_stuck = neighbour.count() == 0
