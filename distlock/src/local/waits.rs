@@ -90,6 +90,7 @@ impl Waits {
         }
     }
 
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
         self.waits.len() - self.unused.len()
     }

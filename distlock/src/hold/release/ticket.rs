@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{PendingRelease, Session, Settled};
+use super::{PendingRelease, Settled};
 use crate::clock::Tick;
+use crate::hold::Session;
 
 /// A release that its holder sends. If the ticket is dropped unsettled the release goes to the releaser.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(crate) struct ReleaseTicket {
 }
 
 impl ReleaseTicket {
-    pub(super) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
+    pub(in crate::hold) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
         Self {
             session: Arc::clone(session),
             pending: Some(pending),
@@ -21,7 +22,7 @@ impl ReleaseTicket {
     }
 
     /// The key stays taken until then.
-    pub(super) fn taken_until(&self) -> Tick {
+    pub(in crate::hold) fn taken_until(&self) -> Tick {
         self.pending
             .as_ref()
             .map(PendingRelease::taken_until)
@@ -30,7 +31,7 @@ impl ReleaseTicket {
 
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
-    pub(super) fn settle(mut self, settled: Settled, epoch: u64) {
+    pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut pending) = self.pending.take() {
             let _was_not_counted = pending.settle(settled);
             if pending.may_come_late(self.session.backend.epoch()) {

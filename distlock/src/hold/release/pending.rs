@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::{Hold, InDoubtAttempt};
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
+use crate::hold::{Hold, InDoubtAttempt};
 
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ type OnSettled = Box<dyn FnOnce(Settled) + Send + Sync>;
 
 /// An owner that has to be ended.
 pub(crate) struct PendingRelease {
-    pub(super) target: Target,
+    pub(in crate::hold) target: Target,
     /// The key stays taken until then, with no holder.
     taken_until: Tick,
     /// The server has no copy of the hold after this time.
-    pub(super) until: Tick,
+    pub(in crate::hold) until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
     in_doubt: Option<u64>,
     /// Whether an attempt or a place is withdrawn, because it is unknown what the owner has in the server.
-    pub(super) withdraws: bool,
+    pub(in crate::hold) withdraws: bool,
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
-    pub(super) answered: bool,
+    pub(in crate::hold) answered: bool,
     on_settled: Option<OnSettled>,
     /// How many guards have handed the hold over since the server confirmed it.
     unconfirmed: u32,
@@ -105,17 +105,17 @@ impl PendingRelease {
         &self.target
     }
 
-    pub(super) fn taken_until(&self) -> Tick {
+    pub(in crate::hold) fn taken_until(&self) -> Tick {
         self.taken_until
     }
 
     /// The target of a release that is sent now.
-    pub(super) fn target_at(&self, now: Tick) -> Target {
+    pub(in crate::hold) fn target_at(&self, now: Tick) -> Target {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
     /// Takes note of how the release ended. Returns whether this was the first time.
-    pub(super) fn settle(&mut self, settled: Settled) -> bool {
+    pub(in crate::hold) fn settle(&mut self, settled: Settled) -> bool {
         if let Some(on_settled) = self.on_settled.take() {
             on_settled(settled);
         }
@@ -124,13 +124,13 @@ impl PendingRelease {
 
     /// How many guards have handed the hold over since the server confirmed it. Call it when the release is sent for the
     /// first time: later tries may find that an earlier one has freed the key.
-    pub(super) fn take_unconfirmed(&mut self) -> u32 {
+    pub(in crate::hold) fn take_unconfirmed(&mut self) -> u32 {
         std::mem::take(&mut self.unconfirmed)
     }
 
     /// The connection over which an attempt was sent that may be carried out as long as nothing was answered over a later
     /// one.
-    pub(super) fn doubted_over(&self) -> Option<u64> {
+    pub(in crate::hold) fn doubted_over(&self) -> Option<u64> {
         self.in_doubt
             .filter(|_| self.target.resource.kind.has_lease())
     }
@@ -138,7 +138,7 @@ impl PendingRelease {
     /// Whether an attempt may be carried out after a release that was answered over connection `epoch`.
     ///
     /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
-    pub(super) fn may_come_late(&self, epoch: u64) -> bool {
+    pub(in crate::hold) fn may_come_late(&self, epoch: u64) -> bool {
         self.doubted_over()
             .is_some_and(|sent_over| sent_over != epoch)
     }

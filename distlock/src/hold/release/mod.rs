@@ -1,13 +1,19 @@
 //! Sends releases and retries them until they are answered, for at most `unavailable_after` or until the lease ends.
 
+mod pending;
+pub(in crate::hold) mod releaser;
+mod remembered;
+mod ticket;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::session::Session;
-use super::ticket::ReleaseTicket;
-use super::{PendingRelease, Settled};
+pub(crate) use self::pending::{PendingRelease, Settled};
+pub(in crate::hold) use self::releaser::Releaser;
+pub(in crate::hold) use self::ticket::ReleaseTicket;
+use super::Session;
 use crate::backend::{Fault, Released, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;

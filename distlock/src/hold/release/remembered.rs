@@ -13,7 +13,7 @@ use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
 
 /// Answered releases, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
+pub(in crate::hold) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
 
 #[derive(Debug)]
 struct Remembered {
@@ -28,7 +28,7 @@ impl RememberedReleases {
     /// connection: the release has to be sent again.
     ///
     /// Only a release drops those that are older: while nothing is answered, the last ones are kept.
-    pub(super) fn add(
+    pub(in crate::hold) fn add(
         &self,
         pending: PendingRelease,
         epoch: u64,
@@ -58,7 +58,7 @@ impl RememberedReleases {
 
     /// Takes the releases that were sent over other connections than `epoch`, as far as the server may still have a hold
     /// of their owners at `now`.
-    pub(super) fn take_of_others(&self, epoch: u64, now: Tick) -> Vec<PendingRelease> {
+    pub(in crate::hold) fn take_of_others(&self, epoch: u64, now: Tick) -> Vec<PendingRelease> {
         let mut releases = self.0.lock();
         let (others, same): (VecDeque<_>, _) =
             releases.drain(..).partition(|one| one.epoch != epoch);

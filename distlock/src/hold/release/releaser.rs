@@ -20,20 +20,21 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 use super::remembered::RememberedReleases;
-use super::{PendingRelease, Session, Settled};
+use super::{PendingRelease, Settled};
 use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
+use crate::hold::Session;
 use crate::telemetry;
 
 /// The pending releases of one client.
 #[derive(Debug)]
-pub(super) struct Releaser {
+pub(in crate::hold) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
     done: Notify,
     /// Limits how many are sent at once: a thousand guards that are dropped together must not time each other out.
     permits: Semaphore,
-    pub(super) remembered: RememberedReleases,
+    pub(in crate::hold) remembered: RememberedReleases,
 }
 
 impl Default for Releaser {
@@ -56,7 +57,7 @@ struct List {
 }
 
 impl Releaser {
-    pub(super) fn enqueue(&self, pending: PendingRelease) {
+    pub(in crate::hold) fn enqueue(&self, pending: PendingRelease) {
         {
             let mut list = self.list.lock();
             list.open += usize::from(!pending.answered);
@@ -65,17 +66,17 @@ impl Releaser {
         self.wake();
     }
 
-    pub(super) fn open(&self) -> usize {
+    pub(in crate::hold) fn open(&self) -> usize {
         self.list.lock().open
     }
 
     /// Whether the task has anything to do.
-    pub(super) fn has_work(&self) -> bool {
+    pub(in crate::hold) fn has_work(&self) -> bool {
         let list = self.list.lock();
         list.open > 0 || !list.waiting.is_empty()
     }
 
-    pub(super) async fn done(&self) {
+    pub(in crate::hold) async fn done(&self) {
         loop {
             // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
             let done = self.done.notified();
@@ -86,7 +87,7 @@ impl Releaser {
         }
     }
 
-    pub(super) fn wake(&self) {
+    pub(in crate::hold) fn wake(&self) {
         self.wake.notify_one();
     }
 
@@ -127,7 +128,7 @@ impl Drop for InFlight {
 }
 
 /// The releaser task of one client.
-pub(super) async fn run(session: Arc<Session>) {
+pub(in crate::hold) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
     loop {
