@@ -400,10 +400,7 @@ impl Checker<'_> {
         let ending = op.ending.unwrap_or(ended);
         let odd = match (&op.refused, &op.ended) {
             (Some(Refusal::Other(text)), _) | (_, Some((_, End::Other(text)))) => text,
-            // While its client is not connected, the count of a latch may have reached 0 or been lost.
-            (Some(Refusal::Lost), _)
-                if !self.is_latch(&op.key) || !self.any_obstacle(op, op.called, answered) =>
-            {
+            (Some(Refusal::Lost), _) if !self.lost_number(op, answered) => {
                 "an acquisition that entered nothing again was lost"
             }
             (Some(Refusal::Denied), _) if !self.any_fault(op.called, answered, Some("Deny")) => {
@@ -428,9 +425,19 @@ impl Checker<'_> {
         self.found("A11", answered, what);
     }
 
-    fn is_latch(&self, key: &str) -> bool {
+    /// Whether a waiter may have been told that its number is gone: the permits were wiped. While the client of a waiter for
+    /// a latch is not connected, the count may have reached 0 or been lost.
+    fn lost_number(&self, op: &Operation, answered: Timestamp) -> bool {
+        if self.bounds.capacity > 1 {
+            let mut faults = self.operations.faults.iter();
+            return faults.any(|fault| {
+                let meets = fault.from <= answered && fault.to + fault.heals >= op.called;
+                meets && fault.wiped.has(&op.key)
+            });
+        }
         let mut all = self.operations.all.iter();
-        all.any(|op| op.key == key && op.change.is_some())
+        let is_latch = all.any(|other| other.key == op.key && other.change.is_some());
+        is_latch && self.any_obstacle(op, op.called, answered)
     }
 
     /// Whether there was a fault between the two times, of this kind or of any, or one that still had to heal.
