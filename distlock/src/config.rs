@@ -407,7 +407,7 @@ pub(crate) fn check_count(count: u32) -> Result<(), Error> {
     }
 }
 
-/// Rejects a wait that is longer than [`MAX_WAIT`], except `Duration::MAX`, which is a wait without limit: `None`.
+/// Rejects a wait that is longer than [`MAX_WAIT`]. `Duration::MAX` means a wait without limit, and gives `None`.
 pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, Error> {
     match wait {
         Some(Duration::MAX) => Ok(None),
@@ -416,7 +416,7 @@ pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, E
     }
 }
 
-/// Rejects a `max_hold` that is not within the bounds of a lease, except `Duration::MAX`, which is no limit: `None`.
+/// Rejects a `max_hold` that is not within the bounds of a lease. `Duration::MAX` means no limit, and gives `None`.
 pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration>, Error> {
     match most {
         Some(most) if most < Duration::MAX => {

@@ -14,7 +14,7 @@ use uuid::{Builder, Uuid};
 ///
 /// If the server still names the owner of a guard, that guard may thus have ended long ago. Do not compare owners to find
 /// out whether a hold is still yours. Ask the guard itself: [`is_held`](crate::Guard::is_held) is `false` and
-/// [`lost`](crate::Guard::lost) completes once that guard has ended, whoever has the hold then. Code inside a scope asks
+/// [`lost`](crate::Guard::lost) completes once that guard has ended, even if another guard has the hold now. Code inside a scope asks
 /// [`is_held(key)`](crate::is_held) or [`current`](crate::current). To tell one acquisition from another, use the token of
 /// a [fenced lock](crate::FencedLock), which is never handed over.
 ///

@@ -32,7 +32,7 @@ pub enum Fault {
     },
     /// The key holds a value of another type.
     WrongType,
-    /// There is no semaphore any more, though there was one while its permits were waited for.
+    /// The semaphore was removed while an acquisition waited for its permits.
     NumberGone,
     /// The answer cannot be interpreted, or the script failed.
     Protocol(Cause),

@@ -213,8 +213,8 @@ pub struct LatchWait {
 }
 
 impl LatchWait {
-    /// Sets how long to wait, at most a year. With zero, the count is checked once and there is no waiting. With
-    /// [`Duration::MAX`] it waits without limit.
+    /// Sets how long to wait, at most a year. Zero means that the count is checked once. [`Duration::MAX`] means waiting
+    /// without limit.
     ///
     /// Acquisitions call the same limit [`wait`](crate::Acquire::wait).
     ///

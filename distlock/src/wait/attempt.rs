@@ -138,8 +138,8 @@ impl Attempts {
         }
     }
 
-    /// There is no semaphore. The waiter waits until there is one, unless there was one while it waited: it saw that
-    /// itself, or a waiter of its client did that was ahead of it.
+    /// There is no semaphore. The waiter waits until somebody sets its permits. But if this client has seen the semaphore
+    /// since the wait began, the semaphore was removed, and the wait fails.
     fn unset(&self, at: usize) -> Outcome {
         let key = &self.attempts[at].target.resource.key;
         if self.has_seen_number || self.session.has_seen_number_after(key, self.since) {

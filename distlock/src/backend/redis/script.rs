@@ -13,7 +13,7 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Declares the scripts, and the same list for the tests. A script with two files begins with one that several share.
+/// Declares the scripts, and the same list for the tests. A script with several files begins with those that it shares.
 macro_rules! scripts {
     ($($name:ident = $($file:literal),+;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
@@ -29,7 +29,7 @@ scripts! {
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_KEEP = "scripts/lock_keep.lua";
-    LOCK_FORCE_RELEASE = "scripts/lock_force_release.lua";
+    LOCK_FORCE_RELEASE = "scripts/force_release.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
@@ -46,7 +46,7 @@ scripts! {
     PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
     FAIR_ACQUIRE = "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
-    FAIR_FORCE_RELEASE = "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
+    FAIR_FORCE_RELEASE = "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/rw_read_acquire.lua";
     RW_READ_RELEASE = "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
     RW_WRITE_ACQUIRE = "scripts/rw_write_acquire.lua";

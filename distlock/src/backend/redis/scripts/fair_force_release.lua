@@ -5,16 +5,7 @@
 -- Reply 1 freed   0 the lock was free
 local channel = ARGV[1]
 
--- Only the hash of a lock is deleted: it has one field, an owner with its count. A read/write lock and data of the user
--- stay. HKEYS fails on a value of another type.
-local fields = redis.call('HKEYS', lock)
-if #fields > 0 then
-  local id = string.match(fields[1], '^([%x%-]+):%d+')
-  local count = redis.call('HGET', lock, fields[1])
-  if #fields > 1 or not id or #id ~= 36 or not string.match(count, '^%d+$') then
-    return redis.error_reply('WRONGTYPE the key does not hold such a lock')
-  end
-end
+if is_no_lock(lock) then return wrong_type end
 local freed = redis.call('DEL', lock)
 local head = sweep()
 if head then wake(head, channel) end

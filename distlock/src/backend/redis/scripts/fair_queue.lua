@@ -6,10 +6,10 @@
 -- the queue.
 -- 1. The list and the sorted set have the same owners. A head without a time is dead.
 -- 2. Our waiters have a second time in a sorted set of our own, and for our scripts only that one counts: past it a
--- waiter    is removed wherever it is in the queue, before it the waiter stays.
+-- waiter is removed wherever it is in the queue, before it the waiter stays.
 -- 3. The time that Redisson sees of our waiter is the time for which its place is kept, plus all that the foreign
--- waiters    before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
--- a dead one    looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
+-- waiters before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
+-- a dead one looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
 -- wait), our waiter    returns to the front: whatever is left in the queue arrived later, since only heads are removed.
 -- 4. Our waiters subtract nothing: the times behind them do not depend on theirs.
 local lock, queue, timeouts, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
