@@ -91,6 +91,9 @@ pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
 /// How long the first waiter of a queue lets other processes go first if no message wakes it.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
 
+/// How many round trips the first waiter of a queue leaves at most to clients that have waited for longer.
+pub(crate) const MOST_AHEAD: u32 = 8;
+
 /// The pause between two looks at a key that other processes may take.
 pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 

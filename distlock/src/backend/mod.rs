@@ -142,8 +142,8 @@ impl Attempted {
 pub enum Released {
     /// The hold has ended.
     Freed {
-        /// Whether waiters of other clients were notified.
-        others_wait: bool,
+        /// How many other clients were notified.
+        others: u32,
     },
     /// The owner held nothing.
     NotOurs,

@@ -8,6 +8,7 @@ mod limits;
 mod place;
 mod queue;
 mod registry;
+mod round_robin;
 mod runner;
 mod share;
 mod signal;

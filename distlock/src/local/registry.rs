@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::limits::WaiterLimits;
 use super::queue::{HeadCheck, Queue, QueueEffect};
+use super::round_robin::RoundRobin;
 use super::runner::Runner;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
@@ -49,6 +50,8 @@ pub(super) struct Entry {
     pub(super) holder: Option<LocalHolder>,
     /// Other processes heard of the last release: the next head of the queue lets them go first.
     pub(super) yield_first: bool,
+    /// The other clients that wait for the key.
+    pub(super) round_robin: RoundRobin,
     /// Whether its first waiter is checked at intervals.
     is_checked: bool,
     /// When a head of the queue gave up because the server does not answer.
@@ -79,6 +82,7 @@ impl Entry {
             queue: Queue::new(),
             holder: None,
             yield_first: false,
+            round_robin: RoundRobin::default(),
             is_checked: false,
             given_up_at: None,
         }
@@ -94,10 +98,16 @@ impl Entry {
         self.queue.is_empty() && self.holder.is_none()
     }
 
+    /// The client has released the key, and so many other clients heard of it.
+    pub(super) fn released_to(&mut self, others: u32) {
+        self.yield_first = others > 0;
+        self.round_robin = RoundRobin::released(others);
+    }
+
     /// Returns the former holder if that is another hold. The grant shows that the server does not have it any more.
     #[must_use]
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
-        self.yield_first = false;
+        self.released_to(0);
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
             runner: Runner::current(),
@@ -128,8 +138,8 @@ impl Registry {
         let mut slot = QueueSlot::new(self, joining);
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
         if queues_now {
-            let yield_first = self.yielding.lock().take(&slot.resource, joining.since);
-            slot.join_queue(yield_first);
+            let others = self.yielding.lock().take(&slot.resource, joining.since);
+            slot.join_queue(others);
         }
         slot
     }
@@ -205,7 +215,7 @@ impl Registry {
                 if last {
                     let _known = hold.stop_renewals(now);
                     self.session.lose(hold, loss);
-                    self.freed(hold, false);
+                    self.freed(hold, 0);
                 }
                 EndOutcome::Lost(loss)
             }
@@ -216,7 +226,7 @@ impl Registry {
     fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
         if let Err(loss) = hold.stop_renewals(now) {
             self.session.lose(hold, loss);
-            self.freed(hold, false);
+            self.freed(hold, 0);
             return EndOutcome::Lost(loss);
         }
         self.session.unwatch(hold);
@@ -224,16 +234,20 @@ impl Registry {
         let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
         let pending = PendingRelease::of_hold(hold);
         EndOutcome::Release(pending.on_settled(move |settled| {
-            let others_wait = settled == Settled::Answered(Released::Freed { others_wait: true });
+            let others = match settled {
+                Settled::Answered(Released::Freed { others }) => others,
+                _ => 0,
+            };
             match registry.upgrade() {
-                Some(registry) => registry.freed(&freed, others_wait),
+                Some(registry) => registry.freed(&freed, others),
                 None => freed.announce_over(),
             }
         }))
     }
 
-    /// Takes note that a hold of this client is over. The first in line may now ask the server.
-    fn freed(&self, hold: &Hold, others_wait: bool) {
+    /// Takes note that a hold of this client is over, and that so many other clients heard of it. The first in line may
+    /// now ask the server.
+    fn freed(&self, hold: &Hold, others: u32) {
         let resource = &hold.resource;
         let mut nobody_waits_here = false;
         {
@@ -242,16 +256,16 @@ impl Registry {
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
-                entry.yield_first = others_wait;
+                entry.released_to(others);
                 if entry.is_idle() {
                     entries.remove(resource);
                     nobody_waits_here = true;
                 }
             }
         }
-        if others_wait && nobody_waits_here {
+        if others > 0 && nobody_waits_here {
             let now = self.session.now();
-            self.yielding.lock().add(resource.clone(), now);
+            self.yielding.lock().add(resource.clone(), others, now);
         }
         hold.announce_over();
     }

@@ -89,14 +89,17 @@ impl QueueSlot {
         async move { signal.answer().await }
     }
 
-    /// Joins the queue: at its end, or where it stood before.
-    pub(super) fn join_queue(&mut self, yield_first: bool) {
+    /// Joins the queue: at its end, or where it stood before. `others`: how many other clients just heard that this client
+    /// released the key.
+    pub(super) fn join_queue(&mut self, others: u32) {
         let unwanted = {
             let mut entries = self.registry.entries.lock();
             let entry = entries
                 .entry(self.resource.clone())
                 .or_insert_with(Entry::new);
-            entry.yield_first |= yield_first;
+            if others > 0 {
+                entry.released_to(others);
+            }
             let (signal, rank) = (Arc::clone(&self.signal), self.rank.take());
             let ticket = entry.queue.join(signal, self.takes_over, rank);
             self.ticket = Some(ticket);
@@ -116,7 +119,7 @@ impl QueueSlot {
     /// line, or it is not in a local queue.
     pub(crate) fn listens_after_refusal(&mut self) -> bool {
         if self.queues && self.ticket.is_none() {
-            self.join_queue(false);
+            self.join_queue(0);
         }
         self.ticket.is_none()
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
@@ -131,6 +134,17 @@ impl QueueSlot {
         if let Some(hold) = self.look(holder).flatten() {
             self.registry.session.doubt(&hold);
         }
+    }
+
+    /// How many other clients have waited for the key for longer than this one, as far as it knows.
+    pub(crate) fn clients_ahead(&self) -> u32 {
+        let ahead = self.look(|entry, _| entry.round_robin.ahead());
+        ahead.unwrap_or(0)
+    }
+
+    /// After a release, another client was granted the key.
+    pub(crate) fn other_granted(&self) {
+        self.look(|entry, _| entry.round_robin.other_granted());
     }
 
     /// Whether it is the first in line, with others behind it.
@@ -189,7 +203,7 @@ impl QueueSlot {
             Some((step, None)) => step,
             None if self.ticket.is_some() && self.resource.kind.line() == Line::Local => {
                 // It was not polled for too long, and has lost its place.
-                self.join_queue(false);
+                self.join_queue(0);
                 self.step()
             }
             None => {

@@ -12,18 +12,19 @@ use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
 /// The keys to yield, and those that were yielded in vain. Plain data: each call drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
-    to_yield: Until<K>,
-    in_vain: Until<K>,
+    /// With the number of other clients that heard of the release.
+    to_yield: Until<K, u32>,
+    in_vain: Until<K, ()>,
 }
 
-/// Keys, each until a time. Each key is kept for the same time.
+/// Keys, each with a value until a time. Each key is kept for the same time.
 #[derive(Debug)]
-struct Until<K> {
-    until: HashMap<K, Tick>,
+struct Until<K, V> {
+    until: HashMap<K, (Tick, V)>,
     order: VecDeque<(Tick, K)>,
 }
 
-impl<K> Default for Until<K> {
+impl<K, V> Default for Until<K, V> {
     fn default() -> Self {
         Self {
             until: HashMap::new(),
@@ -42,22 +43,23 @@ impl<K> Default for YieldList<K> {
 }
 
 impl<K: Clone + Eq + Hash> YieldList<K> {
-    /// Other processes may go first for [`YIELD_TIME`].
-    pub(super) fn add(&mut self, key: K, now: Tick) {
+    /// The other clients that heard of the release may go first for [`YIELD_TIME`].
+    pub(super) fn add(&mut self, key: K, others: u32, now: Tick) {
         self.to_yield.drop_outdated(now);
-        self.to_yield.add(key, now.after(YIELD_TIME));
+        self.to_yield.add(key, others, now.after(YIELD_TIME));
     }
 
-    /// Whether other processes go first for this key. Returns `true` only once.
-    pub(super) fn take(&mut self, key: &K, now: Tick) -> bool {
+    /// How many other clients may go first for this key. Only the first call for a key returns them.
+    pub(super) fn take(&mut self, key: &K, now: Tick) -> u32 {
         self.to_yield.drop_outdated(now);
-        self.to_yield.until.remove(key).is_some()
+        let taken = self.to_yield.until.remove(key);
+        taken.map_or(0, |(_, others)| others)
     }
 
     /// The key was yielded, and no client of another library took it.
     pub(super) fn in_vain(&mut self, key: K, now: Tick) {
         self.in_vain.drop_outdated(now);
-        self.in_vain.add(key, now.after(YIELD_AGAIN_AFTER));
+        self.in_vain.add(key, (), now.after(YIELD_AGAIN_AFTER));
     }
 
     /// Whether the key was not yielded in vain for [`YIELD_AGAIN_AFTER`].
@@ -67,16 +69,16 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Until<K> {
-    fn add(&mut self, key: K, until: Tick) {
-        self.until.insert(key.clone(), until);
+impl<K: Clone + Eq + Hash, V> Until<K, V> {
+    fn add(&mut self, key: K, value: V, until: Tick) {
+        self.until.insert(key.clone(), (until, value));
         self.order.push_back((until, key));
     }
 
     fn drop_outdated(&mut self, now: Tick) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             if let Some((until, key)) = self.order.pop_front()
-                && self.until.get(&key) == Some(&until)
+                && self.until.get(&key).is_some_and(|(last, _)| *last == until)
             {
                 self.until.remove(&key);
             }
@@ -92,11 +94,11 @@ mod tests {
     fn key_is_yielded_once_and_only_for_a_while() {
         let mut list = YieldList::default();
         let (start, end) = (Tick::default(), Tick::default().after(YIELD_TIME));
-        list.add("a", start);
-        assert!(!list.take(&"b", start));
-        assert!(list.take(&"a", start) && !list.take(&"a", start));
-        list.add("a", start);
-        assert!(!list.take(&"a", end));
+        list.add("a", 2, start);
+        assert_eq!(list.take(&"b", start), 0);
+        assert_eq!((list.take(&"a", start), list.take(&"a", start)), (2, 0));
+        list.add("a", 2, start);
+        assert_eq!(list.take(&"a", end), 0);
         assert!(list.to_yield.until.is_empty() && list.to_yield.order.is_empty());
     }
 
@@ -104,9 +106,9 @@ mod tests {
     fn key_that_is_added_again_counts_from_then() {
         let mut list = YieldList::default();
         let later = Tick::default().after(YIELD_TIME / 2);
-        list.add("a", Tick::default());
-        list.add("a", later);
-        assert!(list.take(&"a", Tick::default().after(YIELD_TIME)));
+        list.add("a", 1, Tick::default());
+        list.add("a", 3, later);
+        assert_eq!(list.take(&"a", Tick::default().after(YIELD_TIME)), 3);
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::primitives::Member;
 ///   exists: by default it has a lease of 30 s and is renewed every 10 s
 ///   ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). After a crash the lock is free when the lease expires.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival. After a bounded
-///   number of them, waiters of other processes can be granted the lock. Different processes have no particular order.
+///   number of them, waiters of other processes can be granted the lock. Processes that compete for it take turns, but not
+///   in a strict order of arrival, as for a [fair lock](crate::FairLock).
 ///
 /// No lock can prevent a write by a process that has lost the lock without noticing yet. If such a write must not happen,
 /// use a [`FencedLock`](crate::FencedLock) and a store that compares fencing tokens.

@@ -53,7 +53,7 @@
 //! message. If they did, the head yields: it attempts only after its own message has arrived and one round trip has
 //! passed, or after [`YIELD_TIME`](crate::config::YIELD_TIME). Without this pause the head would win nearly every time,
 //! because it would send its attempt before the other clients had received the message. Clients of Redisson need more
-//! time, and get a turn of several grants; see [`yielding`].
+//! time, and get a turn of several grants. Clients that hear of the same release take turns; see [`yielding`].
 //!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again
@@ -200,6 +200,8 @@ struct Waiter<'a> {
     unanswered: Option<UnansweredAttempts>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
+    /// Whether it has heard of a release since its last attempt.
+    heard: bool,
 }
 
 impl<'a> Waiter<'a> {
@@ -223,6 +225,7 @@ impl<'a> Waiter<'a> {
             several: Several::new(unhindered_since),
             unanswered: None,
             pause: request.requested[at].backoff.first,
+            heard: false,
         }
     }
 
@@ -309,6 +312,9 @@ impl<'a> Waiter<'a> {
                 return Ok(Some(self.elsewhere(self.asked(at))));
             }
             Outcome::Held { ttl, .. } => {
+                if std::mem::take(&mut self.heard) {
+                    self.turn.slot.other_granted();
+                }
                 self.let_others_pass();
                 self.unanswered = None;
                 self.turn.blocking = Blocking::owner(ttl, self.session.now());
@@ -363,6 +369,7 @@ impl<'a> Waiter<'a> {
             () = subscription.changed(was_active) => {
                 if was_active {
                     slot.doubt_holder();
+                    self.let_longer_waits_go_first().await;
                 }
             }
             () = session.clock.sleep_until(until) => {}

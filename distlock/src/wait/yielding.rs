@@ -1,7 +1,8 @@
 //! Letting other processes go first after a release that they heard of.
 //!
-//! Clients of this crate attempt as soon as they hear of a release. The first waiter of a queue lets them go first for one
-//! round trip after the message.
+//! Clients of this crate attempt as soon as they hear of a release. The first waiter of a queue lets those go first that
+//! have waited for longer than its own client: for one round trip each, or until one of them has the key. See
+//! [`local::round_robin`](crate::local).
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
 //! it for a while, until somebody takes it. If that is not another library, it does not do so again for some time, because
@@ -11,7 +12,7 @@
 
 use super::Waiter;
 use crate::clock::Tick;
-use crate::config::{FOREIGN_TURN, YIELD_LOOK, YIELD_TIME};
+use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
 use crate::owner;
 
@@ -41,7 +42,9 @@ impl Waiter<'_> {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
-        let taker = self.look_for_taker(until).await;
+        self.heard = true;
+        let ahead = self.turn.slot.clients_ahead().max(1);
+        let taker = self.wait_for_longer_waits(ahead, until).await;
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.deadline.before(YIELD_TIME);
         if kind.family() != Family::Lock || until >= latest {
@@ -58,6 +61,27 @@ impl Waiter<'_> {
             Taker::Nobody | Taker::Ours => self.registry.no_foreign_took(resource),
             Taker::Unknown => {}
         }
+    }
+
+    /// After a release by another client. Lets the clients go first that have waited for longer than this one.
+    pub(super) async fn let_longer_waits_go_first(&mut self) {
+        self.heard = true;
+        let ahead = self.turn.slot.clients_ahead();
+        if ahead > 0 {
+            let until = self.session.now().after(YIELD_TIME).min(self.deadline);
+            Box::pin(self.wait_for_longer_waits(ahead, until)).await;
+        }
+    }
+
+    /// Looks once for each client that has waited for longer, until one of them has the key.
+    async fn wait_for_longer_waits(&mut self, ahead: u32, until: Tick) -> Taker {
+        for _ in 1..ahead.min(MOST_AHEAD) {
+            match self.look_for_taker(until).await {
+                Taker::Nobody => {}
+                taker => return taker,
+            }
+        }
+        self.look_for_taker(until).await
     }
 
     /// Looks until somebody has the key, but not beyond `until`.

@@ -1,6 +1,7 @@
 //! What the lock costs beside the bare commands it sends: ratios, side by side in one run, on a server of its own.
 //!
-//! `cargo bench -p distlock-tests`. Rounds of both sides alternate, so that a noisy machine hurts them alike, and the
+//! `cargo bench -p distlock-tests`, or one group of rows: `cargo bench -p distlock-tests -- shared`. Rounds of both sides
+//! alternate, so that a noisy machine hurts them alike, and the
 //! median of the rounds' ratios is printed. A bare pair is the library's own two scripts, sent by EVALSHA over one
 //! multiplexed connection with the same socket settings, and nothing else.
 
@@ -27,7 +28,6 @@ const ROUNDS: usize = 31;
 const TASKS: usize = 64;
 
 fn main() {
-    // `cargo bench` and `cargo test --benches` hand their own flags on; there is nothing to choose here.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -38,23 +38,42 @@ fn main() {
     }
     runtime.block_on(async {
         let server = RedisServer::start().await;
-        println!("ratios, median of {ROUNDS} alternating rounds (middle half of the rounds); to the bare commands:");
-        plain::one_task(&server).await;
-        plain::many_keys(&server).await;
-        plain::hot_key(&server).await;
-        hand_over::two_processes(&server).await;
-        println!("to the plain lock:");
-        several::multi_lock(&server).await;
-        several::red_lock().await;
-        hand_over::fair(&server).await;
-        readers::one_key(&server).await;
-        println!("16 tasks on each of two keys, and one on both:");
-        hot_keys::in_memory().await;
-        hot_keys::on_redis(&server).await;
-        hot_keys::beside_two_others(&server).await;
-        println!("among clients:");
-        shared::hot_key(&server).await;
+        println!("ratios, median of {ROUNDS} alternating rounds (middle half of the rounds)");
+        if chosen("bare", "to the bare commands") {
+            plain::one_task(&server).await;
+            plain::many_keys(&server).await;
+            plain::hot_key(&server).await;
+            hand_over::two_processes(&server).await;
+        }
+        if chosen("plain", "to the plain lock") {
+            several::multi_lock(&server).await;
+            several::red_lock().await;
+            hand_over::fair(&server).await;
+            readers::one_key(&server).await;
+        }
+        if chosen("several", "16 tasks on each of two keys, and one on both") {
+            hot_keys::in_memory().await;
+            hot_keys::on_redis(&server).await;
+            hot_keys::beside_two_others(&server).await;
+        }
+        if chosen("shared", "four clients on one hot key") {
+            shared::hot_key(&server).await;
+        }
     });
+}
+
+/// Whether a group of rows runs: all do, unless the arguments name some. Says what the group compares.
+fn chosen(name: &str, what: &str) -> bool {
+    // `cargo bench` and `cargo test --benches` hand flags of their own on.
+    let mut names = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .peekable();
+    let chosen = names.peek().is_none() || names.any(|arg| arg == name);
+    if chosen {
+        println!("{name}: {what}");
+    }
+    chosen
 }
 
 /// One line of the report; `goal` says which way is good.

@@ -53,18 +53,19 @@ pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Sub
 }
 
 impl State {
-    /// Notifies the subscribers of a key, and answers whether clients other than `client` are among them.
-    pub(super) fn publish(&mut self, client: u64, family: Family, key: &Key) -> bool {
+    /// Notifies the subscribers of a key, and answers how many clients other than `client` are among them.
+    pub(super) fn publish(&mut self, client: u64, family: Family, key: &Key) -> u32 {
         self.publish_on(client, &(family, Arc::clone(key.name()), None))
     }
 
     /// Like [`publish`](State::publish), for any topic.
-    pub(super) fn publish_on(&mut self, client: u64, topic: &Topic) -> bool {
+    pub(super) fn publish_on(&mut self, client: u64, topic: &Topic) -> u32 {
         let Some(channel) = self.channels.get(topic) else {
-            return false;
+            return 0;
         };
         self.published.push(channel.signal.clone());
-        channel.shares.keys().any(|other| *other != client)
+        let others = channel.shares.len() - usize::from(channel.shares.contains_key(&client));
+        others.try_into().unwrap_or(u32::MAX)
     }
 }
 

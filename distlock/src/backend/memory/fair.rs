@@ -82,7 +82,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     notify_head_if_free(state, key, call);
     Ok(match is_ours {
         // The one subscriber that matters, the first waiter, has been notified already.
-        true => Released::Freed { others_wait: false },
+        true => Released::Freed { others: 0 },
         false => Released::NotOurs,
     })
 }

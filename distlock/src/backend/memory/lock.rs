@@ -158,8 +158,8 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
         let released = Value::Lock(BTreeMap::from([(Holder::Released(target.owner), 1)]));
         state.insert(key.name(), released, call.now.after(target.taken_for));
     }
-    let others_wait = state.publish(call.client, Family::Lock, key);
-    Ok(Released::Freed { others_wait })
+    let others = state.publish(call.client, Family::Lock, key);
+    Ok(Released::Freed { others })
 }
 
 /// Ends several holds. A value of another type is not the owner's lock, and does not keep the others from being

@@ -206,8 +206,11 @@ pub(super) fn attempt(
 
 /// Notifies the subscribers if permits are free, and answers whether other clients are among them. Nothing is published
 /// otherwise, as over Redis, where Redisson's subscribers cannot parse a negative number.
-fn publish_free(state: &mut State, key: &Key, free: i64, call: Call) -> bool {
-    free > 0 && state.publish(call.client, Family::Permit, key)
+fn publish_free(state: &mut State, key: &Key, free: i64, call: Call) -> u32 {
+    match free {
+        ..=0 => 0,
+        1.. => state.publish(call.client, Family::Permit, key),
+    }
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
@@ -244,9 +247,12 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
         }
     }
     let free = permits.free;
-    let others_wait = (any_swept || returned > 0) && publish_free(state, key, free, call);
+    let others = match any_swept || returned > 0 {
+        true => publish_free(state, key, free, call),
+        false => 0,
+    };
     Ok(if returned == target.permits {
-        Released::Freed { others_wait }
+        Released::Freed { others }
     } else {
         Released::NotOurs
     })

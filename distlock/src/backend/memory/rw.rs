@@ -265,18 +265,18 @@ fn release_read(state: &mut State, target: &Target, call: Call) -> Released {
     let Some((was_alive, is_written)) = removed else {
         return Released::NotOurs;
     };
-    let mut others_wait = false;
+    let mut others = 0;
     if !is_written {
         let before = state.ttl(key.name(), now);
         leave_to_readers(state, key, now);
         // The lock is free now, or will be earlier than its waiters were answered, and no message is sent when a lease
         // expires.
         if state.ttl(key.name(), now) < before {
-            others_wait = state.publish(call.client, Family::ReadWrite, key);
+            others = state.publish(call.client, Family::ReadWrite, key);
         }
     }
     if was_alive {
-        Released::Freed { others_wait }
+        Released::Freed { others }
     } else {
         Released::NotOurs
     }
@@ -309,8 +309,8 @@ fn release_write(state: &mut State, target: &Target, call: Call) -> Released {
     found.writer = None;
     leave_to_readers(state, key, call.now);
     pass_turn(state, key, call.now);
-    let others_wait = state.publish(call.client, Family::ReadWrite, key);
-    Released::Freed { others_wait }
+    let others = state.publish(call.client, Family::ReadWrite, key);
+    Released::Freed { others }
 }
 
 /// After a writer's hold: gives waiting readers their turn, and ends any writer's turn.

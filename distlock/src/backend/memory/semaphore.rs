@@ -82,12 +82,14 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     if !had || !is_set {
         return Ok(Released::NotOurs);
     }
-    let mut others_wait = false;
+    let mut others = 0;
     if target.permits > 0 {
         let free = number::add(state, key, i64::from(target.permits))?;
-        others_wait = free > 0 && state.publish(call.client, Family::Semaphore, key);
+        if free > 0 {
+            others = state.publish(call.client, Family::Semaphore, key);
+        }
     }
-    Ok(Released::Freed { others_wait })
+    Ok(Released::Freed { others })
 }
 
 /// Releases, and remembers the owner: a late attempt of it takes nothing.

@@ -75,7 +75,10 @@ pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
 pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
     match value {
         Value::Int(notified @ 0..) => Ok(Released::Freed {
-            others_wait: notified > 0 && notified > own(),
+            others: match notified {
+                0 => 0,
+                notified => (notified - own()).try_into().unwrap_or(0),
+            },
         }),
         Value::Int(_) => Ok(Released::NotOurs),
         other => Err(unexpected(&other)),
@@ -283,7 +286,11 @@ mod tests {
         assert!(attempted(Value::Okay).is_err());
         assert_eq!(
             released(Value::Int(1), || 1).unwrap(),
-            Released::Freed { others_wait: false }
+            Released::Freed { others: 0 }
+        );
+        assert_eq!(
+            released(Value::Int(4), || 1).unwrap(),
+            Released::Freed { others: 3 }
         );
         assert_eq!(released(Value::Int(-1), || 0).unwrap(), Released::NotOurs);
         assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());

@@ -35,7 +35,7 @@ impl Owners {
         target: &Target,
     ) -> Result<Released, Fault> {
         if self.0.lock().contains(&target.owner) {
-            return Ok(Released::Freed { others_wait: false });
+            return Ok(Released::Freed { others: 0 });
         }
         inner.release(target).await
     }

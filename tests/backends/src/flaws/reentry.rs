@@ -105,7 +105,7 @@ impl Inside {
             entered.is_none_or(|entered| entered.owners.len() <= 1)
         };
         let released = if !is_last {
-            Released::Freed { others_wait: false }
+            Released::Freed { others: 0 }
         } else {
             inner.release(&hold).await?
         };

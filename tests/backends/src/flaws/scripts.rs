@@ -23,7 +23,7 @@ pub(super) async fn release_any_owner(
 ) -> Result<Released, Fault> {
     let freed = inner.force_release(&target.resource).await?;
     Ok(if freed {
-        Released::Freed { others_wait: false }
+        Released::Freed { others: 0 }
     } else {
         Released::NotOurs
     })
@@ -177,6 +177,6 @@ impl Stated {
             lease: MIN_LEASE,
         };
         inner.renew(&[fewer]).await?;
-        Ok(Released::Freed { others_wait: false })
+        Ok(Released::Freed { others: 0 })
     }
 }

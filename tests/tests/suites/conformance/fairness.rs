@@ -1,21 +1,25 @@
-//! How clients share a key that is hot in all of them. On paused time, where only the order of events counts.
+//! How clients share a key that is hot in all of them. In memory on paused time, where only the order of events counts, and
+//! on a server, which tells its subscribers of a release in an order of its own.
 
 use std::time::Duration;
 
 use distlock::{Acquire, Client, MemoryServer};
+use distlock_tests::RedisServer;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 const SECTION: Duration = Duration::from_millis(1);
 const RUN: Duration = Duration::from_secs(30);
+/// Some sixty turns of the clients.
+const RUN_ON_REDIS: Duration = Duration::from_secs(3);
 const TASKS: usize = 8;
 
 /// The grants of one client until the run is over, and the longest wait for one of them.
-async fn grants(acquire: impl Fn() -> Acquire) -> (f64, Duration) {
+async fn grants(run: Duration, acquire: impl Fn() -> Acquire) -> (f64, Duration) {
     let start = Instant::now();
     let task = async || {
         let (mut grants, mut longest) = (0, Duration::ZERO);
-        while start.elapsed() < RUN {
+        while start.elapsed() < run {
             let asked = Instant::now();
             let guard = acquire().await.unwrap();
             longest = longest.max(asked.elapsed());
@@ -40,23 +44,53 @@ fn jain(of: &[f64]) -> f64 {
     sum * sum / (of.len() as f64 * squares)
 }
 
-async fn four_clients_share(acquire: impl Fn(&Client) -> Acquire) {
-    let server = MemoryServer::new();
-    let clients = [(); 4].map(|()| Client::builder().in_memory(&server).unwrap());
-    let served = join_all(clients.iter().map(|client| grants(|| acquire(client)))).await;
+async fn share(clients: [Client; 4], run: Duration, acquire: impl Fn(&Client) -> Acquire) {
+    let served = clients.iter().map(|client| grants(run, || acquire(client)));
+    let served = join_all(served).await;
     let all: Vec<f64> = served.iter().map(|(grants, _)| *grants).collect();
     let longest = served.iter().map(|(_, longest)| *longest).max();
     let index = jain(&all);
     println!("{all:?} grants, Jain {index:.3}, longest wait {longest:?}");
-    assert!(index > 0.8, "{all:?} grants, Jain {index:.3}");
+    // Clients that take turns reach 0.99, also beside load. Without turns it is 0.65 to 0.8 on a server, because some
+    // clients hear of each release before the others.
+    assert!(index > 0.9, "{all:?} grants, Jain {index:.3}");
+}
+
+async fn in_memory(acquire: impl Fn(&Client) -> Acquire) {
+    let server = MemoryServer::new();
+    let clients = [(); 4].map(|()| Client::builder().in_memory(&server).unwrap());
+    share(clients, RUN, acquire).await;
+}
+
+async fn on_redis(acquire: impl Fn(&Client) -> Acquire) {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let connect = || async { Client::connect(&url).await.unwrap() };
+    let clients = [
+        connect().await,
+        connect().await,
+        connect().await,
+        connect().await,
+    ];
+    share(clients, RUN_ON_REDIS, acquire).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn four_clients_share_a_hot_lock() {
-    four_clients_share(|client| client.lock("order:42").acquire()).await;
+    in_memory(|client| client.lock("order:42").acquire()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn four_clients_share_a_hot_write_lock() {
-    four_clients_share(|client| client.rw_lock("order:42").write().acquire()).await;
+    in_memory(|client| client.rw_lock("order:42").write().acquire()).await;
+}
+
+#[tokio::test]
+async fn four_clients_share_a_hot_lock_on_redis() {
+    on_redis(|client| client.lock("order:42").acquire()).await;
+}
+
+#[tokio::test]
+async fn four_clients_share_a_hot_write_lock_on_redis() {
+    on_redis(|client| client.rw_lock("order:42").write().acquire()).await;
 }
