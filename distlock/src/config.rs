@@ -176,6 +176,14 @@ pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
 #[cfg(feature = "redis")]
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a client listens for why the server has ended its connection. The server says it at once, or not at all.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_LENGTH: u64 = 2_048;
+
 /// How many commands the driver buffers until they are written to the socket.
 #[cfg(feature = "redis")]
 pub(crate) const PIPELINE_BUFFER: usize = 1024;

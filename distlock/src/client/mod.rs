@@ -414,7 +414,7 @@ impl Builder {
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
-    /// * [`Error::Unreachable`]: the server does not answer.
+    /// * [`Error::Unreachable`]: the server does not answer, or it admits no further connection. A client has two.
     /// * [`Error::Denied`]: the server refuses the user.
     /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, or is a
     ///   node of a cluster.

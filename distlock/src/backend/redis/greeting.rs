@@ -1,11 +1,77 @@
 //! What a server tells when a connection to it is made: whether this crate can use it.
 
+use std::io;
+use std::path::Path;
+
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, Value, cmd};
+use redis::{ConnectionAddr, ErrorKind, RedisError, Value, cmd};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::reply;
 use crate::backend::{Fault, cause};
+use crate::config::{FAREWELL_LENGTH, FAREWELL_TIMEOUT};
 use crate::telemetry;
+
+/// Why a server ended a connection that the driver was about to establish, if the server says so.
+///
+/// A server that has too many clients says it unasked, and closes the connection. The commands that the driver has sent by
+/// then make the system reset the connection, and the driver reports the reset alone. A connection that sends nothing hears
+/// what the server says.
+pub(super) async fn turned_away(address: &ConnectionAddr, error: &RedisError) -> Option<Fault> {
+    if !error.is_connection_dropped() || error.is_connection_refusal() {
+        return None;
+    }
+    // A server that has a free place by now says nothing, and waits for a command.
+    let heard = timeout(FAREWELL_TIMEOUT, farewell(address)).await;
+    said(&heard.ok()?.ok()?)
+}
+
+async fn farewell(address: &ConnectionAddr) -> io::Result<Vec<u8>> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => {
+            read(TcpStream::connect((host.as_str(), *port)).await?).await
+        }
+        ConnectionAddr::Unix(path) => from_socket(path).await,
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(unix)]
+async fn from_socket(path: &Path) -> io::Result<Vec<u8>> {
+    read(tokio::net::UnixStream::connect(path).await?).await
+}
+
+#[cfg(not(unix))]
+async fn from_socket(_path: &Path) -> io::Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+/// All that the server sends before it closes the connection.
+async fn read(stream: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let _length = stream.take(FAREWELL_LENGTH).read_to_end(&mut line).await?;
+    Ok(line)
+}
+
+/// What the error that a server sends unasked means.
+fn said(line: &[u8]) -> Option<Fault> {
+    let line = String::from_utf8_lossy(line);
+    let text = line.strip_prefix('-')?.lines().next()?;
+    if text.contains("max number of clients") {
+        return Some(Fault::NotNow(cause(format!(
+            "the server admits no further client ({text}); close connections to it, or raise its `maxclients`; each client \
+             of this crate has two connections"
+        ))));
+    }
+    if text.starts_with("DENIED") {
+        // The rest of the long text is about all the ways out.
+        let short = text.split(". ").next().unwrap_or(text);
+        return Some(Fault::LoginDenied(cause(short)));
+    }
+    Some(Fault::NotNow(cause(text)))
+}
 
 /// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
 /// executed.
@@ -105,6 +171,21 @@ fn evicts(info: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_that_a_server_sends_unasked_are_told_with_what_to_do() {
+        let told = |line: &str| said(line.as_bytes()).map(|fault| fault.to_string());
+        let full = told("-ERR max number of clients reached\r\n").unwrap();
+        assert!(full.contains("max number of clients reached") && full.contains("`maxclients`"));
+        let protected = "-DENIED Redis is running in protected mode because there is no password. In this mode ..\r\n";
+        assert_eq!(
+            told(protected).unwrap(),
+            "login denied: DENIED Redis is running in protected mode because there is no password"
+        );
+        assert_eq!(told("-ERR odd\r\n").unwrap(), "not executed: ERR odd");
+        assert_eq!(told(""), None);
+        assert_eq!(told("HTTP/1.1 400 Bad Request\r\n"), None);
+    }
 
     #[test]
     fn policies_evict_only_below_a_memory_limit() {

@@ -217,8 +217,14 @@ impl Link {
                 .client
                 .get_multiplexed_async_connection_with_config(&config);
             let server = self.outages.server();
-            let refused = |error| greeting::refused(server, error);
-            let mut connection = connected.await.map_err(refused)?;
+            let mut connection = match connected.await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    let address = self.client.get_connection_info().addr();
+                    let fault = greeting::turned_away(address, &error).await;
+                    return Err(fault.unwrap_or_else(|| greeting::refused(server, error)));
+                }
+            };
             greeting::check(server, &mut connection).await?;
             Ok(connection)
         };

@@ -143,15 +143,71 @@ async fn too_many_clients(row: &Row) {
     {
         sleep(ms(1)).await;
     }
+    let mut crowd = crowd(&scene.server).await;
+    refused.lift();
+    let word = "MAX NUMBER OF CLIENTS";
+    for client in [&scene.client, &scene.hasty] {
+        // The last try to connect may have been before the proxy admitted any.
+        eventually(SOON, word, || async {
+            let short = client.lock("other").acquire().wait(ms(400)).await;
+            let error = short.unwrap_err().to_string();
+            error.to_uppercase().contains(word)
+        })
+        .await;
+    }
+    scene.waits_it_out(word, async { crowd.clear() }).await;
+    row.injected("connection rejected", rejected(&mut foreign).await);
+}
+
+/// As many connections as a server with `maxclients` of at most 8 admits, and more.
+async fn crowd(server: &RedisServer) -> Vec<TcpStream> {
     let mut crowd = Vec::new();
     for _ in 0..12 {
-        crowd.push(TcpStream::connect(scene.server.addr()).await.unwrap());
+        crowd.push(TcpStream::connect(server.addr()).await.unwrap());
     }
-    refused.lift();
-    // Without a word: the refusal often gets lost in the reset of the connection.
-    scene.waits_it_out("", async { crowd.clear() }).await;
-    let rejected = &scene.server.info("stats").await["rejected_connections"];
-    row.injected("connection rejected", rejected.parse().unwrap());
+    crowd
+}
+
+/// How many connections the server has rejected.
+async fn rejected(admin: &mut Foreign) -> u64 {
+    let stats: String = admin.ask(&["INFO", "stats"]).await.unwrap();
+    let field = |line: &str| Some(line.strip_prefix("rejected_connections:")?.parse().unwrap());
+    stats.lines().find_map(field).unwrap()
+}
+
+async fn f49_connect_to_a_full_server_says_so_and_goes_on_when_others_leave(row: &Row) {
+    let builder = RedisServer::builder().arg("--maxclients", "4");
+    let server = builder.start().await;
+    let mut admin = Foreign::on(&server).await;
+    let mut crowd = crowd(&server).await;
+    // A database as well: the driver then sends more at once, and hears less of the answer.
+    for url in [server.url(), format!("{}/3", server.url())] {
+        let error = Client::connect(&url).await.unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        let text = error.to_string();
+        let address = server.addr().to_string();
+        for word in ["max number of clients reached", "`maxclients`", &address] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+    let url = server.url();
+    let connecting = tokio::spawn(async move { Client::connect(&url).await });
+    let before = rejected(&mut admin).await;
+    while rejected(&mut admin).await < before + 2 {
+        sleep(ms(1)).await;
+    }
+    assert!(!connecting.is_finished());
+    crowd.clear();
+    let client = connecting.await.unwrap().unwrap();
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    row.injected("connection rejected", rejected(&mut admin).await);
 }
 
 async fn f49_server_that_cannot_serve_just_now_is_waited_for(row: &Row) {
@@ -326,6 +382,7 @@ async fn f52_key_of_another_type_is_an_error_that_names_it_and_stays(row: &Row) 
 
 rows! {
     Real: f49_server_that_cannot_serve_just_now_is_waited_for,
+        f49_connect_to_a_full_server_says_so_and_goes_on_when_others_leave,
         f50_holds_are_renewed_and_released_while_memory_is_out,
         f51_locks_that_the_server_evicts_are_told_to_their_holders,
         f55_server_without_its_replicas_is_waited_for_also_by_a_release,
