@@ -113,7 +113,8 @@ pub enum Error {
         cause: Cause,
     },
 
-    /// This crate cannot use the server: it has no such database, it is too old, or it is a node of a cluster.
+    /// This crate cannot use the server: it has no such database, it is too old, it is a node of a cluster, or a command that
+    /// locks need was renamed.
     #[error("cannot use the lock server {server}: {reason}")]
     #[non_exhaustive]
     UnsupportedServer {

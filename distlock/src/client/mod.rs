@@ -416,8 +416,8 @@ impl Builder {
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
     /// * [`Error::Unreachable`]: the server does not answer, or it admits no further connection. A client has two.
     /// * [`Error::Denied`]: the server refuses the user.
-    /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, or is a
-    ///   node of a cluster.
+    /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, is a node of
+    ///   a cluster, or does not know a command that locks need, because it was renamed.
     /// * [`Error::Protocol`]: the server's answer cannot be understood.
     /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
     ///

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::reply;
+use super::{reply, script};
 use crate::backend::{Fault, cause};
 use crate::config::{FAREWELL_LENGTH, FAREWELL_TIMEOUT};
 use crate::telemetry;
@@ -145,6 +145,37 @@ fn mode(hello: &Value) -> Option<&[u8]> {
     })
 }
 
+/// The commands that a lock needs. Most of them are in scripts, and a script that meets an unknown command has executed those
+/// before it.
+const NEEDED: [&str; 10] = [
+    "DEL", "EVALSHA", "EXISTS", "HEXISTS", "HGET", "HKEYS", "HSET", "PEXPIRE", "PTTL", "PUBLISH",
+];
+
+/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. If it does not say, the
+/// connection is used as it is.
+pub(super) async fn check_commands(
+    server: &str,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), Fault> {
+    let call = script::COMMANDS_CHECK.by_source().keys(std::iter::empty());
+    let call = NEEDED.iter().fold(call, |call, name| call.arg(name));
+    let missing: Vec<String> = match call.into_cmd().query_async(connection).await {
+        Ok(missing) => missing,
+        Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
+        Err(_) => return Ok(()),
+    };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Fault::Unsupported {
+        server: server.to_owned(),
+        reason: format!(
+            "it does not know {}, which locks need; remove `rename-command` for it from the server's configuration",
+            missing.join(", ")
+        ),
+    })
+}
+
 /// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
 pub(super) async fn warn_of_eviction(server: &str, connection: &mut MultiplexedConnection) {
     let mut info = cmd("INFO");
@@ -185,6 +216,22 @@ mod tests {
         assert_eq!(told("-ERR odd\r\n").unwrap(), "not executed: ERR odd");
         assert_eq!(told(""), None);
         assert_eq!(told("HTTP/1.1 400 Bad Request\r\n"), None);
+    }
+
+    #[test]
+    fn needed_commands_are_those_that_the_guide_grants_for_locks() {
+        let guide = include_str!("../../guide/least_privilege.md");
+        let (_, rules) = guide.split_once("```text").unwrap();
+        let (locks, _) = rules.split_once("```").unwrap();
+        let granted = locks
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix('+'));
+        // These are no part of a script, and the server names them if they are missing.
+        let granted =
+            granted.filter(|name| !["ping", "eval", "subscribe", "unsubscribe"].contains(name));
+        let mut granted: Vec<String> = granted.map(str::to_uppercase).collect();
+        granted.sort();
+        assert_eq!(granted, NEEDED);
     }
 
     #[test]

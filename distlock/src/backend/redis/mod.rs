@@ -101,8 +101,13 @@ impl RedisBackend {
         };
         match backend.link.connected(CONNECT_TIMEOUT).await {
             Ok(mut connected) => {
-                let warned =
-                    greeting::warn_of_eviction(outages.server(), &mut connected.connection);
+                let (name, connection) = (outages.server(), &mut connected.connection);
+                let known = greeting::check_commands(name, connection);
+                // A server that does not answer in time may still have all that is needed.
+                if let Ok(Err(fault)) = timeout(config.response_timeout, known).await {
+                    return Err(server.unreachable(fault, CONNECT_TIMEOUT));
+                }
+                let warned = greeting::warn_of_eviction(name, connection);
                 // Without an answer there is no warning. It is not needed for locks.
                 let _in_time = timeout(config.response_timeout, warned).await;
                 Ok(backend)

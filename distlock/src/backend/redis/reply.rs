@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::backend::{Attempted, Fault, Inspected, Looked, Released, cause};
+use crate::error::Cause;
 use crate::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
@@ -226,6 +227,7 @@ pub(super) fn fault(error: RedisError) -> Fault {
             | ServerErrorKind::ReadOnly,
         ) => Fault::NotNow(cause),
         _ => match meaning(&code, &text) {
+            Meaning::NoCommand => Fault::Protocol(no_command(&text)),
             Meaning::WrongType => Fault::WrongType,
             Meaning::Denied => Fault::Denied(cause),
             Meaning::NotNow => Fault::NotNow(cause),
@@ -234,7 +236,16 @@ pub(super) fn fault(error: RedisError) -> Fault {
     }
 }
 
+/// The server does not say which command it is.
+fn no_command(text: &str) -> Cause {
+    cause(format!(
+        "the server does not know a command of this lock's script, which may have executed the commands before it; remove \
+         `rename-command` from the server's configuration ({text})"
+    ))
+}
+
 enum Meaning {
+    NoCommand,
     WrongType,
     Denied,
     NotNow,
@@ -245,7 +256,9 @@ enum Meaning {
 /// got into a longer text, so the code is looked for there as well.
 fn meaning(code: &str, text: &str) -> Meaning {
     let is = |what: &str| code == what || text.contains(&format!(" {what} "));
-    if is("WRONGTYPE") {
+    if text.contains("nknown") && text.contains("command called from") {
+        Meaning::NoCommand
+    } else if is("WRONGTYPE") {
         Meaning::WrongType
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].into_iter().any(is)
         || text.contains("user executing the script can't")

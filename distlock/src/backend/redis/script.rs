@@ -25,6 +25,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    COMMANDS_CHECK = "scripts/commands_check.lua";
     LOCK_ACQUIRE = "scripts/lock_acquire.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";

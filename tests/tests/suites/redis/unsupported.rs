@@ -21,13 +21,18 @@ async fn refused(url: &str) -> String {
     error.to_string()
 }
 
-#[tokio::test]
-async fn server_without_resp3_is_refused_at_once() {
+/// A server that knows a command by another name. The second renaming makes the number of words even.
+async fn renaming(command: &str) -> RedisServer {
     let builder = RedisServer::builder()
-        .arg("--rename-command", "HELLO")
+        .arg("--rename-command", command)
         .arg("HIDDEN", "--rename-command")
         .arg("LOLWUT", "LOLWHAT");
-    let server = builder.start().await;
+    builder.start().await
+}
+
+#[tokio::test]
+async fn server_without_resp3_is_refused_at_once() {
+    let server = renaming("HELLO").await;
     let text = refused(&server.url()).await;
     assert!(
         text.contains("RESP3") && text.contains("Redis 6.0"),
@@ -51,4 +56,39 @@ async fn node_of_a_cluster_is_refused_at_once() {
     let server = server.start().await;
     let text = refused(&server.url()).await;
     assert!(text.contains("node of a cluster"), "{text}");
+}
+
+#[tokio::test]
+async fn server_without_a_command_that_locks_need_is_refused_at_once() {
+    for command in ["PUBLISH", "DEL", "EVALSHA", "EVAL"] {
+        let server = renaming(command).await;
+        let text = refused(&server.url()).await;
+        assert!(
+            text.contains(&format!("does not know {command},")),
+            "{text}"
+        );
+        assert!(text.contains("rename-command"), "{text}");
+        assert!(text.contains(&server.addr().to_string()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn server_without_a_command_of_another_primitive_serves_locks_and_says_what_to_do() {
+    let server = renaming("LINDEX").await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    client
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let fair = timeout(SOON, client.fair_lock("k").acquire().into_future());
+    let error = fair.await.expect("an answer").unwrap_err();
+    assert!(
+        matches!(&error, Error::Protocol { .. }) && error.is_permanent(),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("rename-command"), "{error}");
 }
