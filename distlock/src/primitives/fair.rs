@@ -30,6 +30,13 @@ use crate::primitives::Member;
 /// as long as it waits. If it crashes, waiters of Redisson behind it may wait until the lease is over that the server has
 /// reported to them, because a release notifies only the first waiter of the queue.
 ///
+/// If a process is killed while it waits, also by a signal that it does not handle, its entry stays in the two keys of
+/// Redisson's queue until the next attempt or release on the key after the
+/// [waiter timeout](crate::Builder::waiter_timeout). If nobody uses the key any more, both keys expire after one day. They
+/// cannot expire earlier: Redisson does not extend them when one of its own waiters joins the queue, and that waiter could
+/// wait for ever if the queue expired. Redisson itself leaves these keys without an expiry. A process that drops its waiting
+/// acquisitions before it ends, for example by [`Client::close`](crate::Client::close), leaves nothing.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

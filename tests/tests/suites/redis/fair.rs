@@ -373,3 +373,31 @@ async fn processes_go_in_order_and_killed_ones_delay_them_once() {
     assert!(killed.elapsed() < pulse.stretch(Duration::from_secs(5) + SOON / 2));
     assert!(server.keys().await.is_empty(), "{:?}", server.keys().await);
 }
+
+#[tokio::test]
+async fn killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_them() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let held = client.fair_lock("k").acquire().await.unwrap();
+    let mut process = Process::start(env!("CARGO_BIN_EXE_holder"), [server.url()]);
+    process.send("fair k");
+    has_places(&server, 1).await;
+    process.kill();
+    // At once, so that this release still finds the dead waiter alive and leaves it its place.
+    held.release().await.unwrap();
+    assert_eq!(server.keys().await, [QUEUE, TIMEOUTS, OURS]);
+    let left = vec![QUEUE.to_owned(), TIMEOUTS.to_owned()];
+    eventually_eq(SOON, "keys", left, || server.keys()).await;
+    // Not sooner: Redisson does not move this time when its own waiter joins the queue, and hangs if the queue is gone.
+    let day = 86_400_000;
+    for key in [QUEUE, TIMEOUTS] {
+        let ttl = server.pttl(key).await;
+        assert!(
+            (day - 3_600_000..=day + 5_000).contains(&ttl),
+            "{key}: {ttl}"
+        );
+    }
+    let guard = client.fair_lock("k").try_acquire().await.unwrap();
+    guard.expect("free").release().await.unwrap();
+    assert!(server.keys().await.is_empty());
+}
