@@ -6,6 +6,8 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::error::{Error, Loss};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -59,6 +61,13 @@ pub(crate) fn release_failed(error: &Error) {
 #[cfg(feature = "macros")]
 pub(crate) fn runs_without_lock(error: &Error) {
     tracing::warn!(target: TARGET, %error, "the lock server is unavailable; the body runs without the lock because of `on_unavailable = \"run\"`");
+}
+
+pub(crate) fn installed_client_replaced(former: Uuid, client: Uuid) {
+    tracing::warn!(
+        target: TARGET, %former, %client,
+        "another client was installed already; attributes use the new one now"
+    );
 }
 
 pub(crate) fn late_grant(key: &Key, owner: Owner) {

@@ -1,3 +1,5 @@
+use futures_util::FutureExt;
+
 use super::*;
 
 #[distributed_lock(key = "k")]
@@ -34,6 +36,69 @@ async fn given_client_wins_over_scoped_over_installed_and_none_is_an_error() {
         assert!(!spawned.await.unwrap().unwrap());
         let inherited = tokio::spawn(inherit(async move { default_client(&inherited).await }));
         assert!(inherited.await.unwrap().unwrap());
+    })
+    .await;
+}
+
+/// What a test does that was written without a thought of other tests: code of the program, in tasks and on threads, that
+/// names no client.
+async fn runs_everywhere_on_the_installed_client() {
+    let client = Client::in_memory();
+    let _installed = client.install_scoped();
+    let here = || default_client_of(client.clone());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(here());
+    tasks.spawn(tokio::spawn(here()).map(Result::unwrap));
+    let (handle, blocking) = (tokio::runtime::Handle::current(), here());
+    tasks.spawn_blocking(move || handle.block_on(blocking));
+    assert_eq!(tasks.join_all().await, [true; 3]);
+}
+
+async fn default_client_of(client: Client) -> bool {
+    default_client(&client).await.unwrap()
+}
+
+#[test]
+fn tests_side_by_side_with_a_client_installed_in_each_do_not_disturb_each_other() {
+    let all_at_once = std::sync::Barrier::new(10);
+    std::thread::scope(|scope| {
+        for test in 0..10 {
+            let all_at_once = &all_at_once;
+            scope.spawn(move || {
+                let mut builder = match test % 2 {
+                    0 => tokio::runtime::Builder::new_current_thread(),
+                    _ => tokio::runtime::Builder::new_multi_thread(),
+                };
+                let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+                all_at_once.wait();
+                for _ in 0..20 {
+                    runtime.block_on(runs_everywhere_on_the_installed_client());
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_of_with_client_goes_before_the_one_of_the_runtime() {
+    let (scoped, of_runtime) = (Client::in_memory(), Client::in_memory());
+    let _installed = of_runtime.install_scoped();
+    let ran = with_client(&scoped, default_client(&scoped)).await;
+    assert!(ran.unwrap());
+    assert!(default_client(&of_runtime).await.unwrap());
+}
+
+#[tokio::test]
+async fn inherited_work_in_a_task_a_join_set_and_a_blocking_thread_uses_the_scoped_client() {
+    let client = Client::in_memory();
+    let here = || inherit(default_client_of(client.clone()));
+    with_client(&client, async {
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(here());
+        tasks.spawn(tokio::spawn(here()).map(Result::unwrap));
+        let (handle, blocking) = (tokio::runtime::Handle::current(), here());
+        tasks.spawn_blocking(move || handle.block_on(blocking));
+        assert_eq!(tasks.join_all().await, [true; 3]);
     })
     .await;
 }

@@ -16,6 +16,14 @@ use crate::scope::{Frames, frames, polled_after_completion, within};
 /// does, its keys are acquired like any other keys from then on. The client of an enclosing
 /// [`with_client`](crate::with_client) is carried over as well.
 ///
+/// It works wherever a future is run:
+///
+/// | instead of | write |
+/// | --- | --- |
+/// | `tokio::spawn(work())` | `tokio::spawn(inherit(work()))` |
+/// | `tasks.spawn(work())` of a `JoinSet` | `tasks.spawn(inherit(work()))` |
+/// | `spawn_blocking(..)` | an inherited future that the thread drives, as in the second example |
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -28,6 +36,21 @@ use crate::scope::{Frames, frames, polled_after_completion, within};
 ///     assert!(tokio::spawn(task).await.unwrap()?.is_some());
 ///     Ok(())
 /// }).await?
+/// # }
+/// ```
+///
+/// A thread of `spawn_blocking` drives the future with the handle of its runtime:
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), distlock::Error> {
+/// use tokio::runtime::Handle;
+///
+/// let client = distlock::Client::in_memory();
+/// client.lock("order:42").acquire().run(async {
+///     let here = distlock::inherit(async { distlock::is_held("order:42") });
+///     let there = tokio::task::spawn_blocking(move || Handle::current().block_on(here));
+///     assert!(there.await.unwrap());
+/// }).await
 /// # }
 /// ```
 pub fn inherit<F: Future>(future: F) -> Inherit<F> {

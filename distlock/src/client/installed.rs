@@ -1,31 +1,179 @@
 //! The client for attributes that name none: the client of an enclosing [`with_client`], or else the installed one.
 
+use std::fmt;
 use std::pin::Pin;
 
 use futures_util::future::Either;
+use parking_lot::RwLock;
+use tokio::runtime;
 use tokio::task::futures::TaskLocalFuture;
 
 use crate::client::Client;
 #[cfg(feature = "macros")]
 use crate::error::Error;
+use crate::telemetry;
 
-static INSTALLED: parking_lot::RwLock<Option<Client>> = parking_lot::RwLock::new(None);
+static INSTALLED: RwLock<Clients> = RwLock::new(Clients {
+    process: None,
+    scoped: Vec::new(),
+    last_number: 0,
+});
 
 tokio::task_local! {
     static SCOPED: Client;
 }
 
+/// The clients that are installed now.
+struct Clients {
+    /// That of [`Client::install`].
+    process: Option<Client>,
+    /// Those whose guards are alive, the newest last.
+    scoped: Vec<Scoped>,
+    last_number: u64,
+}
+
+/// The client of one [`Installed`].
+struct Scoped {
+    number: u64,
+    /// The runtime that it was installed in; `None` for the whole process.
+    runtime: Option<runtime::Id>,
+    client: Client,
+}
+
+impl Clients {
+    /// The client of the newest guard for this runtime, or for the whole process.
+    fn scoped_to(&self, runtime: Option<runtime::Id>) -> Option<&Client> {
+        let mut newest = self.scoped.iter().rev();
+        let found = newest.find(|scoped| scoped.runtime == runtime);
+        found.map(|scoped| &scoped.client)
+    }
+
+    fn of_process(&self) -> Option<&Client> {
+        self.scoped_to(None).or(self.process.as_ref())
+    }
+
+    #[cfg(feature = "macros")]
+    fn current(&self) -> Option<&Client> {
+        // Programs have no guards, as a rule, and need not know their runtime.
+        if self.scoped.is_empty() {
+            return self.process.as_ref();
+        }
+        let of_runtime = this_runtime().and_then(|runtime| self.scoped_to(Some(runtime)));
+        of_runtime.or_else(|| self.of_process())
+    }
+}
+
+fn this_runtime() -> Option<runtime::Id> {
+    runtime::Handle::try_current().ok().map(|here| here.id())
+}
+
 impl Client {
     /// Makes this client the one that attributes use if they do not name a client.
     ///
-    /// It applies to the whole process. Installing another client replaces it.
+    /// It applies to the whole process from here on. Installing another client replaces it, which is logged as a
+    /// warning. Where a client was [installed for a while](Client::install_scoped), or inside a
+    /// [`with_client`](crate::with_client), that one is used instead.
+    ///
+    /// Use it once, at the start of a program. Tests share one process: give each its own client with
+    /// [`install_scoped`](Client::install_scoped).
     ///
     /// # Examples
     /// ```
     /// distlock::Client::in_memory().install();
     /// ```
     pub fn install(&self) {
-        *INSTALLED.write() = Some(self.clone());
+        let former = INSTALLED.write().process.replace(self.clone());
+        // Outside of the lock: dropping the last handle of a client ends its tasks.
+        if let Some(former) = former {
+            self.tell_if_it_replaces(&former);
+        }
+    }
+
+    /// Makes this client the one that attributes use if they do not name a client, until the guard is dropped. Then the
+    /// client that was used before is used again.
+    ///
+    /// Inside a tokio runtime it applies to that runtime: to all its tasks, also those of `tokio::spawn`, a `JoinSet` and
+    /// `axum::serve`, and to the threads of `spawn_blocking`. A `#[tokio::test]` has a runtime of its own, so tests that run
+    /// side by side do not disturb each other. Outside of a runtime it applies to the whole process.
+    ///
+    /// It goes before a client that was [installed](Client::install) for good, also if that was installed later. A
+    /// [`with_client`](crate::with_client) goes before both. If several guards are alive, the newest applies, in whatever
+    /// order they are dropped. A guard that replaces the client of another guard of the same runtime, or that replaces
+    /// the client of the process, is logged as a warning.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// # #[cfg(feature = "macros")] {
+    /// use distlock::{Client, Error, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>")]
+    /// async fn pay(id: u64) -> Result<&'static str, Error> {
+    ///     Ok("paid")
+    /// }
+    ///
+    /// let installed = Client::in_memory().install_scoped();
+    /// assert_eq!(tokio::spawn(pay(42)).await.unwrap()?, "paid");
+    /// drop(installed);
+    /// assert!(matches!(pay(42).await, Err(Error::NoClient)));
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    pub fn install_scoped(&self) -> Installed {
+        let runtime = this_runtime();
+        let mut clients = INSTALLED.write();
+        let former = match runtime {
+            Some(_) => clients.scoped_to(runtime),
+            None => clients.of_process(),
+        };
+        let former = former.cloned();
+        clients.last_number += 1;
+        let number = clients.last_number;
+        clients.scoped.push(Scoped {
+            number,
+            runtime,
+            client: self.clone(),
+        });
+        drop(clients);
+        if let Some(former) = former {
+            self.tell_if_it_replaces(&former);
+        }
+        Installed { number }
+    }
+
+    fn tell_if_it_replaces(&self, former: &Self) {
+        if former.id() != self.id() {
+            telemetry::installed_client_replaced(former.id(), self.id());
+        }
+    }
+}
+
+/// Keeps a client installed until it is dropped; made by [`Client::install_scoped`].
+///
+/// It may be dropped anywhere, also outside of the runtime. It never blocks.
+///
+/// # Examples
+/// See [`Client::install_scoped`].
+#[must_use = "dropping it takes the client back at once; bind it to a variable, or use `Client::install`"]
+pub struct Installed {
+    number: u64,
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let mut clients = INSTALLED.write();
+        let own = |scoped: &Scoped| scoped.number == self.number;
+        let at = clients.scoped.iter().position(own);
+        let taken_back = at.map(|at| clients.scoped.remove(at));
+        drop(clients);
+        // Outside of the lock: dropping the last handle of a client ends its tasks.
+        drop(taken_back);
+    }
+}
+
+impl fmt::Debug for Installed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Installed").finish_non_exhaustive()
     }
 }
 
@@ -38,14 +186,14 @@ fn scoped() -> Option<Client> {
 #[cfg(feature = "macros")]
 pub(crate) fn current() -> Result<Client, Error> {
     scoped()
-        .or_else(|| INSTALLED.read().clone())
+        .or_else(|| INSTALLED.read().current().cloned())
         .ok_or(Error::NoClient)
 }
 
 /// Runs a future in which attributes use `client` instead of the installed one.
 ///
 /// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
-/// [`inherit`](crate::inherit).
+/// [`inherit`](crate::inherit). [`Client::install_scoped`] reaches all tasks and threads of a runtime.
 ///
 /// # Cancel safety
 /// Dropping the future drops `future`.
@@ -76,5 +224,83 @@ pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     match scoped() {
         Some(client) => Either::Left(Box::pin(SCOPED.scope(client, future))),
         None => Either::Right(future),
+    }
+}
+
+#[cfg(all(test, feature = "macros"))]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// The log of this thread.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        /// The lines since the last call.
+        fn take(&self) -> Vec<String> {
+            let text = std::mem::take(&mut *self.0.lock().unwrap());
+            let text = String::from_utf8(text).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    // One test, because the clients of the process are those of all tests.
+    #[test]
+    fn each_dropped_guard_puts_the_former_client_back_and_each_replacement_is_logged() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        let _listening = tracing::subscriber::set_default(subscriber.finish());
+        let [first, second, third] = [(); 3].map(|()| Client::in_memory());
+        let id = || current().map(|client| client.id()).ok();
+        assert_eq!(id(), None);
+
+        first.install();
+        first.install();
+        assert_eq!((id(), log.take()), (Some(first.id()), Vec::new()));
+
+        let guard = second.install_scoped();
+        assert_eq!(id(), Some(second.id()));
+        let told = log.take();
+        let names = [first.id(), second.id()].map(|id| id.to_string());
+        assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
+        assert!(names.iter().all(|id| told[0].contains(id)), "{told:?}");
+
+        // The inner guard outlives the outer one.
+        let inner = third.install_scoped();
+        drop(guard);
+        assert_eq!((id(), log.take().len()), (Some(third.id()), 1));
+        drop(inner);
+        assert_eq!(id(), Some(first.id()));
+
+        second.install();
+        assert_eq!((id(), log.take().len()), (Some(second.id()), 1));
+
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let _guard = third.install_scoped();
+            assert_eq!(id(), Some(third.id()));
+            let elsewhere = std::thread::spawn(|| current().unwrap().id());
+            assert_eq!(elsewhere.join().unwrap(), second.id());
+        });
+        assert_eq!((id(), log.take()), (Some(second.id()), Vec::new()));
+        assert!(INSTALLED.read().scoped.is_empty());
     }
 }
