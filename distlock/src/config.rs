@@ -97,8 +97,7 @@ pub(crate) const MOST_AHEAD: u32 = 8;
 /// The pause between two looks at a key that other processes may take.
 pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 
-/// If no client of another library took a key that was yielded, waiters do not wait for that again until this time has
-/// passed.
+/// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the waiters of another library may take a key one after the other. Each of them wakes slowly, so this is twice

@@ -332,8 +332,8 @@ impl Registry {
         self.yielding.lock().may_wait(resource, now)
     }
 
-    /// A waiter yielded, and no client of another library took the key.
-    pub(crate) fn no_foreign_took(&self, resource: &Resource) {
+    /// A waiter yielded, and nobody took the key.
+    pub(crate) fn nobody_took(&self, resource: &Resource) {
         let now = self.session.now();
         self.yielding.lock().in_vain(resource.clone(), now);
     }

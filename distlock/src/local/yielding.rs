@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
         taken.map_or(0, |(_, others)| others)
     }
 
-    /// The key was yielded, and no client of another library took it.
+    /// The key was yielded, and nobody took it.
     pub(super) fn in_vain(&mut self, key: K, now: Tick) {
         self.in_vain.drop_outdated(now);
         self.in_vain.add(key, (), now.after(YIELD_AGAIN_AFTER));

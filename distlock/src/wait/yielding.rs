@@ -1,11 +1,11 @@
 //! Letting other processes go first after a release that they heard of.
 //!
-//! Clients of this crate attempt as soon as they hear of a release. The first waiter of a queue lets those go first that
-//! have waited for longer than its own client: for one round trip each, or until one of them has the key. See
-//! [`local::round_robin`](crate::local).
+//! The first waiter of a queue lets those clients go first that have waited for longer than its own client. Clients of this
+//! crate attempt as soon as they hear of a release, so it gives each of them one round trip, or less if one of them has the
+//! key before. See [`local::round_robin`](crate::local).
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
-//! it for a while, until somebody takes it. If that is not another library, it does not do so again for some time, because
+//! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because
 //! the pause costs clients of this crate throughput. Redisson releases each of its grants in the server, and this waiter
 //! would win the race for the key each time. So a Redisson client that takes the key gets a turn of several grants, as the
 //! waiters of this client do.
@@ -33,34 +33,15 @@ impl Waiter<'_> {
     pub(super) async fn yield_to_others(&mut self) {
         let until = self.session.now().after(YIELD_TIME).min(self.deadline);
         let (session, was_active) = (self.session, self.is_active());
-        let resource = &self.requested().resource;
-        let kind = resource.kind;
-        if !kind.listens() {
+        if !self.requested().resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
         tokio::select! {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
-        self.heard = true;
         let ahead = self.turn.slot.clients_ahead().max(1);
-        let taker = self.wait_for_longer_waits(ahead, until).await;
-        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
-        let latest = self.deadline.before(YIELD_TIME);
-        if kind.family() != Family::Lock || until >= latest {
-            return;
-        }
-        let taker = match taker {
-            Taker::Nobody if self.registry.may_wait_for_foreign(resource) => {
-                self.wait_for_taker(until).await
-            }
-            taker => taker,
-        };
-        match taker {
-            Taker::Foreign => self.leave_to_foreign(latest).await,
-            Taker::Nobody | Taker::Ours => self.registry.no_foreign_took(resource),
-            Taker::Unknown => {}
-        }
+        self.let_pass(ahead, until).await;
     }
 
     /// After a release by another client. Lets the clients go first that have waited for longer than this one.
@@ -69,12 +50,33 @@ impl Waiter<'_> {
         let ahead = self.turn.slot.clients_ahead();
         if ahead > 0 {
             let until = self.session.now().after(YIELD_TIME).min(self.deadline);
-            Box::pin(self.wait_for_longer_waits(ahead, until)).await;
+            Box::pin(self.let_pass(ahead, until)).await;
+        }
+    }
+
+    /// Lets so many clients go first.
+    async fn let_pass(&mut self, ahead: u32, until: Tick) {
+        self.heard = true;
+        let resource = &self.requested().resource;
+        let mut taker = self.look_for_each(ahead, until).await;
+        // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
+        let latest = self.deadline.before(YIELD_TIME);
+        if resource.kind.family() != Family::Lock || until >= latest {
+            return;
+        }
+        if taker == Taker::Nobody && self.registry.may_wait_for_foreign(resource) {
+            taker = self.wait_for_taker(until).await;
+            if taker == Taker::Nobody {
+                self.registry.nobody_took(resource);
+            }
+        }
+        if taker == Taker::Foreign {
+            self.leave_to_foreign(latest).await;
         }
     }
 
     /// Looks once for each client that has waited for longer, until one of them has the key.
-    async fn wait_for_longer_waits(&mut self, ahead: u32, until: Tick) -> Taker {
+    async fn look_for_each(&mut self, ahead: u32, until: Tick) -> Taker {
         for _ in 1..ahead.min(MOST_AHEAD) {
             match self.look_for_taker(until).await {
                 Taker::Nobody => {}
