@@ -227,7 +227,8 @@ pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
     }
 }
 
-#[cfg(all(test, feature = "macros"))]
+#[cfg(test)]
+#[cfg(feature = "macros")]
 mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};

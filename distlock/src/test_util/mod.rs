@@ -111,7 +111,7 @@ impl From<Permit> for Permits {
 
 /// Removes all data of a server in this process.
 pub fn wipe(server: &MemoryServer) {
-    server.wipe();
+    server.forget_all();
 }
 
 /// Removes the last fencing token of a key from a server in this process.

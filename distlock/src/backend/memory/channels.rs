@@ -17,12 +17,12 @@ pub(super) type Topic = (Family, Name, Option<Owner>);
 /// The subscribers of one topic.
 #[derive(Debug)]
 pub(super) struct Channel {
-    signal: watch::Sender<Signal>,
+    pub(super) signal: watch::Sender<Signal>,
     /// The number of shares that each client has. A client without shares has no entry.
     shares: HashMap<u64, usize>,
 }
 
-/// Subscribes a client to what a waiter of `target` needs to know. The subscription is active at once.
+/// Subscribes a client to what a waiter of `target` needs to know. The subscription is active at once, if the server is up.
 pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Subscription {
     let kind = target.resource.kind;
     let waiter = (kind.line() == Line::Server).then_some(target.owner);
@@ -32,12 +32,14 @@ pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Sub
         waiter,
     );
     let mut state = store.state.lock();
+    // Read under the mutex: a server that is brought up makes all channels active under it.
+    let active = store.is_up();
     let channel = state
         .channels
         .entry(topic.clone())
         .or_insert_with(|| Channel {
             signal: watch::Sender::new(Signal {
-                active: true,
+                active,
                 ..Signal::default()
             }),
             shares: HashMap::new(),

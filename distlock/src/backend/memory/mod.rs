@@ -5,6 +5,8 @@
 
 mod channels;
 mod fair;
+#[cfg(feature = "testing")]
+mod faults;
 mod latch;
 mod lock;
 mod look;
@@ -18,7 +20,7 @@ mod testing;
 mod tokens;
 
 use std::fmt;
-use std::future::{pending, ready};
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +29,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::coop::cooperative;
 
+#[cfg(feature = "testing")]
+use self::faults::{Faults, Planned};
 use self::store::{State, Store};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
@@ -48,6 +52,8 @@ use crate::owner::Owner;
 /// The server keeps nothing of a lock that nobody holds or waits for. It also forgets the last token of a
 /// [fenced lock](crate::FencedLock) when the lock is free. Later tokens are still higher, because each token is at least
 /// the server's time, and that time never goes back, even if the machine's clock is set back.
+///
+/// With the feature `testing` a test can take the server down, have it fail, and have it forget what it knows.
 ///
 /// # Examples
 /// ```
@@ -73,6 +79,8 @@ impl MemoryServer {
                 clock: Clock::tokio(),
                 state: Mutex::new(State::default()),
                 clients: AtomicU64::new(0),
+                #[cfg(feature = "testing")]
+                faults: Faults::default(),
             }),
         }
     }
@@ -88,6 +96,8 @@ impl MemoryServer {
             remembered: config.remembered(),
             // Relaxed: the number only has to differ from every other client's.
             client: self.store.clients.fetch_add(1, Ordering::Relaxed),
+            #[cfg(feature = "testing")]
+            response_timeout: config.response_timeout,
         }
     }
 }
@@ -114,6 +124,8 @@ pub(crate) struct MemoryBackend {
     /// How long the server remembers a request that takes effect once.
     remembered: Duration,
     client: u64,
+    #[cfg(feature = "testing")]
+    response_timeout: Duration,
 }
 
 /// When a verb runs, and for which client.
@@ -134,6 +146,11 @@ impl MemoryBackend {
         &self,
         verb: impl FnOnce(&mut State, Call) -> Result<T, Fault>,
     ) -> Reply<'a, T> {
+        #[cfg(feature = "testing")]
+        let planned = match self.store.faults.next() {
+            Ok(planned) => planned,
+            Err(fault) => return Box::pin(cooperative(ready(Err(fault)))),
+        };
         let now = self.store.clock.now();
         let call = Call {
             client: self.client,
@@ -153,7 +170,22 @@ impl MemoryBackend {
                 signal.messages += 1;
             });
         }
+        #[cfg(feature = "testing")]
+        if planned == Some(Planned::Lost) {
+            return self.no_answer(now);
+        }
         Box::pin(cooperative(ready(answer)))
+    }
+
+    /// The answer to a command that was sent at `now`, as a client hears of it that waits for it in vain.
+    #[cfg(feature = "testing")]
+    fn no_answer<'a, T: Send + 'a>(&self, now: Tick) -> Reply<'a, T> {
+        let (clock, timeout) = (self.store.clock.clone(), self.response_timeout);
+        Box::pin(async move {
+            clock.sleep_until(now.after(timeout)).await;
+            let text = format!("no answer within {timeout:?}");
+            Err(Fault::Unknown(super::cause(text)))
+        })
     }
 }
 
@@ -252,13 +284,25 @@ impl Backend for MemoryBackend {
         channels::subscribe(&self.store, self.client, target)
     }
 
+    #[cfg(not(feature = "testing"))]
     fn epoch(&self) -> u64 {
         // There is no connection that could be replaced.
         0
     }
 
+    #[cfg(not(feature = "testing"))]
     fn epoch_after(&self, _: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
-        Box::pin(pending())
+        Box::pin(std::future::pending())
+    }
+
+    #[cfg(feature = "testing")]
+    fn epoch(&self) -> u64 {
+        self.store.faults.epoch()
+    }
+
+    #[cfg(feature = "testing")]
+    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(self.store.faults.epoch_after(epoch))
     }
 
     fn has_connection(&self) -> bool {

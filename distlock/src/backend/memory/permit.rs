@@ -117,6 +117,15 @@ pub(super) struct Notes {
     answers: Remembered<i64>,
 }
 
+#[cfg(feature = "testing")]
+impl Notes {
+    /// Forgets what is remembered of one key.
+    pub(super) fn forget(&mut self, key: &str) {
+        self.ended.notes.retain(|(name, _), _| **name != *key);
+        self.answers.notes.retain(|(name, _), _| **name != *key);
+    }
+}
+
 /// One note for each owner of a key, until a time.
 #[derive(Debug)]
 struct Remembered<T> {

@@ -25,6 +25,8 @@ pub(super) struct Store {
     pub(super) state: Mutex<State>,
     /// The number that the next client gets.
     pub(super) clients: AtomicU64,
+    #[cfg(feature = "testing")]
+    pub(super) faults: super::faults::Faults,
 }
 
 // A panic leaves nothing half-changed here: no code of a user runs under the mutex.
@@ -67,6 +69,16 @@ pub(super) enum Value {
     /// The owners that have permits of a semaphore.
     Owners(semaphore::Owners),
     Permits(permit::Permits),
+}
+
+impl Store {
+    /// Whether no test has taken the server down.
+    pub(super) fn is_up(&self) -> bool {
+        #[cfg(feature = "testing")]
+        return !self.faults.is_down();
+        #[cfg(not(feature = "testing"))]
+        true
+    }
 }
 
 impl State {

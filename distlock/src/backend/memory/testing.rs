@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::store::{Entry, Name, State, Value};
+use super::store::{Entry, Name, Value};
 use super::{MemoryServer, fair, lock};
 
 impl MemoryServer {
@@ -45,15 +45,5 @@ impl MemoryServer {
             _ => None,
         };
         state.values.iter().filter_map(lock).collect()
-    }
-
-    /// Removes all data. Subscriptions stay, as they do over Redis after a `FLUSHALL`.
-    pub(crate) fn wipe(&self) {
-        let mut state = self.store.state.lock();
-        let channels = std::mem::take(&mut state.channels);
-        *state = State {
-            channels,
-            ..State::default()
-        };
     }
 }

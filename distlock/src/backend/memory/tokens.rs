@@ -39,7 +39,7 @@ impl Tokens {
     }
 
     /// Loses the last token of a key, as a server does that lost its data.
-    #[cfg(feature = "test-util")]
+    #[cfg(feature = "testing")]
     pub(super) fn lose(&mut self, name: &str) {
         self.last.remove(name);
     }

@@ -1,0 +1,270 @@
+//! What a test can do to a server in this process: take it down, fail or lose commands, and have it forget data.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::MemoryServer;
+use super::store::State;
+
+use crate::backend::{Fault, Signal, cause};
+
+/// What is planned for the next commands.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    plan: Mutex<Plan>,
+    /// How often the server was brought up again: the number of the connection that its clients have.
+    epoch: AtomicU64,
+    brought_up: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    is_down: bool,
+    next: VecDeque<Planned>,
+}
+
+/// What happens to one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Planned {
+    /// It is not carried out.
+    Failed,
+    /// It is carried out, and its answer is lost.
+    Lost,
+}
+
+impl Faults {
+    /// What happens to the command that arrives now.
+    ///
+    /// # Errors
+    /// The fault of a command that is not carried out.
+    pub(super) fn next(&self) -> Result<Option<Planned>, Fault> {
+        let mut plan = self.plan.lock();
+        if plan.is_down {
+            return Err(Fault::NotNow(cause("the memory server was taken down")));
+        }
+        match plan.next.pop_front() {
+            Some(Planned::Failed) => Err(Fault::NotNow(cause(
+                "the memory server was told to fail this command",
+            ))),
+            planned => Ok(planned),
+        }
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.plan.lock().is_down
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        // Acquire: who sees the new number finds the server up.
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Completes when the number of the connection is not `epoch` any more.
+    pub(super) async fn epoch_after(&self, epoch: u64) -> u64 {
+        let mut brought_up = self.brought_up.subscribe();
+        loop {
+            let current = self.epoch();
+            if current != epoch {
+                return current;
+            }
+            // The sender is a field of `self`, so it is there.
+            let _open = brought_up.changed().await;
+        }
+    }
+
+    fn plan_next(&self, planned: Planned, commands: u32) {
+        let mut plan = self.plan.lock();
+        plan.next.extend((0..commands).map(|_| planned));
+    }
+}
+
+impl MemoryServer {
+    /// Takes the server down: no command is carried out, and no message arrives, until it is
+    /// [brought up](MemoryServer::bring_up) again. For tests.
+    ///
+    /// Clients experience it as a server that cannot be reached. An acquisition fails with
+    /// [`Error::Unavailable`](crate::Error::Unavailable): at once if it makes one attempt, otherwise after
+    /// [`unavailable_after`](crate::Builder::unavailable_after), 5 s by default. Holds are lost when their leases end. The
+    /// server keeps its data, and leases in it end as time passes.
+    ///
+    /// A server that is down already stays down.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let client = Client::builder().in_memory(&server)?;
+    /// server.take_down();
+    /// assert!(client.lock("order:42").acquire().await.unwrap_err().is_unavailable());
+    /// server.bring_up();
+    /// assert!(client.lock("order:42").acquire().await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn take_down(&self) {
+        let was_down = std::mem::replace(&mut self.store.faults.plan.lock().is_down, true);
+        if !was_down {
+            self.set_subscriptions_active(false);
+        }
+    }
+
+    /// Brings a server up that was [taken down](MemoryServer::take_down), with the data that it had. For tests.
+    ///
+    /// Clients experience it as a new connection: they renew their holds at once, and waiters attempt again. To test a
+    /// server that restarts without its data, let it [forget](MemoryServer::forget_all) everything before.
+    ///
+    /// # Examples
+    /// See [`take_down`](MemoryServer::take_down).
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn bring_up(&self) {
+        let faults = &self.store.faults;
+        let was_down = std::mem::take(&mut faults.plan.lock().is_down);
+        if was_down {
+            faults.epoch.fetch_add(1, Ordering::Release);
+            faults.brought_up.send_replace(());
+            self.set_subscriptions_active(true);
+        }
+    }
+
+    /// Fails the next commands of all clients: they are not carried out, and the clients are told so. For tests.
+    ///
+    /// Acquisitions that wait try again, and so do renewals and releases. An acquisition that makes one attempt fails
+    /// with [`Error::Unavailable`](crate::Error::Unavailable).
+    ///
+    /// A command is one round trip, for whatever number of keys. Commands that a client sends in the background, such as
+    /// renewals and the release of a dropped guard, count as well. Several calls add up, in their order. Commands that a
+    /// server refuses because it is down do not count.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let client = Client::builder().in_memory(&server)?;
+    /// server.fail_next(1);
+    /// assert!(client.lock("order:42").try_acquire().await.unwrap_err().is_unavailable());
+    /// assert!(client.lock("order:42").try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn fail_next(&self, commands: u32) {
+        self.store.faults.plan_next(Planned::Failed, commands);
+    }
+
+    /// Loses the answers to the next commands of all clients: they are carried out, and the clients hear nothing until
+    /// their [`response_timeout`](crate::Builder::response_timeout) has passed. For tests.
+    ///
+    /// The clients send such a command again, which takes effect only once. An acquisition that makes one attempt fails
+    /// with [`Error::Unavailable`](crate::Error::Unavailable), and what it was granted is released in the background.
+    ///
+    /// Commands are counted as for [`fail_next`](MemoryServer::fail_next).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let client = Client::builder().in_memory(&server)?;
+    /// server.lose_next(1);
+    /// let guard = client.lock("order:42").acquire().await?; // at the second attempt
+    /// assert_eq!(client.lock("order:42").hold_count().await?, 1);
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn lose_next(&self, commands: u32) {
+        self.store.faults.plan_next(Planned::Lost, commands);
+    }
+
+    /// Removes all data from the server, without a message, as a `FLUSHALL` does. For tests.
+    ///
+    /// A holder finds the loss at its next renewal, after a third of its lease, or at the release. Waiters look at their
+    /// keys every 5 s.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let client = Client::builder().in_memory(&server)?;
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// server.forget_all();
+    /// assert!(guard.release().await.unwrap_err().is_lost());
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn forget_all(&self) {
+        let mut state = self.store.state.lock();
+        // Subscriptions are no data.
+        let channels = std::mem::take(&mut state.channels);
+        *state = State {
+            channels,
+            ..State::default()
+        };
+    }
+
+    /// Removes what the server has under one key, without a message, as a `DEL` of the key and of the keys beside it
+    /// does. For tests.
+    ///
+    /// Its lock, read/write lock, semaphore or latch is gone, with its waiters and its last fencing token. `key` is the
+    /// name in the server, which begins with the client's [prefix](crate::Builder::key_prefix) if there is one. Holders
+    /// and waiters find it as after [`forget_all`](MemoryServer::forget_all).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, MemoryServer};
+    ///
+    /// let server = MemoryServer::new();
+    /// let client = Client::builder().in_memory(&server)?;
+    /// let (lost, kept) = (client.lock("a").acquire().await?, client.lock("b").acquire().await?);
+    /// server.forget("a");
+    /// assert!(lost.release().await.unwrap_err().is_lost());
+    /// kept.release().await
+    /// # }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn forget(&self, key: &str) {
+        let mut state = self.store.state.lock();
+        state.forget(key);
+    }
+
+    fn set_subscriptions_active(&self, active: bool) {
+        let signals: Vec<_> = {
+            let state = self.store.state.lock();
+            let channels = state.channels.values();
+            channels.map(|channel| channel.signal.clone()).collect()
+        };
+        // After the mutex is released: a woken subscriber may call a verb at once.
+        for signal in signals {
+            signal.send_modify(|signal: &mut Signal| {
+                signal.active = active;
+                signal.version += 1;
+            });
+        }
+    }
+}
+
+impl State {
+    fn forget(&mut self, key: &str) {
+        // What is stored beside a key begins with its name in braces, as over Redis.
+        let beside = format!("{{{key}}}:");
+        let names = self.values.keys();
+        let own = names.filter(|name| ***name == *key || name.starts_with(&beside));
+        let own: Vec<_> = own.cloned().collect();
+        for name in &own {
+            self.remove(name);
+        }
+        self.queues.remove(key);
+        self.tokens.lose(key);
+        self.notes.forget(key);
+    }
+}

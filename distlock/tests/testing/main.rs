@@ -1,0 +1,20 @@
+//! The feature `testing`: what users need to test their own code, through the public API alone.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod faults;
+
+use std::time::Duration;
+
+use distlock::{Client, MemoryServer};
+
+/// A server, and two clients of it.
+fn replicas() -> (MemoryServer, Client, Client) {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let (one, two) = (client(), client());
+    (server, one, two)
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
