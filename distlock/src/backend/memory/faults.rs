@@ -115,8 +115,9 @@ impl MemoryServer {
 
     /// Brings a server up that was [taken down](MemoryServer::take_down), with the data that it had. For tests.
     ///
-    /// Clients experience it as a new connection: they renew their holds at once, and waiters attempt again. To test a
-    /// server that restarts without its data, let it [forget](MemoryServer::forget_all) everything before.
+    /// Clients experience it as a new connection: they renew their holds and waiters attempt again, at once or within a
+    /// second. To test a server that restarts without its data, let it [forget](MemoryServer::forget_all) everything
+    /// before.
     ///
     /// # Examples
     /// See [`take_down`](MemoryServer::take_down).
