@@ -1,6 +1,7 @@
 //! Refuses functions that the attribute cannot lock.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::quote;
 use syn::spanned::Spanned as _;
 use syn::{Error, Result, Type};
 
@@ -22,10 +23,25 @@ pub(crate) enum AsyncBody {
 pub(crate) struct AsyncBlock {
     /// The keyword `async`. A `move` behind it is dropped, because the expansion always writes one.
     pub(crate) asyncness: Ident,
-    /// The path `Box::pin`, if a call of it surrounds the block.
-    pub(crate) pin: Option<TokenStream>,
+    /// The call of `Box::pin` around the block, if there is one.
+    pub(crate) pin: Option<Pin>,
     pub(crate) params: AsyncTraitParams,
     pub(crate) braces: Group,
+}
+
+/// `Box::pin(..)`.
+pub(crate) struct Pin {
+    path: TokenStream,
+    parentheses: Span,
+}
+
+impl Pin {
+    pub(crate) fn call(&self, argument: TokenStream) -> TokenStream {
+        let mut arguments = Group::new(Delimiter::Parenthesis, argument);
+        arguments.set_span(self.parentheses);
+        let path = &self.path;
+        quote!(#path #arguments)
+    }
 }
 
 impl AsyncBody {
@@ -130,7 +146,10 @@ fn async_block(body: &Body) -> Option<AsyncBlock> {
         [path @ .., TokenTree::Group(argument)]
             if is_box_pin(path) && argument.delimiter() == Delimiter::Parenthesis =>
         {
-            let pin = path.iter().cloned().collect();
+            let pin = Pin {
+                path: path.iter().cloned().collect(),
+                parentheses: argument.span(),
+            };
             (Some(pin), argument.stream().into_iter().collect())
         }
         _ => (None, trees),

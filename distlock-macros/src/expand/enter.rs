@@ -94,7 +94,7 @@ impl Expansion<'_> {
 
     /// The return value if the lock was not granted.
     pub(super) fn not_granted(&self) -> TokenStream {
-        let on_error = self.call_on_error(quote_spanned!(Span::mixed_site()=> __error));
+        let on_error = self.call_on_error();
         let Some(on_busy) = &self.args.on_busy else {
             return on_error;
         };
@@ -108,14 +108,14 @@ impl Expansion<'_> {
         }
     }
 
-    /// A call of the handler. Both calls have the span of the handler, so that rustc reports a wrong handler once.
-    pub(super) fn call_on_error(&self, error: TokenStream) -> TokenStream {
+    /// The call of the handler. It has the span of the handler, so that rustc reports a wrong handler once.
+    fn call_on_error(&self) -> TokenStream {
         let place = self
             .args
             .on_error
             .as_ref()
             .map_or_else(|| self.output.span(), |on_error| on_error.span());
-        quote_spanned!(mixed_site_at(place)=> __on_error.make(#error))
+        quote_spanned!(mixed_site_at(place)=> __on_error.make(__error))
     }
 
     /// A handler whose argument and output have the types that the function needs.

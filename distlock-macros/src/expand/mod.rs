@@ -53,12 +53,16 @@ pub(crate) fn function(
             let statements = params.statements;
             let output = return_type::future_output(&written)
                 .unwrap_or_else(|| return_type::infer(&written));
+            let span = braces.span();
             let locked = locked(output, braces);
             // `move` even if the user wrote none: the key uses variables of the function, and a future that borrows them
             // could not be returned.
-            let block = quote!(#asyncness move { #statements #locked });
+            // The block has the spans of the user's, where rustc reports the lifetimes of its captures.
+            let mut block = Group::new(Delimiter::Brace, quote!(#statements #locked));
+            block.set_span(span);
+            let block = quote_spanned!(asyncness.span()=> #asyncness move #block);
             match pin {
-                Some(pin) => quote!(#pin(#block)),
+                Some(pin) => pin.call(block),
                 None => block,
             }
         }
@@ -84,12 +88,14 @@ struct Expansion<'a> {
 
 impl Expansion<'_> {
     /// Acquires the lock, runs the body in the scope of the guard, releases, and makes the return value.
+    ///
+    /// The value of the function is that of an `.await`. If it came from another expression, rustc would report the
+    /// lifetimes of the body there, and not at the `return` or the last expression of the user.
     fn locked_body(&self) -> TokenStream {
         let import = self.import();
         let enter = self.enter();
         let on_error = self.on_error();
         let not_granted = self.not_granted();
-        let lost = self.call_on_error(quote_spanned!(Span::mixed_site()=> __lost));
         let (token, body) = (self.token(), self.body());
         quote_spanned! {Span::mixed_site()=>
             #import
@@ -100,16 +106,13 @@ impl Expansion<'_> {
                 __distlock_private::Err(__error) => return #not_granted,
             };
             #token
-            match __distlock_private::hold(__held, #body).await {
-                __distlock_private::Ok((__output, __released)) => {
-                    let __failed = __distlock_private::Body(&__output).failed();
-                    match __distlock_private::settle(__released, __failed) {
-                        __distlock_private::Ok(()) => __output,
-                        __distlock_private::Err(__lost) => #lost,
-                    }
-                }
-                __distlock_private::Err(__lost) => #lost,
-            }
+            __distlock_private::hold(
+                __held,
+                #body,
+                |__output| __distlock_private::Body(__output).failed(),
+                __on_error,
+            )
+            .await
         }
     }
 
@@ -156,17 +159,20 @@ impl Expansion<'_> {
         let token = token
             .map(|token| quote_spanned!(span=> let #token: __distlock_private::u64 = __token;));
         // Behind the `=>` rustc does not call the braces of the user unnecessary.
-        quote_spanned! {span=>
-            async move {
-                #(#mentions)*
-                #unused
-                #typed_return
-                #token
-                match () {
-                    () => #braces
-                }
+        let content = quote_spanned! {span=>
+            #(#mentions)*
+            #unused
+            #typed_return
+            #token
+            match () {
+                () => #braces
             }
-        }
+        };
+        // The block itself has the spans of the user's braces, because rustc does not name the variables of a block that
+        // a macro wrote.
+        let mut block = Group::new(Delimiter::Brace, content);
+        block.set_span(braces.span());
+        quote_spanned!(braces.span_open()=> async move #block)
     }
 
     /// An unused variable for each parameter that neither the body nor an option names. The mention makes the parameter

@@ -5,7 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
+
 use super::keys::Keys;
+use super::output::{Handler, settle};
 use crate::acquire::Acquire;
 use crate::client::Client;
 use crate::client::installed;
@@ -15,6 +18,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::run::{Acquiring, Guarded};
 use crate::mode::Mode;
+use crate::scope::polled_after_completion;
 use crate::telemetry;
 
 /// A type that can be the value of `client = ..`. `By` keeps the implementations apart.
@@ -203,14 +207,48 @@ impl Held {
 /// Mentions a parameter, so that the future of the body captures it.
 pub fn mention<T: ?Sized>(_: &T) {}
 
-/// Runs the body inside the guard's scope, then releases the guard. Returns the body's output and the result of the
-/// release. Without a guard it only runs the body.
+/// Runs the body inside the guard's scope, then releases the guard. Without a guard it only runs the body.
 ///
-/// # Errors
-/// [`Error::Lost`] if the hold was lost while the body ran; the body is dropped at that moment.
-pub fn hold<F: Future>(
+/// `failed` tells whether an output is an `Err`. The handler makes the output if the hold was lost.
+pub fn hold<F: Future, H>(
     Held(guard): Held,
     body: F,
-) -> impl Future<Output = Result<(F::Output, Result<(), Error>), Error>> {
-    Guarded::held(guard, body)
+    failed: fn(&F::Output) -> bool,
+    on_error: Handler<H, F::Output>,
+) -> impl Future<Output = F::Output> {
+    Holding {
+        guarded: Guarded::held(guard, body),
+        failed,
+        on_error: Some(on_error),
+    }
+}
+
+pin_project! {
+    /// The future of [`hold`].
+    struct Holding<F: Future, H> {
+        #[pin]
+        guarded: Guarded<F>,
+        failed: fn(&F::Output) -> bool,
+        // Taken when the body has ended.
+        on_error: Option<Handler<H, F::Output>>,
+    }
+}
+
+impl<F: Future, H> Future for Holding<F, H> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let ended = ready!(this.guarded.poll(cx));
+        let Some(on_error) = this.on_error.take() else {
+            polled_after_completion();
+        };
+        Poll::Ready(match ended {
+            Ok((output, released)) => match settle(released, (this.failed)(&output)) {
+                Ok(()) => output,
+                Err(lost) => on_error.make(lost),
+            },
+            Err(lost) => on_error.make(lost),
+        })
+    }
 }

@@ -11,4 +11,4 @@ pub use std::time::Duration;
 pub use crate::mode::Mode;
 pub use enter::{AsLockSource, Enter, Entering, Held, hold, mention};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
-pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler, settle};
+pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler};

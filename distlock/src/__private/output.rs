@@ -98,7 +98,7 @@ impl NoResult {
 ///
 /// # Errors
 /// [`Error::Lost`], unless the body failed: the caller then gets the body's own error, and the loss is logged.
-pub fn settle(released: Result<(), Error>, failed: bool) -> Result<(), Error> {
+pub(super) fn settle(released: Result<(), Error>, failed: bool) -> Result<(), Error> {
     match lost_only(released) {
         Err(lost) if failed => {
             telemetry::release_failed(&lost);
