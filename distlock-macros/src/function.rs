@@ -8,6 +8,8 @@ use syn::{
     Attribute, FnArg, Pat, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned,
 };
 
+use crate::cfg;
+
 /// A function, a method or a method of a trait.
 pub(crate) struct Function {
     pub(crate) attrs: Vec<Attribute>,
@@ -30,7 +32,7 @@ pub(crate) struct Binding {
     pub(crate) name: Ident,
     /// Whether its parameter is declared as a reference. It drops nothing, so it does not matter when it is dropped.
     pub(crate) is_reference: bool,
-    /// The `#[cfg]` attributes of its parameter, which may remove it.
+    /// The attributes of its parameter that may remove it.
     pub(crate) cfgs: Vec<Attribute>,
 }
 
@@ -105,8 +107,7 @@ impl Function {
                     (&param.attrs, names(&param.pat), is_reference)
                 }
             };
-            let cfgs = attrs.iter().filter(|a| a.path().is_ident("cfg")).cloned();
-            let cfgs: Vec<_> = cfgs.collect();
+            let cfgs = cfg::conditions(attrs);
             bindings.extend(names.into_iter().map(|name| Binding {
                 name,
                 is_reference,

@@ -11,6 +11,7 @@
 
 mod args;
 mod async_trait_params;
+mod cfg;
 mod check;
 mod duration;
 mod errors;

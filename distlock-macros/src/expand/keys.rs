@@ -21,7 +21,7 @@ impl Expansion<'_> {
             Keys::Expr(all) => vec![self.add_all(all)],
         };
         quote_spanned! {Span::mixed_site()=>
-            let mut __keys = __distlock_private::Keys::default();
+            let mut __keys = __distlock_private::Keys::new();
             #(#keys)*
         }
     }

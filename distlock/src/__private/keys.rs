@@ -108,6 +108,12 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Returns no keys. `Default` is not in scope under `#![no_implicit_prelude]`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Adds a key, or the error that was found instead.
     pub fn add(&mut self, key: Result<String, Error>) {
         match key {

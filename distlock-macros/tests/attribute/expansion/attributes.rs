@@ -14,8 +14,10 @@ pub async fn documented(
     id: u64,
     #[cfg(target_os = "none")] none: u8,
     #[cfg(not(target_os = "none"))] some: u8,
+    #[cfg_attr(not(target_os = "none"), cfg(target_os = "none"))] removed: u8,
+    #[cfg_attr(target_os = "none", cfg(target_os = "none"))] kept: u8,
 ) -> Result<u64, Error> {
-    Ok(id + u64::from(some))
+    Ok(id + u64::from(some + kept))
 }
 
 #[distributed_lock(key = "inner")]
@@ -42,7 +44,7 @@ pub async fn items() -> Result<usize, Error> {
 
 #[tokio::test]
 async fn runs() {
-    assert_eq!(ok(documented(1, 2)).await, 3);
+    assert_eq!(ok(documented(1, 2, 3)).await, 6);
     ok(inner_attribute()).await;
     assert_eq!(ok(items()).await, 9);
 }

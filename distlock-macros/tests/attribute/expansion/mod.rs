@@ -28,6 +28,7 @@ pub mod lints;
 pub mod macro_rules;
 pub mod methods;
 pub mod mode;
+pub mod no_prelude;
 pub mod on_unavailable;
 pub mod patterns;
 pub mod send;
