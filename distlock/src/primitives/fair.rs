@@ -25,6 +25,9 @@ use crate::primitives::Member;
 /// which does not queue. In the server its holds are stored like those of a `Lock`, so that both kinds exclude each
 /// other. Use only one kind for a key: a `Lock` does not queue, and its release does not wake the waiters of a fair lock.
 ///
+/// In Redis, the keys `q` and `{q}` are two locks with one queue, because Redisson gives both queues the same name. While
+/// somebody waits for `q`, `{q}` is granted to nobody else, even if it is free. Use only one of the two.
+///
 /// The lock corresponds to Redisson's `RedissonFairLock` and uses the same keys, fields and channels: the waiters of both
 /// stand in one queue. A waiter of Redisson keeps its place for five minutes. A waiter of this crate keeps its place for
 /// as long as it waits. If it crashes, waiters of Redisson behind it may wait until the lease is over that the server has

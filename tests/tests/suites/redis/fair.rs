@@ -166,6 +166,20 @@ async fn names_with_a_hash_tag_are_not_wrapped() {
 }
 
 #[tokio::test]
+async fn keys_that_differ_in_braces_share_one_queue_as_in_redisson() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (held, other) = (client.fair_lock("k"), client.fair_lock("{k}"));
+    let guard = held.acquire().await.unwrap();
+    let waiter = queued(&server, &client, 0).await;
+    assert!(!other.is_locked().await.unwrap());
+    assert!(other.try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(other.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn commands_sent_twice_have_the_effect_of_one() {
     let pulse = Pulse::start();
     let server = RedisServer::start().await;
