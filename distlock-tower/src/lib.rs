@@ -48,6 +48,12 @@
 //! trace → catch-panic → CORS → body limit → rate limit → authentication → **lock** → timeout of the handler → handler
 //!
 //! * **Authentication** belongs outside, so that unauthenticated clients cannot take locks.
+//! * **A client that sends slowly** holds the lock while the handler reads the request's body. The layer bounds this
+//!   time: 30 s in all by default, see [`request_body_timeout`](LockLayer::request_body_timeout). Extractors that read
+//!   the body, such as `Json`, run inside the layer and count. A layer outside that reads the whole body shortens the
+//!   time under the lock, because the handler then reads from memory.
+//! * **A body limit** in the same `ServiceBuilder` as the layer is timed too. Other layers that change the type of the
+//!   request's body belong in a `layer` call of their own, which gives the lock layer an axum body again.
 //! * **A timeout** outside also counts the time spent waiting for the lock. A timeout inside counts only the handler. Make
 //!   an outside timeout longer than the layer's [`wait`](LockLayer::wait), or clients never see the 409.
 //! * **A concurrency limit or load shedding** outside counts a waiting request as in flight, because the response future
@@ -71,6 +77,7 @@
 //! | the handler panics | is released in the background while the panic unwinds |
 //! | the handler calls [`Held::keep`] | belongs to the handler, and ends with its guard |
 //! | the connection is upgraded, as for WebSockets | ends before the upgraded connection starts; move the guard of [`Held::keep`] into the upgraded task to keep it |
+//! | the request's body takes longer than [`request_body_timeout`](LockLayer::request_body_timeout) | is released before the answer is returned, after the handler was dropped |
 //! | [`max_hold`](LockLayer::max_hold) is exceeded, or the lock is lost | is over; the handler or the body is dropped |
 //!
 //! At shutdown, call [`Client::close`](distlock::Client::close) after the server's graceful shutdown. It waits for the
@@ -90,17 +97,18 @@
 //! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
 //! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |
+//! | the request's body took longer than its timeout while the lock was held | 408 | `urn:distlock:body-timeout` |
 //! | the request has no key, or an invalid one | 400 | `urn:distlock:key` |
 //! | the request's body is too large to read a key from it | 413 | `urn:distlock:key` |
 //! | an extractor of the key function rejected the request | the extractor's own rejection | |
 //! | the layer is used wrongly, or the lock server rejects the client | 500 | `urn:distlock:config` |
 //!
-//! The handler was not called in any of these cases except `lost`. If only the confirmation of a release is missing, the
+//! The handler was not called in any of these cases except `lost` and `body-timeout`. If only the confirmation of a release is missing, the
 //! handler's response is returned unchanged: the failure is logged, and the lock becomes free when its lease ends.
 //!
 //! A gRPC request (`content-type: application/grpc..`) gets a trailers-only response with a gRPC status: ABORTED for `busy`,
 //! RESOURCE_EXHAUSTED for `overloaded`, UNAVAILABLE for `unavailable`, UNKNOWN for `lost`, INVALID_ARGUMENT for `key` and
-//! INTERNAL for `config`. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
+//! INTERNAL for `config`. Bodies of gRPC requests have no timeout. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!
 //! [`busy_status`](LockLayer::busy_status) replaces the status 409, and [`on_reject`](LockLayer::on_reject) replaces whole
@@ -127,6 +135,9 @@
 //!     LockKey: # 400
 //!       description: The request has no lock key, or an invalid one.
 //!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
+//!     LockBodyTimeout: # 408
+//!       description: The request's body did not arrive in time. The outcome is unknown.
+//!       content: { application/problem+json: { schema: { $ref: "#/components/schemas/Problem" } } }
 //!     LockBusy: # 409
 //!       description: Another request is running. Nothing was done. Send this request again after Retry-After seconds.
 //!       headers: { Retry-After: { schema: { type: integer } } }
@@ -145,7 +156,7 @@
 //! * The response's body is sent after the release. Work that a streamed body does while it is sent runs under the lock
 //!   only with [`HoldUntil::Body`]. An upgraded connection, or a task that the handler spawned, runs under the lock only if
 //!   it owns the guard of [`Held::keep`].
-//! * A 500 `lost` undoes nothing: what the handler did before it was dropped stays done. If a write must not arrive after
+//! * A 500 `lost` or a 408 `body-timeout` undoes nothing: what the handler did before it was dropped stays done. If a write must not arrive after
 //!   the lock was lost, use a [fencing token](Held::token) that the store compares.
 //! * The lock makes requests run one after the other. It does not make them run only once. A client that repeats a request
 //!   finds the lock free. To recognise a repeated request, store its result.
@@ -187,6 +198,7 @@ mod held;
 pub mod key;
 mod layer;
 mod non_http;
+mod request_body;
 mod respond;
 mod service;
 mod settings;

@@ -73,6 +73,7 @@ impl<S: Clone, R> LockService<S, R> {
 impl<S, B, D> Service<Request<B>> for LockService<S>
 where
     S: Service<Request<B>, Response = Response<D>> + Clone,
+    B: 'static,
     D: Body,
 {
     type Response = Response<HoldBody<D>>;

@@ -1,20 +1,25 @@
 //! The settings that a layer, its services and their requests share.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use distlock::{Error, Guard, LockSource, Mode};
-use http::Method;
 use http::request::Parts;
+use http::{Method, Request};
 use tokio::sync::Semaphore;
 
 use crate::key::ErasedKey;
-use crate::respond::Answers;
+use crate::request_body::{self, BodyClock, Watched};
+use crate::respond::{self, Answers};
 
 /// How long a request waits for its lock by default. Few clients wait longer for an answer, and the number of waiting
 /// requests must have a limit.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a request's body may take by default while the lock is held. A client that needs longer has a connection on
+/// which it would rather not hold up others.
+const DEFAULT_REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many acquisitions may wait for one key by default. The number of waiting requests must have a limit.
 const DEFAULT_MAX_WAITERS: u32 = 1024;
@@ -189,6 +194,10 @@ pub(crate) struct Settings {
     pub(crate) condition: Option<Condition>,
     pub(crate) optional: bool,
     pub(crate) hold_until: HoldUntil,
+    /// [`Duration::MAX`]: without limit.
+    pub(crate) request_body_timeout: Duration,
+    /// Whether a body of unknown type was logged.
+    unknown_body: Arc<Once>,
     pub(crate) answers: Answers,
 }
 
@@ -201,7 +210,33 @@ impl Settings {
             condition: None,
             optional: false,
             hold_until: HoldUntil::Response,
+            request_body_timeout: DEFAULT_REQUEST_BODY_TIMEOUT,
+            unknown_body: Arc::new(Once::new()),
             answers: Answers::default(),
+        }
+    }
+    /// Bounds the time that the body of a request takes under its lock. The body of a gRPC request may stay open for as
+    /// long as the call works, so it is left alone.
+    pub(crate) fn time_body<B: 'static>(
+        &self,
+        request: &mut Request<B>,
+        grpc: bool,
+    ) -> Option<Arc<BodyClock>> {
+        let limit = self.request_body_timeout;
+        if grpc || limit == Duration::MAX {
+            return None;
+        }
+        match request_body::watch(request.body_mut(), limit) {
+            Watched::Timed(clock) => Some(clock),
+            Watched::Empty => None,
+            Watched::Unknown => {
+                let has_other_bound = self.lock.max_hold.or(self.lock.lease).is_some();
+                if !has_other_bound && request_body::is_announced(request.headers()) {
+                    let log = || respond::unknown_request_body(std::any::type_name::<B>());
+                    self.unknown_body.call_once(log);
+                }
+                None
+            }
         }
     }
 }

@@ -9,10 +9,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use distlock::Client;
 use distlock_tower::LockLayer;
 use http::request::Parts;
 use http::{Request, Response};
+use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 
 async fn refused(layer: LockLayer) {
@@ -53,6 +55,44 @@ impl Log {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
+}
+
+#[tokio::test]
+async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_else_bounds_the_hold()
+ {
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+    let layer = || LockLayer::new(client.clone()).key(|_: &Parts| "k");
+    let handler = service_fn(async |_: Request<Full<Bytes>>| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let send = async |layer: &LockLayer, length: &str, content_type: &str| {
+        let request = Request::post("/")
+            .header("content-length", length)
+            .header("content-type", content_type)
+            .body(Full::<Bytes>::from("a"))
+            .unwrap();
+        layer.layer(handler).oneshot(request).await.unwrap();
+    };
+    let warnings = || log.text().matches("cannot time request bodies").count();
+    let unbounded = layer();
+    send(&unbounded, "0", "text/plain").await;
+    send(&unbounded, "1", "application/grpc").await;
+    let minute = Duration::from_secs(60);
+    for bounded in [
+        layer().max_hold(minute),
+        layer().lease(minute),
+        layer().request_body_timeout(Duration::MAX),
+    ] {
+        send(&bounded, "1", "text/plain").await;
+    }
+    assert_eq!(warnings(), 0, "{}", log.text());
+    for _ in 0..2 {
+        send(&unbounded.clone(), "1", "text/plain").await;
+    }
+    assert_eq!(warnings(), 1, "{}", log.text());
+    assert!(log.text().contains("Full<"), "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]

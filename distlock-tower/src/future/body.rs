@@ -16,7 +16,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
 
 use crate::error::BoxError;
-use crate::held::RequestHold;
+use crate::held::{Interruption, RequestHold};
 use crate::respond;
 
 pin_project! {
@@ -151,9 +151,13 @@ impl BodyHold {
                 Ok(Some(Ok(frame))) => self.count(frame, is_end(&body)),
                 Ok(None) => NextStep::Release,
                 Ok(Some(Err(own))) => return self.fail(body, own.into()),
-                Err(lost) => {
+                Err(Interruption::Lost(lost)) => {
                     respond::lost_while_streaming(&lost);
                     return self.fail(body, lost.into());
+                }
+                Err(Interruption::BodyTimeout(timeout)) => {
+                    respond::body_timed_out(&timeout, self.hold.keys());
+                    return self.fail(body, timeout.into());
                 }
             };
             match next {

@@ -17,8 +17,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use distlock::Error;
 use futures_core::future::BoxFuture;
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ use tower_service::Service;
 pub use self::body::HoldBody;
 use crate::enter::EnterOutcome;
 use crate::error::BoxError;
-use crate::held::{RequestHold, Unlocked};
+use crate::held::{Interruption, RequestHold, Unlocked};
 use crate::key::WholeBody;
 use crate::respond::{self, LockInfo, is_grpc};
 use crate::settings::{HoldUntil, Settings};
@@ -48,7 +49,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         settings: Arc<Settings>,
-        grpc: bool,
+        client: Protocol,
         stage: Stage<S, B>,
         #[pin]
         handler: Option<S::Future>,
@@ -69,8 +70,31 @@ enum Stage<S: Service<Request<B>>, B> {
     Entering(BoxFuture<'static, Entered<B>>, S, Option<B>),
     Unlocked,
     Running(RequestHold, LockTimes),
-    Releasing(RequestHold, Result<S::Response, S::Error>, LockTimes),
+    Releasing(RequestHold, Outcome<S::Response, S::Error>, LockTimes),
     Done,
+}
+
+/// What a handler came to.
+enum Outcome<T, E> {
+    Output(Result<T, E>),
+    /// It was dropped, because the request's body took too long.
+    BodyTimeout,
+}
+
+/// What the answers depend on.
+#[derive(Clone, Copy)]
+struct Protocol {
+    grpc: bool,
+    http1: bool,
+}
+
+impl Protocol {
+    fn of(parts: &Parts) -> Self {
+        Self {
+            grpc: is_grpc(&parts.headers),
+            http1: parts.version <= Version::HTTP_11,
+        }
+    }
 }
 
 type Entered<B> = (Parts, EnterOutcome, Option<B>);
@@ -97,14 +121,14 @@ where
 {
     pub(crate) fn new(settings: Arc<Settings>, service: S, request: Request<B>) -> Self {
         let (mut parts, body) = request.into_parts();
-        let grpc = is_grpc(&parts.headers);
+        let client = Protocol::of(&parts);
         let shared = Arc::clone(&settings);
         let entering = async move {
             let entry = shared.enter(&mut parts).await;
             (parts, entry, None)
         };
         let stage = Stage::Entering(Box::pin(entering), service, Some(body));
-        Self::with_stage(stage, settings, grpc)
+        Self::with_stage(stage, settings, client)
     }
 
     /// For a key that comes from the body.
@@ -118,7 +142,7 @@ where
         B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     {
         let (mut parts, body) = request.into_parts();
-        let grpc = is_grpc(&parts.headers);
+        let client = Protocol::of(&parts);
         let shared = Arc::clone(&settings);
         let entering = async move {
             let (entry, body) = shared.enter_with_body(&mut parts, body, whole_body).await;
@@ -127,14 +151,14 @@ where
         Self::with_stage(
             Stage::Entering(Box::pin(entering), service, None),
             settings,
-            grpc,
+            client,
         )
     }
 
-    fn with_stage(stage: Stage<S, B>, settings: Arc<Settings>, grpc: bool) -> Self {
+    fn with_stage(stage: Stage<S, B>, settings: Arc<Settings>, client: Protocol) -> Self {
         Self {
             settings,
-            grpc,
+            client,
             stage,
             handler: None,
         }
@@ -158,6 +182,7 @@ where
 impl<S, B, R> Future for LockFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    B: 'static,
     R: Body,
 {
     type Output = Result<Response<HoldBody<R>>, S::Error>;
@@ -172,7 +197,7 @@ where
                 }
                 Stage::Unlocked => {
                     let output = ready!(poll_handler(this.handler, cx));
-                    self.as_mut().leave(Ok(output))
+                    self.as_mut().pass_on(output)
                 }
                 Stage::Running(hold, _) => {
                     let output = ready!(hold.poll_in(cx, |cx| poll_handler(this.handler, cx)));
@@ -198,6 +223,7 @@ type Completed<R, E> = Option<Result<Response<HoldBody<R>>, E>>;
 impl<S, B, R> LockFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    B: 'static,
     R: Body,
 {
     /// Calls the service, inside the section if there is one.
@@ -220,7 +246,8 @@ where
             }
             Some((guard, waited)) => {
                 let granted = Instant::now();
-                let (held, mut hold) = RequestHold::new(guard);
+                let body_clock = this.settings.time_body(&mut request, this.client.grpc);
+                let (held, mut hold) = RequestHold::new(guard, body_clock);
                 request.extensions_mut().insert(held);
                 hold.enter(|| this.handler.set(Some(service.call(request))));
                 Stage::Running(hold, LockTimes { waited, granted })
@@ -229,30 +256,42 @@ where
         None
     }
 
-    /// Drops the handler, which has completed or lost its hold, and begins the release.
+    /// Completes with what an unlocked handler has completed with.
+    fn pass_on(
+        mut self: Pin<&mut Self>,
+        output: Result<Response<R>, S::Error>,
+    ) -> Completed<R, S::Error> {
+        self.as_mut().drop_handler();
+        *self.project().stage = Stage::Done;
+        Some(output.map(|response| response.map(HoldBody::inner)))
+    }
+
+    /// Drops the handler, which has completed or was interrupted, and begins the release.
     fn leave(
         mut self: Pin<&mut Self>,
-        output: Result<Result<Response<R>, S::Error>, Error>,
+        output: Result<Result<Response<R>, S::Error>, Interruption>,
     ) -> Completed<R, S::Error> {
         self.as_mut().drop_handler();
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
         let Stage::Running(mut hold, times) = stage else {
-            return output
-                .ok()
-                .map(|output| output.map(|response| response.map(HoldBody::inner)));
+            return None;
         };
-        let output = match output {
+        let outcome = match output {
             // Dropping `hold` releases the lock in the background, if the handler did not keep the guard.
-            Err(lost) => return Some(Ok(self.lost(&lost, times))),
+            Err(Interruption::Lost(lost)) => return Some(Ok(self.lost(&lost, times))),
+            Err(Interruption::BodyTimeout(timeout)) => {
+                respond::body_timed_out(&timeout, hold.keys());
+                Outcome::BodyTimeout
+            }
             Ok(Ok(response)) if self.body_takes_hold(&response) => {
                 let length = body::length(&response);
                 let with_hold = |body| HoldBody::with_hold(body, length, hold);
                 return Some(Ok(with_info(response, times).map(with_hold)));
             }
-            Ok(output) => output,
+            Ok(output) => Outcome::Output(output),
         };
         hold.begin_release();
-        *self.project().stage = Stage::Releasing(hold, output, times);
+        *self.project().stage = Stage::Releasing(hold, outcome, times);
         None
     }
 
@@ -266,8 +305,18 @@ where
     /// section. The handler's error stays, and so does its response if only the confirmation of the release is missing.
     fn finish(mut self: Pin<&mut Self>, released: Result<(), Error>) -> Completed<R, S::Error> {
         let stage = mem::replace(self.as_mut().project().stage, Stage::Done);
-        let Stage::Releasing(_, output, times) = stage else {
+        let Stage::Releasing(_, outcome, times) = stage else {
             return None;
+        };
+        let output = match outcome {
+            Outcome::Output(output) => output,
+            Outcome::BodyTimeout => {
+                // Nor does a loss change the answer: the handler has not completed either way.
+                if let Err(error) = released {
+                    respond::release_failed(&error);
+                }
+                return Some(Ok(self.body_timeout(times)));
+            }
         };
         match (&output, released) {
             (_, Ok(())) => {}
@@ -280,7 +329,17 @@ where
     }
 
     fn lost(&self, lost: &Error, times: LockTimes) -> Response<HoldBody<R>> {
-        let answer = self.settings.answers.refuse(lost, self.grpc);
+        let answer = self.settings.answers.refuse(lost, self.client.grpc);
+        with_info(answer, times).map(HoldBody::answer)
+    }
+
+    fn body_timeout(&self, times: LockTimes) -> Response<HoldBody<R>> {
+        let mut answer = self.settings.answers.refuse_body(self.client.grpc);
+        if self.client.http1 {
+            // The rest of the body would have to be read before the connection could be used again.
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
         with_info(answer, times).map(HoldBody::answer)
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "axum")]
 pub use self::extract::HeldRejection;
-pub(crate) use self::request_hold::RequestHold;
+pub(crate) use self::request_hold::{Interruption, RequestHold};
 
 /// The hold that a request runs under: an extension of the request, and an axum extractor.
 ///

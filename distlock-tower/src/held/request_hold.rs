@@ -8,16 +8,26 @@
 //! 2. A guard that the handler took with [`Held::keep`] is neither released nor dropped here.
 
 use std::mem;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use distlock::{Error, Guard, Section};
 use futures_core::future::BoxFuture;
 
 use super::Held;
+use crate::request_body::{BodyClock, BodyTimeout};
 
 /// The layer's side of a hold. Dropping it releases the lock in the background, unless the handler kept the guard.
 pub(crate) struct RequestHold {
     state: State,
+    /// Bounds the time that the request's body takes. Stopped when the section is closed.
+    body_clock: Option<Arc<BodyClock>>,
+}
+
+/// Why code inside the section must not run on.
+pub(crate) enum Interruption {
+    Lost(Error),
+    BodyTimeout(BodyTimeout),
 }
 
 enum State {
@@ -31,11 +41,11 @@ enum State {
 
 impl RequestHold {
     /// Takes a guard over. The [`Held`] is the handler's view of the same hold.
-    pub(crate) fn new(guard: Guard) -> (Held, Self) {
+    pub(crate) fn new(guard: Guard, body_clock: Option<Arc<BodyClock>>) -> (Held, Self) {
         let section = guard.section();
         let held = Held::new(guard);
         let state = State::Running(section, held.clone());
-        (held, Self { state })
+        (held, Self { state, body_clock })
     }
 
     /// Runs a function inside the section, or just runs it once the section is closed.
@@ -46,16 +56,38 @@ impl RequestHold {
         }
     }
 
-    /// Polls something inside the section, unless the hold is lost, or just polls it once the section is closed.
+    /// Polls something inside the section, unless the hold is lost or the request's body has taken too long. Just polls
+    /// it once the section is closed.
     pub(crate) fn poll_in<R>(
         &mut self,
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
-    ) -> Poll<Result<R, Error>> {
-        match &mut self.state {
-            State::Running(section, _) => section.poll_in(cx, poll),
-            State::Releasing(_) | State::Done => poll(cx).map(Ok),
+    ) -> Poll<Result<R, Interruption>> {
+        let State::Running(section, _) = &mut self.state else {
+            return poll(cx).map(Ok);
+        };
+        let polled = match self.body_clock.as_ref().map(|clock| clock.poll_expired(cx)) {
+            // The body was read by another task.
+            Some(Poll::Ready(())) => Poll::Pending,
+            _ => section.poll_in(cx, poll),
+        };
+        // Also after the poll, which may have read the body. What it has completed with is the outcome of a cut body.
+        match &self.body_clock {
+            Some(clock) if clock.poll_expired(cx).is_ready() => {
+                let limit = clock.limit();
+                Poll::Ready(Err(Interruption::BodyTimeout(BodyTimeout { limit })))
+            }
+            _ => polled.map_err(Interruption::Lost),
         }
+    }
+
+    /// The keys, while the section is open.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let held = match &self.state {
+            State::Running(_, held) => Some(held),
+            State::Releasing(_) | State::Done => None,
+        };
+        held.into_iter().flat_map(Held::keys)
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -93,6 +125,9 @@ impl RequestHold {
         let State::Running(section, held) = mem::replace(&mut self.state, State::Done) else {
             return None;
         };
+        if let Some(clock) = &self.body_clock {
+            clock.stop();
+        }
         // The section goes first. Code that still has the scope, such as a task that inherited it, must not re-enter a
         // hold whose guard is about to end.
         drop(section);

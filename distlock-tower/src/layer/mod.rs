@@ -26,6 +26,9 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 /// * The inner service is called only while the lock is held, and it runs inside the critical section: if the handler, or
 ///   a function that it calls, acquires the same key again, it re-enters the hold.
 /// * Waiting is bounded. By default a request waits for at most 10 s, and at most 1024 acquisitions wait for one key.
+/// * A client that sends its request's body slowly does not keep the lock held: the body may take 30 s in all by default,
+///   and then the answer is 408 `urn:distlock:body-timeout`. A gRPC request is not bounded. See
+///   [`request_body_timeout`](LockLayer::request_body_timeout).
 /// * The lock is released, and the release is confirmed, before the response is returned. A client that has the response
 ///   finds the lock free. With [`HoldUntil::Body`], this applies to the end of the response body.
 /// * If the hold is lost while the handler runs, the handler is dropped and the answer is 500 `urn:distlock:lost`.

@@ -71,6 +71,41 @@ impl<R> LockLayer<R> {
         self
     }
 
+    /// Sets how long the client may take to send the request's body while the lock is held: 30 s in all by default. With
+    /// [`Duration::MAX`] there is no limit.
+    ///
+    /// Without a limit, a client that sends slowly, or not at all, keeps everyone else out. The time counts in which the
+    /// handler reads the body and the client has not sent anything. The handler's own work does not count, so a handler
+    /// can run for as long as it likes.
+    ///
+    /// When the time is over, the body ends in an error, the handler is dropped, the lock is released, and the request is
+    /// answered with 408 `urn:distlock:body-timeout`. A response [body](crate::HoldUntil::Body) that is being sent ends in
+    /// an error.
+    ///
+    /// The limit does not apply to
+    ///
+    /// * a gRPC request, whose body may stay open for as long as the call works; set [`max_hold`](Self::max_hold) for it;
+    /// * a key [from the body](crate::Unkeyed::key_from_body), which is read before the lock is taken;
+    /// * a request without a lock, and a body that is read after the release;
+    /// * a body whose type the layer cannot build around another body. It knows `axum::body::Body`, and `UnsyncBoxBody`
+    ///   and `BoxBody` of `http-body-util` with the error type [`BoxError`](crate::BoxError), also inside of a `Limited`.
+    ///   Convert other bodies, such as hyper's `Incoming`, outside the layer. If a request announces a body of another type
+    ///   and neither `max_hold` nor a [`lease`](Self::lease) is set, a warning is logged once.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let uploads = distlock_tower::LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .request_body_timeout(Duration::from_secs(300));
+    /// ```
+    pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).request_body_timeout = timeout;
+        self
+    }
+
     /// Sets how many acquisitions may wait for one key: 1024 by default.
     ///
     /// A request beyond this limit is answered with 503 `urn:distlock:overloaded` at once. The limit counts all

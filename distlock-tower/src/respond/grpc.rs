@@ -36,6 +36,7 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
         Reason::Overloaded => RESOURCE_EXHAUSTED,
         Reason::Unavailable => UNAVAILABLE,
         Reason::Lost => UNKNOWN,
+        Reason::BodyTimeout => DEADLINE_EXCEEDED,
         Reason::Key => INVALID_ARGUMENT,
         Reason::Config => INTERNAL,
     };

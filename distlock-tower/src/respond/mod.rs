@@ -95,7 +95,7 @@ impl Answers {
                 tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")
             }
             Reason::Key => tracing::debug!(%error, "request refused: invalid lock key"),
-            Reason::Config => {
+            Reason::Config | Reason::BodyTimeout => {
                 tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
             }
         }
@@ -122,6 +122,11 @@ impl Answers {
         self.answer(rejection, grpc)
     }
 
+    /// Returns the answer to a request whose body took too long.
+    pub(crate) fn refuse_body(&self, grpc: bool) -> Answer {
+        self.answer(Rejection::new(Reason::BodyTimeout), grpc)
+    }
+
     fn answer(&self, mut rejection: Rejection, grpc: bool) -> Answer {
         rejection.grpc = grpc;
         match &self.on_reject {
@@ -144,6 +149,22 @@ pub(crate) fn key_function_answer(answer: Answer, grpc: bool) -> Answer {
 /// Logs a release that failed after the handler had ended. The client still gets the handler's outcome.
 pub(crate) fn release_failed(error: &Error) {
     tracing::warn!(%error, "the handler completed, but releasing its lock failed");
+}
+
+/// Logs that a handler or a response body was dropped because of its slow client.
+pub(crate) fn body_timed_out<'a>(timeout: &impl fmt::Display, keys: impl Iterator<Item = &'a str>) {
+    let keys: Vec<_> = keys.collect();
+    tracing::warn!(reason = %timeout, ?keys, "request cut off and its lock released");
+}
+
+/// Logs that the layer cannot bound the time that bodies of this type take.
+pub(crate) fn unknown_request_body(body: &'static str) {
+    tracing::warn!(
+        body,
+        "the layer cannot time request bodies of this type: a client that sends slowly keeps its lock held; \
+         make it an axum body or a boxed body outside the layer, or set `max_hold`, or set `request_body_timeout` \
+         to `Duration::MAX`"
+    );
 }
 
 /// Logs that a response body ends in an error.

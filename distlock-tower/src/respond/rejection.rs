@@ -40,8 +40,11 @@ pub enum Reason {
     Overloaded,
     /// The lock server could not be reached.
     Unavailable,
-    /// The hold was lost before its release. This is the only reason for which the handler was called.
+    /// The hold was lost before its release. The handler was called.
     Lost,
+    /// The client took longer than [`request_body_timeout`](crate::LockLayer::request_body_timeout) to send the
+    /// request's body. The handler was called.
+    BodyTimeout,
     /// The request has no key, or an invalid one.
     Key,
     /// The layer is used wrongly, or the lock server rejects the client.
@@ -56,6 +59,7 @@ impl Reason {
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
             Self::Lost => "lost",
+            Self::BodyTimeout => "body-timeout",
             Self::Key => "key",
             Self::Config => "config",
         }
@@ -67,6 +71,7 @@ impl Reason {
             Self::Overloaded => "Too many waiting requests",
             Self::Unavailable => "Lock service unavailable",
             Self::Lost => "Lock lost",
+            Self::BodyTimeout => "Request body took too long",
             Self::Key => "Invalid lock key",
             Self::Config => "Lock misconfigured",
         }
@@ -81,6 +86,7 @@ impl Reason {
             Self::Busy => StatusCode::CONFLICT,
             Self::Overloaded | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Lost | Self::Config => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Key => StatusCode::BAD_REQUEST,
         }
     }
@@ -98,6 +104,9 @@ impl Reason {
             }
             Self::Lost => {
                 "The lock was lost while the request was handled. It is unknown how much of the request was done."
+            }
+            Self::BodyTimeout => {
+                "The request's body did not arrive in time. It is unknown how much of the request was done."
             }
             Self::Key => "The request does not name its resource in a valid form.",
             Self::Config => "The locks of this server are misconfigured. Nothing was done.",

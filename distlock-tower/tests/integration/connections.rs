@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use distlock::{Client, MemoryServer};
 use distlock_test_backends::Disturbed as _;
 use distlock_test_backends::faults::{Fault, Faults, Op};
@@ -21,7 +21,7 @@ use http_body_util::StreamBody;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{DEADLINE, freed};
+use crate::support::{DEADLINE, eventually, freed};
 
 /// Upgrades, and sends on the upgraded connection whether the lock is held. Keeps the guard if the query is `keep`.
 async fn chat(State(client): State<Client>, held: Held, mut request: Request) -> Response {
@@ -102,6 +102,7 @@ async fn serve_with(client: &Client, layer: LockLayer) -> SocketAddr {
         .route("/announced", get(announced))
         .route("/trailers", get(trailers))
         .route("/endless", get(endless))
+        .route("/upload", post(upload))
         .route("/empty", get(StatusCode::NO_CONTENT))
         .route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -187,6 +188,39 @@ async fn response_without_a_body_does_not_keep_the_hold() {
         assert_eq!(head.status(), 200);
         freed(&client, path).await;
     }
+}
+
+/// Reads the request's body.
+async fn upload(body: Bytes) -> String {
+    format!("{} bytes", body.len())
+}
+
+#[tokio::test]
+async fn client_that_stops_sending_is_408_and_disconnected_and_the_lock_is_free() {
+    let client = Client::in_memory();
+    let layer = layer(&client).request_body_timeout(Duration::from_secs(1));
+    let address = serve_with(&client, layer).await;
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = "POST /upload HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nx";
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let lock = client.lock("/upload");
+    eventually("locked", async || lock.is_locked().await.unwrap()).await;
+    // The client keeps its side open and sends nothing.
+    let mut answer = String::new();
+    let reading = connection.read_to_string(&mut answer);
+    tokio::time::timeout(DEADLINE, reading)
+        .await
+        .expect("the connection did not end")
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    assert!(answer.contains("urn:distlock:body-timeout"), "{answer}");
+    let http = reqwest::Client::new();
+    let next = http
+        .post(format!("http://{address}/upload"))
+        .body("0123456789");
+    let next = next.send().await.unwrap();
+    assert_eq!(next.text().await.unwrap(), "10 bytes");
 }
 
 /// No socket buffers as many bytes.

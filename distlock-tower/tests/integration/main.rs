@@ -17,6 +17,8 @@ mod limits;
 mod modes;
 mod non_http;
 mod rejections;
+#[cfg(feature = "axum")]
+mod request_body;
 mod response_body;
 #[cfg(feature = "axum")]
 mod router;

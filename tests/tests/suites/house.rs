@@ -37,7 +37,7 @@ const DISTLOCK_TOWER: Staircase<'_> = &[
     &["enter"],
     &["settings"],
     &["held", "key"],
-    &["respond"],
+    &["respond", "request_body"],
     &["error"],
 ];
 

@@ -1,0 +1,157 @@
+//! How long the reader of a request's body has waited for the client, while the lock was held.
+//!
+//! # Invariants
+//! 1. Only the time counts in which the reader waits and the client has not sent anything: from a poll that finds no
+//!    data to the wake-up that follows it. The time that a handler spends on other work never counts.
+//! 2. Once the clock is stopped it never expires.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Shared by a request's body and by the hold of the request.
+pub(crate) struct BodyClock {
+    limit: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    /// The time that the reader has waited in earlier waits.
+    waited: Duration,
+    waiting_since: Option<Instant>,
+    /// The first wake-up of the current wait.
+    woken_at: Option<Instant>,
+    reader: Option<Waker>,
+    hold: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Running,
+    Expired,
+    /// The body has ended, or the lock is released.
+    Stopped,
+}
+
+/// What the reader has to do after a poll that found no data.
+pub(super) enum Wait {
+    Until(Instant),
+    Unbounded,
+    Expired,
+}
+
+impl BodyClock {
+    pub(super) fn new(limit: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            state: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.state.lock().phase == Phase::Running
+    }
+
+    /// Ends the bound, because the body has ended or the lock is about to be released.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Running {
+            state.phase = Phase::Stopped;
+        }
+        // The reader stays: the body has this clock's waker, and may still be read without the lock.
+        let hold = state.hold.take();
+        drop(state);
+        // A waker runs code of others when it is dropped.
+        drop(hold);
+    }
+
+    /// Whether the body has taken too long. If not, the caller is woken when it has.
+    pub(crate) fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        let replaced = match (state.phase, &state.hold) {
+            (Phase::Expired, _) => return Poll::Ready(()),
+            (Phase::Running, Some(hold)) if hold.will_wake(cx.waker()) => None,
+            (Phase::Running, _) => state.hold.replace(cx.waker().clone()),
+            (Phase::Stopped, _) => None,
+        };
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+
+    /// Notes who is to be woken by the next data. Called before the body is polled.
+    pub(super) fn reader_polls(&self, cx: &mut Context<'_>) {
+        let reader = self.state.lock().reader.replace(cx.waker().clone());
+        drop(reader);
+    }
+
+    /// Notes that the client has sent something, or that the body has ended.
+    pub(super) fn received(&self) {
+        let mut state = self.state.lock();
+        let woken_at = state.woken_at.take();
+        if let Some(since) = state.waiting_since.take() {
+            let until = woken_at.unwrap_or_else(Instant::now);
+            state.waited += until.saturating_duration_since(since);
+        }
+    }
+
+    /// Notes that the client has not sent anything.
+    pub(super) fn waits(&self) -> Wait {
+        let mut state = self.state.lock();
+        // A wake-up without data ends no wait.
+        state.woken_at = None;
+        let now = Instant::now();
+        let since = *state.waiting_since.get_or_insert(now);
+        let left = self.limit.saturating_sub(state.waited);
+        match since.checked_add(left) {
+            Some(until) if until <= now => Wait::Expired,
+            Some(until) => Wait::Until(until),
+            None => Wait::Unbounded,
+        }
+    }
+
+    /// Notes that the body has taken too long, and wakes whoever has the hold. Answers `false` if the clock was stopped.
+    pub(super) fn expire(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Running {
+            return false;
+        }
+        state.phase = Phase::Expired;
+        let hold = state.hold.take();
+        drop(state);
+        if let Some(hold) = hold {
+            hold.wake();
+        }
+        true
+    }
+}
+
+/// The waker that the body gets: it notes when the data arrived, because the reader may come back much later.
+impl Wake for BodyClock {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.waiting_since.is_some() {
+            state.woken_at.get_or_insert_with(Instant::now);
+        }
+        let reader = mem::take(&mut state.reader);
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The bound on the time that a request's body takes while its lock is held.
+//!
+//! The inner service gets the body with its own type. A body is therefore timed only if its type can be built from any
+//! other body: axum's body, and the boxed bodies of `http-body-util`, also within its `Limited`. `watch` rebuilds such
+//! a body around the timed one.
+
+mod clock;
+mod timed;
+
+use std::any::Any;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http_body::Body;
+use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Limited};
+
+pub(crate) use self::clock::BodyClock;
+pub(crate) use self::timed::BodyTimeout;
+use self::timed::TimedBody;
+use crate::error::BoxError;
+
+/// What became of a body.
+pub(crate) enum Watched {
+    Timed(Arc<BodyClock>),
+    /// There is nothing to wait for.
+    Empty,
+    /// The type of the body is not known.
+    Unknown,
+}
+
+/// Bounds the time that a body takes from now on, if its type is known.
+pub(crate) fn watch<B: 'static>(body: &mut B, limit: Duration) -> Watched {
+    let body: &mut dyn Any = body;
+    #[cfg(feature = "axum")]
+    if let Some(watched) = watch_as::<axum::body::Body>(body, limit) {
+        return watched;
+    }
+    watch_as::<UnsyncBoxBody<Bytes, BoxError>>(body, limit)
+        .or_else(|| watch_as::<BoxBody<Bytes, BoxError>>(body, limit))
+        .unwrap_or(Watched::Unknown)
+}
+
+/// The same for a body of type `T`, also behind a limit of its length.
+fn watch_as<T: Rebuild>(body: &mut dyn Any, limit: Duration) -> Option<Watched> {
+    let body = match body.downcast_mut::<T>() {
+        Some(body) => return Some(rebuild(body, limit, T::empty())),
+        None => body.downcast_mut::<Limited<T>>()?,
+    };
+    Some(rebuild(body, limit, Limited::new(T::empty(), 0)))
+}
+
+fn rebuild<B: Timed>(body: &mut B, limit: Duration, empty: B) -> Watched {
+    if body.is_end_stream() {
+        return Watched::Empty;
+    }
+    let clock = BodyClock::new(limit);
+    *body = mem::replace(body, empty).timed(Arc::clone(&clock));
+    Watched::Timed(clock)
+}
+
+/// Whether a request announces a body that is still to come.
+pub(crate) fn is_announced(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    length.is_some_and(|length| length != "0") || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// A type of body that can be made from any other body.
+trait Rebuild: Timed + Unpin {
+    fn empty() -> Self;
+
+    /// The same type around a length limit.
+    fn around(body: TimedBody<Limited<Self>>) -> Self
+    where
+        Self: Sized;
+}
+
+/// A type of body that can time itself.
+trait Timed: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {
+    fn timed(self, clock: Arc<BodyClock>) -> Self;
+}
+
+impl<T: Rebuild> Timed for Limited<T> {
+    /// The limit that counts stays inside, since it cannot be taken off. The one outside never refuses anything.
+    fn timed(self, clock: Arc<BodyClock>) -> Self {
+        let timed = TimedBody::new(self, clock, BoxError::from);
+        Self::new(T::around(timed), usize::MAX)
+    }
+}
+
+#[cfg(feature = "axum")]
+impl Timed for axum::body::Body {
+    fn timed(self, clock: Arc<BodyClock>) -> Self {
+        // Boxed with axum's own error, which axum then does not wrap again. Its extractors look for the error of a length
+        // limit only so deep.
+        Self::new(TimedBody::new(self, clock, axum::Error::new).boxed_unsync())
+    }
+}
+
+#[cfg(feature = "axum")]
+impl Rebuild for axum::body::Body {
+    fn empty() -> Self {
+        Self::empty()
+    }
+
+    fn around(body: TimedBody<Limited<Self>>) -> Self {
+        Self::new(body)
+    }
+}
+
+impl Timed for UnsyncBoxBody<Bytes, BoxError> {
+    fn timed(self, clock: Arc<BodyClock>) -> Self {
+        Self::new(TimedBody::new(self, clock, BoxError::from))
+    }
+}
+
+impl Rebuild for UnsyncBoxBody<Bytes, BoxError> {
+    fn empty() -> Self {
+        Self::default()
+    }
+
+    fn around(body: TimedBody<Limited<Self>>) -> Self {
+        Self::new(body)
+    }
+}
+
+impl Timed for BoxBody<Bytes, BoxError> {
+    fn timed(self, clock: Arc<BodyClock>) -> Self {
+        Self::new(TimedBody::new(self, clock, BoxError::from))
+    }
+}
+
+impl Rebuild for BoxBody<Bytes, BoxError> {
+    fn empty() -> Self {
+        Self::default()
+    }
+
+    fn around(body: TimedBody<Limited<Self>>) -> Self {
+        Self::new(body)
+    }
+}
