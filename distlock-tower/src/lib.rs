@@ -111,6 +111,8 @@
 //! INTERNAL for `config`. Bodies of gRPC requests have no timeout. The answer of an extractor or a key function is translated to the nearest gRPC status, unless
 //! it already has a `grpc-status` header.
 //!
+//! A handler that locks without the layer gives the same answers with [`Rejection`] as its error type.
+//!
 //! [`busy_status`](LockLayer::busy_status) replaces the status 409, and [`on_reject`](LockLayer::on_reject) replaces whole
 //! answers.
 //!

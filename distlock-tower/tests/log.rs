@@ -95,6 +95,30 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     assert!(log.text().contains("Full<"), "{}", log.text());
 }
 
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn error_of_a_lock_is_logged_once_with_its_key_when_it_becomes_a_response() {
+    use axum::response::IntoResponse as _;
+    use distlock_tower::Rejection;
+
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+    let _taken = client.lock("secret:5").acquire().await.unwrap();
+    let refusals = || log.text().matches("request refused").count();
+
+    let busy = client.lock("secret:5").acquire().wait(Duration::ZERO).await;
+    let answer = Rejection::from(busy.unwrap_err()).into_response();
+    assert_eq!(answer.status(), 409);
+    assert_eq!(refusals(), 1, "{}", log.text());
+    assert!(log.text().contains("secret:5"), "{}", log.text());
+
+    // The layer has logged before it asks for an answer.
+    let own = LockLayer::new(client.clone()).key(|_: &Parts| "secret:5");
+    refused(own.wait(Duration::ZERO).on_reject(|rejection| rejection)).await;
+    assert_eq!(refusals(), 2, "{}", log.text());
+}
+
 #[tokio::test(start_paused = true)]
 async fn log_contains_the_key_that_answers_omit() {
     let log = Log::default();

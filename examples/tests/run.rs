@@ -49,6 +49,12 @@ async fn attribute() {
 }
 
 #[tokio::test]
+async fn annotated_handlers() {
+    let program = env!("CARGO_BIN_EXE_annotated_handlers");
+    shows(program, "/orders/42/cancel: 200 OK order 42 is cancelled").await;
+}
+
+#[tokio::test]
 async fn multi_lock() {
     let program = env!("CARGO_BIN_EXE_multi_lock");
     shows(program, "12 orders were picked").await;

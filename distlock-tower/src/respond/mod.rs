@@ -84,21 +84,7 @@ impl Answers {
     /// Logs why a request did not get its lock, or lost it, and returns the answer.
     pub(crate) fn refuse(&self, error: &Error, grpc: bool) -> Answer {
         let mut rejection = Rejection::of(error);
-        match rejection.reason() {
-            Reason::Busy | Reason::Overloaded => {
-                tracing::debug!(%error, "request refused: the lock is busy")
-            }
-            Reason::Unavailable => {
-                tracing::warn!(%error, "request refused: the lock server is unavailable")
-            }
-            Reason::Lost => {
-                tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")
-            }
-            Reason::Key => tracing::debug!(%error, "request refused: invalid lock key"),
-            Reason::Config | Reason::BodyTimeout => {
-                tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
-            }
-        }
+        rejection::log(rejection.reason(), error);
         if rejection.reason() == Reason::Busy {
             rejection.status = self.busy_status;
         }

@@ -117,7 +117,41 @@ impl Reason {
 /// A request that the layer refuses. The argument of the function for
 /// [`LockLayer::on_reject`](crate::LockLayer::on_reject).
 ///
+/// It is also an error type for axum handlers that lock without the layer, by `#[distributed_lock]` or by
+/// [`acquire`](distlock::Lock::acquire). A [`distlock::Error`] converts into it, also by `?`, and as a response it is the
+/// answer that the layer would give: 409 or 503 with `Retry-After`, and `application/problem+json`. The error is logged
+/// then, because its text contains the key and the answer does not. A handler that is
+/// called by gRPC clients needs its own translation.
+///
 /// # Examples
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use axum::{Router, body::Body, extract::Path, http::Request, routing::post};
+/// use distlock::{Client, distributed_lock};
+/// use distlock_tower::Rejection;
+/// use tower::ServiceExt;
+///
+/// #[distributed_lock(key = "order:<id>", wait = 0)]
+/// async fn pay(id: u64) -> Result<String, distlock::Error> {
+///     Ok(format!("paid {id}"))
+/// }
+///
+/// async fn handler(Path(id): Path<u64>) -> Result<String, Rejection> {
+///     Ok(pay(id).await?)
+/// }
+///
+/// let client = Client::in_memory();
+/// let app: Router = Router::new().route("/orders/{id}/pay", post(handler));
+/// let _other = client.lock("order:42").acquire().await.unwrap();
+/// let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
+/// let response = distlock::with_client(&client, app.oneshot(request)).await.unwrap();
+/// assert_eq!(response.status(), 409);
+/// assert!(response.headers().contains_key("retry-after"));
+/// # }
+/// ```
+///
+/// For `on_reject`:
 /// ```
 /// use distlock_tower::LockLayer;
 /// use http::header::RETRY_AFTER;
@@ -142,6 +176,9 @@ pub struct Rejection {
     pub(super) detail: &'static str,
     error: Option<Error>,
     pub(super) grpc: bool,
+    /// Whether the error was logged already.
+    #[cfg(feature = "axum")]
+    is_logged: bool,
 }
 
 impl Rejection {
@@ -153,6 +190,8 @@ impl Rejection {
             detail: reason.detail(),
             error: None,
             grpc: false,
+            #[cfg(feature = "axum")]
+            is_logged: true,
         }
     }
 
@@ -247,6 +286,45 @@ impl Rejection {
             grpc::answer(self)
         } else {
             problem::answer(self)
+        }
+    }
+}
+
+impl From<Error> for Rejection {
+    fn from(error: Error) -> Self {
+        Self {
+            #[cfg(feature = "axum")]
+            is_logged: false,
+            ..Self::of(&error)
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Rejection {
+    fn into_response(self) -> axum::response::Response {
+        if let (false, Some(error)) = (self.is_logged, &self.error) {
+            log(self.reason, error);
+        }
+        self.answer().into_response()
+    }
+}
+
+/// Logs why a request did not get its lock, or lost it.
+pub(super) fn log(reason: Reason, error: &Error) {
+    match reason {
+        Reason::Busy | Reason::Overloaded => {
+            tracing::debug!(%error, "request refused: the lock is busy")
+        }
+        Reason::Unavailable => {
+            tracing::warn!(%error, "request refused: the lock server is unavailable")
+        }
+        Reason::Lost => {
+            tracing::error!(%error, "lock lost while its request was handled; the client gets a 500")
+        }
+        Reason::Key => tracing::debug!(%error, "request refused: invalid lock key"),
+        Reason::Config | Reason::BodyTimeout => {
+            tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
         }
     }
 }

@@ -16,6 +16,8 @@ mod key_from_body;
 mod limits;
 mod modes;
 mod non_http;
+#[cfg(feature = "axum")]
+mod own_errors;
 mod rejections;
 #[cfg(feature = "axum")]
 mod request_body;
