@@ -37,8 +37,8 @@ pub(crate) const MAX_KEY_BYTES: usize = 4096;
 /// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
 
-/// The shortest lease of a Redlock. About 2 ms of each lease are set aside for clock drift, and a round of all servers has
-/// to take less than the rest.
+/// The shortest lease of a Redlock. 2 ms and a hundredth of each lease are set aside for clock drift, and a round of all
+/// servers has to take less than the rest.
 pub(crate) const MIN_QUORUM_LEASE: Duration = Duration::from_millis(10);
 
 /// The longest lease, ten years: longer than any useful lease, and short enough that no sum of times overflows.

@@ -54,6 +54,7 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 ///   [`Error::InvalidPermits`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the input was refused before anything
 ///   was sent.
 /// * [`Error::Denied`], [`Error::WrongType`], [`Error::Protocol`]: the server refused the command.
+/// * [`Error::UnsupportedServer`]: the client had to connect again, and can no longer use the server.
 /// * [`Error::Closed`]: the client was closed.
 ///
 /// # Cancel safety

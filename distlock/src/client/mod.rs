@@ -414,7 +414,9 @@ impl Builder {
     ///
     /// # Errors
     /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
-    /// * [`Error::Unreachable`]: the server does not answer, or it admits no further connection. A client has two.
+    /// * [`Error::Unreachable`]: the server did not answer within 5 s, or it admits no further connection; a client has two.
+    ///   The client tries to connect again and again for that time, which is fixed. For a shorter time, put tokio's
+    ///   `timeout` around this call.
     /// * [`Error::Denied`]: the server refuses the user.
     /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, is a node of
     ///   a cluster, or does not know a command that locks need, because it was renamed.
