@@ -28,7 +28,6 @@ pub mod guide;
 pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
-pub use crate::acquire::handle::Holder;
 pub use crate::backend::memory::MemoryServer;
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
@@ -41,7 +40,7 @@ pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
 pub use crate::mode::Mode;
-pub use crate::owner::Owner;
+pub use crate::owner::{Holder, Owner};
 pub use crate::permit_id::PermitId;
 pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
@@ -57,3 +56,6 @@ pub mod __private;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;

@@ -1,4 +1,4 @@
-//! The owner of a hold: `<client uuid>:<number>`. A client never uses a number twice.
+//! The owner of a hold: `<client uuid>:<number>`. A client never uses a number twice. And the holders that a server names.
 
 use std::fmt;
 
@@ -33,6 +33,20 @@ use uuid::{Builder, Uuid};
 pub struct Owner {
     client: Uuid,
     number: u64,
+}
+
+/// An owner that holds a lock, and how often it has entered the lock.
+///
+/// # Examples
+/// See [`Lock::holders`](crate::Lock::holders).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer.
+    /// Bytes that are not UTF-8 are replaced.
+    pub owner: String,
+    /// How often the owner has entered the lock.
+    pub count: u64,
 }
 
 /// A random client id. Its version is 8, which is for ids of one's own kind. Those of Redisson have version 4.

@@ -11,6 +11,7 @@ use crate::hold::Session;
 use crate::key::{Key, Resource};
 use crate::kind::Kind;
 use crate::local::Registry;
+use crate::owner::Holder;
 use crate::wait;
 
 /// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.
@@ -22,20 +23,6 @@ pub(crate) struct Handle {
     pub(crate) key: Result<Key, Box<Error>>,
     /// The pauses of a spin lock, if they are not the default. Boxed, because few handles have them.
     backoff: Option<Box<Backoff>>,
-}
-
-/// An owner that holds a lock, and how often it has entered the lock.
-///
-/// # Examples
-/// See [`Lock::holders`](crate::Lock::holders).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer.
-    /// Bytes that are not UTF-8 are replaced.
-    pub owner: String,
-    /// How often the owner has entered the lock.
-    pub count: u64,
 }
 
 impl Handle {

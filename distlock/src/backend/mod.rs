@@ -24,8 +24,13 @@ pub(crate) mod redis;
 mod subscription;
 
 use std::fmt;
+#[cfg(feature = "testing")]
+use std::panic::Location;
 use std::pin::Pin;
 use std::time::Duration;
+
+#[cfg(feature = "testing")]
+use uuid::Uuid;
 
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
 pub use self::fault::{Fault, cause};
@@ -167,6 +172,13 @@ pub struct Looked {
     pub ttl: Option<Duration>,
 }
 
+/// Shows a server in this process that an acquisition waits, until it is dropped.
+#[cfg(feature = "testing")]
+pub trait ShownWait: fmt::Debug + Send + Sync {
+    /// The acquisition waits for this key from here on.
+    fn move_to(&self, key: &Key);
+}
+
 /// A lock server.
 ///
 /// Each verb answers within a few response timeouts, with [`Fault::Unknown`] if the server did not answer, so callers
@@ -233,6 +245,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Whether there is a connection that may be replaced.
     fn has_connection(&self) -> bool;
+
+    /// Shows the server that an acquisition of `client` waits for a key. It was made at this place in the code. A server
+    /// that tests cannot look into answers `None`.
+    #[cfg(feature = "testing")]
+    fn show_wait(
+        &self,
+        _key: &Key,
+        _client: Uuid,
+        _place: Option<&'static Location<'static>>,
+    ) -> Option<Box<dyn ShownWait>> {
+        None
+    }
 
     /// The number of channels that this client is subscribed to, or has yet to unsubscribe from.
     #[cfg(feature = "test-util")]

@@ -7,6 +7,8 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use super::waits::{LongWait, Wait, Waits, describe};
+#[cfg(feature = "testing")]
+use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::key::{Key, Resource};
@@ -32,6 +34,8 @@ pub(crate) struct WaiterSlot {
     key: Key,
     /// Its number among the waits.
     number: usize,
+    #[cfg(feature = "testing")]
+    shown: Option<Box<dyn ShownWait>>,
 }
 
 impl WaiterLimits {
@@ -61,6 +65,8 @@ impl WaiterLimits {
             limits: Arc::clone(self),
             key,
             number,
+            #[cfg(feature = "testing")]
+            shown: None,
         })
     }
 
@@ -107,7 +113,18 @@ impl WaiterSlot {
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
         counts.waits.move_to(self.number, key);
+        drop(counts);
         self.key = key.clone();
+        #[cfg(feature = "testing")]
+        if let Some(shown) = &self.shown {
+            shown.move_to(key);
+        }
+    }
+
+    /// The server shows this waiter to tests.
+    #[cfg(feature = "testing")]
+    pub(super) fn show(&mut self, shown: Option<Box<dyn ShownWait>>) {
+        self.shown = shown;
     }
 }
 

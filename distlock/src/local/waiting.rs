@@ -28,14 +28,25 @@ impl Registry {
     ) -> Result<WaiterSlot, Error> {
         let key = wait.resources[wait.at].key.clone();
         let (due, is_inside) = (wait.due, !wait.inside.is_empty());
+        #[cfg(feature = "testing")]
+        let place = wait.place;
         if is_unlimited && let Some(own) = wait.resources.iter().find(|own| self.is_own(own)) {
             telemetry::waits_for_itself(&own.key, wait.place);
         }
         let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
-        let slot = joined.map_err(|waiters| Error::Overloaded {
+        #[cfg_attr(
+            not(feature = "testing"),
+            expect(unused_mut, reason = "only tests are shown waiters")
+        )]
+        let mut slot = joined.map_err(|waiters| Error::Overloaded {
             key: key.text().to_owned(),
             waiters,
         })?;
+        #[cfg(feature = "testing")]
+        {
+            let session = &self.session;
+            slot.show(session.backend.show_wait(&key, session.id, Some(place)));
+        }
         self.session.inspect_waits_by(due);
         if is_inside {
             let entries = self.entries.lock();

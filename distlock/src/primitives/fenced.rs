@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
+use crate::owner::Holder;
 use crate::primitives::Member;
 
 /// A lock whose grants have fencing tokens; made by [`Client::fenced_lock`](crate::Client::fenced_lock).

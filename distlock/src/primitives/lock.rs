@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::owner::Holder;
 use crate::primitives::Member;
 
 /// A reentrant lock on one key; made by [`Client::lock`](crate::Client::lock).

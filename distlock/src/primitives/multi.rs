@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::owner::Holder;
 
 /// Several locks that are held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by
 /// [`MultiLock::of`] from locks of any kinds and clients.

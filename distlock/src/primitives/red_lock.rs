@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::owner::Holder;
 use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
+use crate::owner::Holder;
 use crate::primitives::Member;
 
 /// A lock on one key that admits any number of readers or one writer; made by

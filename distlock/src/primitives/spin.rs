@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::acquire::handle::{Handle, Holder};
+use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::config::{Backoff, SPIN_BACKOFF};
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::owner::Holder;
 use crate::primitives::Member;
 
 /// A lock whose waiters poll the server instead of subscribing to messages; made by

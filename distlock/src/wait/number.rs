@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "testing")]
+use crate::backend::ShownWait;
 use crate::backend::{Change, Fault, LatchChange, Signal, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
@@ -40,6 +42,8 @@ pub(crate) async fn until_zero(
         },
         seen: None,
         subscription: None,
+        #[cfg(feature = "testing")]
+        shown: None,
     };
     while watch.look().await? > 0 {
         watch.sleep().await?;
@@ -121,6 +125,8 @@ struct Watch<'a> {
     /// The count above 0 that was seen last.
     seen: Option<Sight>,
     subscription: Option<Subscription>,
+    #[cfg(feature = "testing")]
+    shown: Option<Box<dyn ShownWait>>,
 }
 
 /// A count above 0, and what was known when it was asked for.
@@ -209,6 +215,11 @@ impl Watch<'_> {
         let subscription = self
             .subscription
             .get_or_insert_with(|| session.backend.subscribe(target));
+        #[cfg(feature = "testing")]
+        if self.shown.is_none() {
+            let key = &target.resource.key;
+            self.shown = session.backend.show_wait(key, session.id, None);
+        }
         // Random, so that waiters that began together do not always ask together.
         let untold = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
         let until = session.now().after(untold).min(self.deadline);

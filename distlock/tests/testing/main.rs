@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod faults;
+mod waits;
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 type Staircase<'a> = &'a [&'a [&'a str]];
 
 const DISTLOCK: Staircase<'_> = &[
-    &["guide", "test_util"],
+    &["guide", "test_util", "testing"],
     &["__private"],
     &["client"],
     &["primitives"],

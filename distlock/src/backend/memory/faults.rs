@@ -210,6 +210,8 @@ impl MemoryServer {
             channels,
             ..State::default()
         };
+        drop(state);
+        self.store.observed.changed();
     }
 
     /// Removes what the server has under one key, without a message, as a `DEL` of the key and of the keys beside it
@@ -234,8 +236,8 @@ impl MemoryServer {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn forget(&self, key: &str) {
-        let mut state = self.store.state.lock();
-        state.forget(key);
+        self.store.state.lock().forget(key);
+        self.store.observed.changed();
     }
 
     fn set_subscriptions_active(&self, active: bool) {

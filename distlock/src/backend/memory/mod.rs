@@ -11,6 +11,8 @@ mod latch;
 mod lock;
 mod look;
 mod number;
+#[cfg(feature = "testing")]
+mod observe;
 mod permit;
 mod rw;
 mod semaphore;
@@ -21,6 +23,8 @@ mod tokens;
 
 use std::fmt;
 use std::future::ready;
+#[cfg(feature = "testing")]
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +32,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::coop::cooperative;
+#[cfg(feature = "testing")]
+use uuid::Uuid;
 
 #[cfg(feature = "testing")]
 use self::faults::{Faults, Planned};
+#[cfg(feature = "testing")]
+use self::observe::Observed;
+#[cfg(feature = "testing")]
+pub use self::observe::Waiter;
 use self::store::{State, Store};
+#[cfg(feature = "testing")]
+use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
@@ -53,7 +65,8 @@ use crate::owner::Owner;
 /// [fenced lock](crate::FencedLock) when the lock is free. Later tokens are still higher, because each token is at least
 /// the server's time, and that time never goes back, even if the machine's clock is set back.
 ///
-/// With the feature `testing` a test can take the server down, have it fail, and have it forget what it knows.
+/// With the feature `testing` a test can take the server down, have it fail, have it forget what it knows, and wait until
+/// somebody holds a key or waits for it.
 ///
 /// # Examples
 /// ```
@@ -81,6 +94,8 @@ impl MemoryServer {
                 clients: AtomicU64::new(0),
                 #[cfg(feature = "testing")]
                 faults: Faults::default(),
+                #[cfg(feature = "testing")]
+                observed: Observed::default(),
             }),
         }
     }
@@ -170,6 +185,8 @@ impl MemoryBackend {
                 signal.messages += 1;
             });
         }
+        #[cfg(feature = "testing")]
+        self.store.observed.changed();
         #[cfg(feature = "testing")]
         if planned == Some(Planned::Lost) {
             return self.no_answer(now);
@@ -307,6 +324,17 @@ impl Backend for MemoryBackend {
 
     fn has_connection(&self) -> bool {
         false
+    }
+
+    #[cfg(feature = "testing")]
+    fn show_wait(
+        &self,
+        key: &Key,
+        client: Uuid,
+        place: Option<&'static Location<'static>>,
+    ) -> Option<Box<dyn ShownWait>> {
+        let waiter = Waiter { client, place };
+        Some(observe::show(&self.store, key, waiter))
     }
 }
 

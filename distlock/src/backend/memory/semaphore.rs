@@ -20,6 +20,21 @@ fn owners_name(key: &Key) -> Name {
     format!("{{{}}}:distlock_owners", key.name()).into()
 }
 
+/// The key whose owners are stored under this name.
+#[cfg(feature = "testing")]
+pub(super) fn key_of_owners(name: &str) -> Option<&str> {
+    name.strip_prefix('{')?.strip_suffix("}:distlock_owners")
+}
+
+/// The owners that have permits, once each.
+#[cfg(feature = "testing")]
+pub(super) fn holders(state: &mut State, key: &Key) -> Vec<(Vec<u8>, u64)> {
+    let owners = owners(state, key).into_iter().flat_map(|owners| &*owners);
+    let mut holders: Vec<_> = owners.map(|owner| (owner.text().into_bytes(), 1)).collect();
+    holders.sort_unstable();
+    holders
+}
+
 /// The owners that have permits; `None` if none has any.
 fn owners<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut Owners> {
     match &mut state.values.get_mut(&owners_name(key))?.value {

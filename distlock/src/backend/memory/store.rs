@@ -27,6 +27,8 @@ pub(super) struct Store {
     pub(super) clients: AtomicU64,
     #[cfg(feature = "testing")]
     pub(super) faults: super::faults::Faults,
+    #[cfg(feature = "testing")]
+    pub(super) observed: super::observe::Observed,
 }
 
 // A panic leaves nothing half-changed here: no code of a user runs under the mutex.
