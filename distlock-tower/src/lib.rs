@@ -80,6 +80,14 @@
 //! | the request's body takes longer than [`request_body_timeout`](LockLayer::request_body_timeout) | is released before the answer is returned, after the handler was dropped |
 //! | [`max_hold`](LockLayer::max_hold) is exceeded, or the lock is lost | is over; the handler or the body is dropped |
 //!
+//! A disconnect is noticed by the server, which reads the connection. A client that has sent its next request on the same
+//! HTTP/1.1 connection already (pipelining) and then disconnects is not noticed: the hold ends when the handler ends. Use
+//! [`max_hold`](LockLayer::max_hold) if this matters.
+//!
+//! If the lock server does not answer the release, the response is delayed until it answers, for at most the client's
+//! [`unavailable_after`](distlock::Builder::unavailable_after), 5 s by default. The release is then repeated in the
+//! background.
+//!
 //! At shutdown, call [`Client::close`](distlock::Client::close) after the server's graceful shutdown. It waits for the
 //! releases in the background. Without it, other processes may have to wait for the leases to end.
 //!
@@ -98,7 +106,7 @@
 //! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |
 //! | the request's body took longer than its timeout while the lock was held | 408 | `urn:distlock:body-timeout` |
-//! | the request has no key, or an invalid one | 400 | `urn:distlock:key` |
+//! | the request has no key, or an invalid one, or one that holds other data in the lock server | 400 | `urn:distlock:key` |
 //! | the request's body is too large to read a key from it | 413 | `urn:distlock:key` |
 //! | an extractor of the key function rejected the request | the extractor's own rejection | |
 //! | the layer is used wrongly, or the lock server rejects the client | 500 | `urn:distlock:config` |

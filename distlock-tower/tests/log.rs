@@ -95,6 +95,20 @@ async fn body_of_a_type_that_cannot_be_timed_is_logged_once_and_only_if_nothing_
     assert!(log.text().contains("Full<"), "{}", log.text());
 }
 
+#[tokio::test]
+async fn key_that_a_client_chose_and_that_holds_other_data_is_no_error_in_the_log() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+    let _permits = client.semaphore("secret:6").try_set_permits(1).await;
+    refused(LockLayer::new(client.clone()).key(|_: &Parts| "secret:6")).await;
+    let text = log.text();
+    assert!(
+        !text.contains("ERROR") && text.contains("secret:6"),
+        "{text}"
+    );
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn error_of_a_lock_is_logged_once_with_its_key_when_it_becomes_a_response() {

@@ -95,6 +95,10 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 ///
 /// A key has 1 to 512 bytes and no control characters. Other keys are answered with 400.
 ///
+/// Start each key with a text of your own, as in `order:42`, or give the client a
+/// [`key_prefix`](distlock::Builder::key_prefix). Otherwise a client can name any key of the lock server, also one that
+/// holds other data. Such a request is answered with 400, and the data is not changed.
+///
 /// Keys are used as they are, without escaping. If a key joins two values that clients choose, separate them with a
 /// character that neither value can contain.
 ///

@@ -45,7 +45,7 @@ pub enum Reason {
     /// The client took longer than [`request_body_timeout`](crate::LockLayer::request_body_timeout) to send the
     /// request's body. The handler was called.
     BodyTimeout,
-    /// The request has no key, or an invalid one.
+    /// The request has no key, or an invalid one, or one whose name in the lock server holds data that is not a lock.
     Key,
     /// The layer is used wrongly, or the lock server rejects the client.
     Config,
@@ -221,7 +221,8 @@ impl Rejection {
             | Error::Unreachable { .. }
             | Error::ReleasesPending { .. } => (Reason::Unavailable, Some(RETRY_AFTER_UNAVAILABLE)),
             Error::Lost { .. } => (Reason::Lost, None),
-            Error::InvalidKey { .. } => (Reason::Key, None),
+            // Clients choose keys, and may hit one that holds something else.
+            Error::InvalidKey { .. } | Error::WrongType { .. } => (Reason::Key, None),
             _ => (Reason::Config, None),
         };
         Self {
