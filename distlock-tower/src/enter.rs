@@ -9,7 +9,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use crate::error::BoxError;
-use crate::key::{self, BufferedBody, KeyError, KeyOutcome, WholeBody};
+use crate::key::{self, BufferedBody, KeyError, KeyOutcome, KeyedBody, WholeBody};
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
 
@@ -32,17 +32,17 @@ impl Settings {
         parts: &mut Parts,
         body: B,
         whole_body: WholeBody,
-    ) -> (EnterOutcome, Option<B>)
+    ) -> (EnterOutcome, Option<KeyedBody<B>>)
     where
-        B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         if !self.selects(parts) {
-            return (EnterOutcome::Unlocked, Some(body));
+            return (EnterOutcome::Unlocked, Some(KeyedBody::unread(body)));
         }
         match whole_body.read(body).await {
             Ok(read) => {
                 parts.extensions.insert(BufferedBody(read.clone()));
-                (self.enter_keyed(parts).await, Some(B::from(read)))
+                (self.enter_keyed(parts).await, Some(KeyedBody::read(read)))
             }
             Err(error) => {
                 let answer = self.refuse_keys(&error, is_grpc(&parts.headers));

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::error::BoxError;
 use crate::future::{HoldBody, LockFuture};
-use crate::key::{Head, WholeBody};
+use crate::key::{Head, KeyedBody, WholeBody};
 use crate::settings::Settings;
 
 /// A service whose requests run under a lock. Made by [`LockLayer`](crate::LockLayer).
@@ -91,19 +91,19 @@ where
 
 impl<S, B, D> Service<Request<B>> for LockService<S, WholeBody>
 where
-    S: Service<Request<B>, Response = Response<D>> + Clone,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
+    S: Service<Request<KeyedBody<B>>, Response = Response<D>> + Clone,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     D: Body,
 {
     type Response = Response<HoldBody<D>>;
     type Error = S::Error;
-    type Future = LockFuture<S, B>;
+    type Future = LockFuture<S, KeyedBody<B>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> LockFuture<S, B> {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let settings = Arc::clone(&self.settings);
         LockFuture::with_body(settings, self.take_ready(), request, self.reads)
     }

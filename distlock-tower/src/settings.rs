@@ -215,15 +215,11 @@ impl Settings {
             answers: Answers::default(),
         }
     }
-    /// Bounds the time that the body of a request takes under its lock. The body of a gRPC request may stay open for as
-    /// long as the call works, so it is left alone.
-    pub(crate) fn time_body<B: 'static>(
-        &self,
-        request: &mut Request<B>,
-        grpc: bool,
-    ) -> Option<Arc<BodyClock>> {
+    /// Bounds the time that the body of a request takes under its lock. Not to be used for a gRPC request, whose body may
+    /// stay open for as long as the call works, nor for a body that was read already.
+    pub(crate) fn time_body<B: 'static>(&self, request: &mut Request<B>) -> Option<Arc<BodyClock>> {
         let limit = self.request_body_timeout;
-        if grpc || limit == Duration::MAX {
+        if limit == Duration::MAX {
             return None;
         }
         match request_body::watch(request.body_mut(), limit) {

@@ -29,7 +29,7 @@ pub use self::body::HoldBody;
 use crate::enter::EnterOutcome;
 use crate::error::BoxError;
 use crate::held::{Interruption, RequestHold, Unlocked};
-use crate::key::WholeBody;
+use crate::key::{KeyedBody, WholeBody};
 use crate::respond::{self, LockInfo, is_grpc};
 use crate::settings::{HoldUntil, Settings};
 
@@ -81,11 +81,13 @@ enum Outcome<T, E> {
     BodyTimeout,
 }
 
-/// What the answers depend on.
+/// How the request came.
 #[derive(Clone, Copy)]
 struct Protocol {
     grpc: bool,
     http1: bool,
+    /// The layer has read the body already.
+    has_whole_body: bool,
 }
 
 impl Protocol {
@@ -93,6 +95,7 @@ impl Protocol {
         Self {
             grpc: is_grpc(&parts.headers),
             http1: parts.version <= Version::HTTP_11,
+            has_whole_body: false,
         }
     }
 }
@@ -131,30 +134,6 @@ where
         Self::with_stage(stage, settings, client)
     }
 
-    /// For a key that comes from the body.
-    pub(crate) fn with_body(
-        settings: Arc<Settings>,
-        service: S,
-        request: Request<B>,
-        whole_body: WholeBody,
-    ) -> Self
-    where
-        B: Body<Data = Bytes, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
-    {
-        let (mut parts, body) = request.into_parts();
-        let client = Protocol::of(&parts);
-        let shared = Arc::clone(&settings);
-        let entering = async move {
-            let (entry, body) = shared.enter_with_body(&mut parts, body, whole_body).await;
-            (parts, entry, body)
-        };
-        Self::with_stage(
-            Stage::Entering(Box::pin(entering), service, None),
-            settings,
-            client,
-        )
-    }
-
     fn with_stage(stage: Stage<S, B>, settings: Arc<Settings>, client: Protocol) -> Self {
         Self {
             settings,
@@ -176,6 +155,33 @@ where
             Stage::Running(hold, _) => hold.enter(|| this.handler.set(None)),
             _ => this.handler.set(None),
         }
+    }
+}
+
+impl<S, B> LockFuture<S, KeyedBody<B>>
+where
+    S: Service<Request<KeyedBody<B>>>,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    /// For a key that comes from the body.
+    pub(crate) fn with_body(
+        settings: Arc<Settings>,
+        service: S,
+        request: Request<B>,
+        whole_body: WholeBody,
+    ) -> Self {
+        let (mut parts, body) = request.into_parts();
+        let client = Protocol {
+            has_whole_body: true,
+            ..Protocol::of(&parts)
+        };
+        let shared = Arc::clone(&settings);
+        let entering = async move {
+            let (entry, body) = shared.enter_with_body(&mut parts, body, whole_body).await;
+            (parts, entry, body)
+        };
+        let stage = Stage::Entering(Box::pin(entering), service, None);
+        Self::with_stage(stage, settings, client)
     }
 }
 
@@ -246,8 +252,9 @@ where
             }
             Some((guard, waited)) => {
                 let granted = Instant::now();
-                let body_clock = this.settings.time_body(&mut request, this.client.grpc);
-                let (held, mut hold) = RequestHold::new(guard, body_clock);
+                let is_exempt = this.client.grpc || this.client.has_whole_body;
+                let body_clock = (!is_exempt).then(|| this.settings.time_body(&mut request));
+                let (held, mut hold) = RequestHold::new(guard, body_clock.flatten());
                 request.extensions_mut().insert(held);
                 hold.enter(|| this.handler.set(Some(service.call(request))));
                 Stage::Running(hold, LockTimes { waited, granted })

@@ -7,6 +7,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod keyed_body;
 mod parts;
 mod template;
 
@@ -22,6 +23,7 @@ use http::request::Parts;
 
 pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
+pub use self::keyed_body::KeyedBody;
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;

@@ -11,8 +11,10 @@ use std::panic;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use http::{Request, Response};
+use http_body::Body;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower_layer::Layer;
@@ -20,8 +22,9 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use super::LockLayer;
+use crate::error::BoxError;
 use crate::future::{HoldBody, LockFuture};
-use crate::key::Head;
+use crate::key::{Head, KeyedBody, WholeBody};
 use crate::service::LockService;
 
 /// A [`LockLayer`] whose handlers run to completion even if their client disconnects. Made by
@@ -73,35 +76,45 @@ impl<S, R: Copy> Layer<S> for CompletingLayer<R> {
 #[derive(Clone, Debug)]
 pub struct CompletingService<S, R = Head>(LockService<S, R>);
 
-impl<S, R, B, D> Service<Request<B>> for CompletingService<S, R>
+impl<S, B, D> Service<Request<B>> for CompletingService<S>
 where
-    LockService<S, R>: Service<
-            Request<B>,
-            Response = Response<HoldBody<D>>,
-            Error = S::Error,
-            Future = LockFuture<S, B>,
-        >,
-    S: Service<Request<B>, Response = Response<D>> + Send + 'static,
+    S: Service<Request<B>, Response = Response<D>> + Clone + Send + 'static,
     S::Future: Send + 'static,
     S::Error: Send + 'static,
-    LockFuture<S, B>: Future<Output = Result<Response<HoldBody<D>>, S::Error>>,
     B: Send + 'static,
-    D: Send + 'static,
+    D: Body + Send + 'static,
 {
     type Response = Response<HoldBody<D>>;
     type Error = S::Error;
     type Future = CompletingFuture<Response<HoldBody<D>>, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(cx)
+        Service::<Request<B>>::poll_ready(&mut self.0, cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (caller, caller_dropped) = oneshot::channel();
-        CompletingFuture {
-            stage: Stage::New(Box::pin(complete(self.0.call(request), caller_dropped))),
-            _caller: caller,
-        }
+        CompletingFuture::new(self.0.call(request))
+    }
+}
+
+impl<S, B, D> Service<Request<B>> for CompletingService<S, WholeBody>
+where
+    S: Service<Request<KeyedBody<B>>, Response = Response<D>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    D: Body + Send + 'static,
+{
+    type Response = Response<HoldBody<D>>;
+    type Error = S::Error;
+    type Future = CompletingFuture<Response<HoldBody<D>>, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Service::<Request<B>>::poll_ready(&mut self.0, cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        CompletingFuture::new(self.0.call(request))
     }
 }
 
@@ -184,6 +197,18 @@ impl<T: Send + 'static, E: Send + 'static> Future for CompletingFuture<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> CompletingFuture<T, E> {
+    fn new<S, B>(handling: LockFuture<S, B>) -> Self
+    where
+        S: Service<Request<B>>,
+        LockFuture<S, B>: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let (caller, caller_dropped) = oneshot::channel();
+        Self {
+            stage: Stage::New(Box::pin(complete(handling, caller_dropped))),
+            _caller: caller,
+        }
+    }
+
     /// Spawns the task. This happens at the first poll and not in `call`, because the scopes and the span of the code
     /// that polls are those around the request.
     fn spawn(&mut self) {

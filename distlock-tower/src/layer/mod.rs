@@ -41,7 +41,7 @@ use crate::settings::{HoldUntil, ModeSetting, Settings};
 ///
 /// The layer is cheap to clone, and works with every service of `http::Request<B>`, for every body type `B`. Its type
 /// is written `LockLayer`. If [the key comes from the body](Unkeyed::key_from_body) it is `LockLayer<WholeBody>`, and
-/// the service's body type must implement `From<Bytes>`.
+/// the inner service gets its body as a [`KeyedBody`](crate::key::KeyedBody).
 ///
 /// A layer is made by [`LockLayer::new`] followed by [`Unkeyed::key`] or another `key` method.
 ///

@@ -145,8 +145,9 @@ impl<S> Unkeyed<S> {
     /// Sets a key function that reads the head and the whole body of a request.
     ///
     /// The body is read to its end before the request waits for the lock, so a client that sends slowly does not delay
-    /// others. The handler then gets the body from memory, without its trailers. Reading has no time limit here; put a
-    /// timeout outside the layer.
+    /// others. The handler then gets the body from memory, without its trailers, as a
+    /// [`KeyedBody`](crate::key::KeyedBody). Reading has no time limit here, because no lock is held; put a timeout outside
+    /// the layer.
     ///
     /// A body of more than `limit` bytes is answered with 413, as is a body that exceeds a limit outside the layer. If
     /// reading fails otherwise, the answer is 400.

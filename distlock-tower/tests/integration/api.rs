@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock_tower::key::WholeBody;
+use distlock_tower::key::{KeyedBody, WholeBody};
 use distlock_tower::{
     BoxError, CompletingFuture, CompletingLayer, CompletingService, Held, HoldBody, HoldUntil,
     LockError, LockFuture, LockInfo, LockLayer, LockService, Reason, Rejection, ServiceLock,
@@ -144,7 +144,7 @@ async fn key_from_body_works_with_run_to_completion() {
     let layer = LockLayer::new(&client)
         .key_from_body(9, |_, body| String::from_utf8(body.to_vec()).ok())
         .run_to_completion();
-    let handler = service_fn(async |_: Request<Full<Bytes>>| {
+    let handler = service_fn(async |_: Request<KeyedBody<Full<Bytes>>>| {
         let held = distlock::is_held("k").to_string();
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(held)))
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock_tower::key::WholeBody;
+use distlock_tower::key::{KeyedBody, WholeBody};
 use distlock_tower::{BoxError, Held, HoldUntil, LockLayer};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Answer, SEC, freed};
 
-/// A body like a server's: of any kind, and `From<Bytes>`.
+/// A body like a server's: of any kind.
 struct AnyBody(UnsyncBoxBody<Bytes, BoxError>);
 
 impl From<Bytes> for AnyBody {
@@ -57,7 +57,10 @@ fn layer(client: &Client, limit: usize) -> LockLayer<WholeBody> {
 }
 
 /// Responds with the key that it runs under and the request's body.
-async fn echo(request: Request<AnyBody>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn echo<B>(request: Request<KeyedBody<B>>) -> Result<Response<Full<Bytes>>, Infallible>
+where
+    B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>,
+{
     let held = request.extensions().get::<Held>().cloned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let key = held.as_ref().map_or("-", Held::key);
@@ -205,4 +208,55 @@ async fn busy_request_is_refused_and_an_empty_body_gives_a_key() {
     taken.release().await.unwrap();
     assert_eq!(send(layer, empty()).await.text, "POST: ");
     freed(&client, "POST:").await;
+}
+
+/// What a body limit outside in the same `ServiceBuilder` makes of requests.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn layer_works_below_a_body_limit_in_the_same_service_builder() {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::post;
+
+    let client = Client::in_memory();
+    let handler = async |held: Held, body: String| format!("{} {body}", held.key());
+    let stack = tower::ServiceBuilder::new()
+        .map_request(|request: Request<Body>| request.map(|body| Limited::new(body, 3)))
+        .layer(layer(&client, 9));
+    let completing = tower::ServiceBuilder::new()
+        .map_request(|request: Request<Body>| request.map(|body| Limited::new(body, 3)))
+        .layer(layer(&client, 9).run_to_completion());
+    let app: Router = Router::new()
+        .route("/plain", post(handler).route_layer(stack))
+        .route("/completing", post(handler).route_layer(completing));
+    for path in ["/plain", "/completing"] {
+        let request = |text: &'static str| Request::post(path).body(Body::from(text)).unwrap();
+        let answer = Answer::of(app.clone().oneshot(request("abc")).await.unwrap()).await;
+        assert_eq!(answer.text, "POST:abc abc");
+        let answer = Answer::of(app.clone().oneshot(request("abcd")).await.unwrap()).await;
+        answer.is_problem("key", 413, false);
+    }
+}
+
+/// A body that only hyper can make.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn layer_works_over_the_body_of_a_server_connection() {
+    use hyper::body::Incoming;
+    use hyper_util::rt::TokioIo;
+
+    let client = Client::in_memory();
+    let service = layer(&client, 9).layer(service_fn(echo::<Incoming>));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (connection, _) = listener.accept().await.unwrap();
+        let answer = hyper::service::service_fn(move |request| service.clone().oneshot(request));
+        hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(connection), answer)
+            .await
+    });
+    let request = reqwest::Client::new().post(format!("http://{address}"));
+    let response = request.body("abc").send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "POST:abc abc");
 }
