@@ -151,14 +151,17 @@ pub enum HoldUntil {
     ///
     /// * the body reports its end after this frame, or
     /// * the frame contains the trailers, or
-    /// * the frame completes the size that `Content-Length` or the body's size hint announced. In this case trailers
-    ///   are still passed on if they are ready at once.
+    /// * the frame completes the size that `Content-Length` or the body's size hint announced. Trailers that are not
+    ///   ready at once are passed on when they arrive. The code that makes them then runs without the lock.
     ///
     /// If no frame is known to be the last one, the end of the body is passed on after the release.
     ///
     /// If the body is empty from the start, as for a 204 or an upgrade, the hold ends before the response is returned.
     ///
     /// If the hold is lost, the body ends in an error, so the client sees that the response is incomplete.
+    ///
+    /// If the body is read to its end outside a tokio runtime, the release is not waited for, and happens in the
+    /// background.
     ///
     /// A client that reads slowly keeps the lock held. Set [`max_hold`](crate::LockLayer::max_hold) to bound this.
     Body,

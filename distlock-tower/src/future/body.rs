@@ -1,7 +1,8 @@
 //! The response body of a lock service: the inner service's body, with or without the hold, or the body of an answer.
 //!
 //! # Invariants
-//! 1. A body with the hold is polled and dropped inside the section. It is dropped before the hold is released.
+//! 1. A body with the hold is polled and dropped inside the section. It is dropped before the hold is released, unless it
+//!    has delivered all the bytes that it announced. It is then kept for its trailers, which come after the release.
 //! 2. The end of the body is passed on after the release is confirmed or has failed. After a loss the body ends in an error.
 
 use std::fmt;
@@ -142,9 +143,12 @@ impl BodyHold {
                 });
             let frame = match polled {
                 Poll::Ready(frame) => frame,
-                // All bytes have arrived. Trailers that are not ready now are left out, so that the body does not wait
-                // for them.
-                Poll::Pending if self.last_data.is_some() => Ok(None),
+                // All bytes have arrived. The client may need the last ones for what the trailers wait for, and a server
+                // may drop the body after them. So they do not wait for trailers.
+                Poll::Pending if self.last_data.is_some() => {
+                    self.hold.begin_release();
+                    break;
+                }
                 Poll::Pending => return Poll::Pending,
             };
             let next = match frame {
@@ -177,8 +181,10 @@ impl BodyHold {
             Err(error) => respond::release_failed(&error),
             Ok(()) => {}
         }
-        let frame = self.last_data.take().or_else(|| self.trailers.take());
-        Poll::Ready(frame.map(Ok))
+        match self.last_data.take().or_else(|| self.trailers.take()) {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => poll_trailers(body, cx),
+        }
     }
 
     /// Keeps the last frames back. `is_end` says that no frame follows this one.
@@ -212,14 +218,37 @@ impl BodyHold {
         Poll::Ready(Some(Err(error)))
     }
 
+    fn is_end_stream<B: Body>(&self, body: &Option<B>) -> bool {
+        let has_frame = self.last_data.is_some() || self.trailers.is_some();
+        self.hold.is_done() && !has_frame && is_end(body)
+    }
+
     /// The size of the frames still to come.
     fn size_hint<B: Body>(&self, body: Option<&B>) -> SizeHint {
         let last = self.last_data.as_ref().and_then(Frame::data_ref);
         match body {
-            Some(body) => body.size_hint(),
-            None => SizeHint::with_exact(last.map_or(0, |data| data.len() as u64)),
+            Some(body) if self.hold.is_running() => body.size_hint(),
+            _ => SizeHint::with_exact(last.map_or(0, |data| data.len() as u64)),
         }
     }
+}
+
+/// The trailers of a body that has delivered all its bytes, after the release.
+fn poll_trailers<B>(mut body: Pin<&mut Option<B>>, cx: &mut Context<'_>) -> Polled
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let Some(rest) = body.as_mut().as_pin_mut() else {
+        return Poll::Ready(None);
+    };
+    let last = ready!(rest.poll_frame(cx));
+    body.set(None);
+    // More data than was announced is left out. A server does not send it.
+    Poll::Ready(match last {
+        Some(Ok(frame)) => frame.is_trailers().then_some(Ok(frame)),
+        Some(Err(error)) => Some(Err(error.into())),
+        None => None,
+    })
 }
 
 fn is_end<B: Body>(body: &Option<B>) -> bool {
@@ -244,11 +273,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Held { body_hold, .. } => {
-                body_hold.hold.is_done()
-                    && body_hold.last_data.is_none()
-                    && body_hold.trailers.is_none()
-            }
+            Kind::Held { body, body_hold } => body_hold.is_end_stream(body),
             Kind::Answer { body } => body.is_end_stream(),
         }
     }

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use distlock::{Error, Guard, Section};
 use futures_core::future::BoxFuture;
+use tokio::runtime::Handle;
 
 use super::Held;
 use crate::request_body::{BodyClock, BodyTimeout};
@@ -106,10 +107,17 @@ impl RequestHold {
     }
 
     /// Completes when the release is confirmed or has failed, and at once if there is nothing to release.
+    ///
+    /// Outside a runtime, where nothing can wait for an answer, the release is left to the background. A body that has
+    /// arrived may be read there.
     pub(crate) fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let State::Releasing(releasing) = &mut self.state else {
             return Poll::Ready(Ok(()));
         };
+        if Handle::try_current().is_err() {
+            self.state = State::Done;
+            return Poll::Ready(Ok(()));
+        }
         let released = ready!(releasing.as_mut().poll(cx));
         self.state = State::Done;
         Poll::Ready(released)

@@ -155,8 +155,10 @@ async fn free_when_the_last_announced_byte_is_received() {
         assert!(locked(&client).await && !body.is_end_stream());
     }
     assert_eq!(text(&mut body).await, "b");
-    assert!(!locked(&client).await && body.is_end_stream());
-    assert!(body.frame().await.is_none());
+    assert!(!locked(&client).await);
+    assert_eq!(body.size_hint().exact(), Some(0));
+    // Trailers may follow, or not.
+    assert!(body.frame().now_or_never().is_none());
     // A server does not poll a body whose announced length is 0.
     let _body = announced(&client, "0", stream::pending()).await;
     assert!(!locked(&client).await);
@@ -175,6 +177,68 @@ async fn trailers_after_the_last_announced_byte_are_passed_on() {
     let trailers = body.frame().await.unwrap().unwrap().into_trailers();
     assert_eq!(trailers.unwrap()["x-sum"], "1");
     assert!(body.is_end_stream() && body.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_that_come_after_the_last_announced_byte_follow_the_release() {
+    let client = Client::in_memory();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "1".parse().unwrap());
+    let late = stream::once(async {
+        tokio::time::sleep(SEC).await;
+        Ok(Frame::trailers(trailers))
+    });
+    let data = stream::iter([Ok(Frame::data("ab".into()))]);
+    let mut body = announced(&client, "2", data.chain(Box::pin(late))).await;
+    let since = tokio::time::Instant::now();
+    assert_eq!(text(&mut body).await, "ab");
+    // The last byte waits neither for the trailers nor for the lock.
+    assert!(since.elapsed() < SEC && !locked(&client).await);
+    assert!(!body.is_end_stream());
+    let trailers = body.frame().await.unwrap().unwrap().into_trailers();
+    assert_eq!(trailers.unwrap()["x-sum"], "1");
+    assert!(body.is_end_stream() && body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn error_and_data_after_the_last_announced_byte_end_the_body() {
+    let client = Client::in_memory();
+    let after = |frame| {
+        let later = stream::once(async move {
+            tokio::task::yield_now().await;
+            frame
+        });
+        stream::iter([Ok(Frame::data("ab".into()))]).chain(Box::pin(later))
+    };
+    let mut body = announced(&client, "2", after(Err("broken".into()))).await;
+    assert_eq!(text(&mut body).await, "ab");
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "broken");
+    assert!(body.frame().await.is_none() && body.is_end_stream());
+    let mut body = announced(&client, "2", after(Ok(Frame::data("more".into())))).await;
+    assert_eq!(text(&mut body).await, "ab");
+    assert!(body.frame().await.is_none() && body.is_end_stream());
+}
+
+/// Timers do not exist there, as the delay of this release would need.
+#[tokio::test]
+async fn body_that_is_read_outside_a_runtime_is_released_in_the_background() {
+    let faults = Faults::new();
+    faults.always(Op::Release, Fault::Delay(SEC / 100));
+    let client = Client::builder().faults(&faults);
+    let client = client.in_memory(&distlock::MemoryServer::new()).unwrap();
+    let sized = respond(layer(&client), Full::<Bytes>::from("done")).await;
+    let read = std::thread::spawn(|| {
+        let mut body = sized.into_body();
+        let frame = body.frame().now_or_never().unwrap();
+        (frame.unwrap().unwrap().into_data().unwrap(), body)
+    });
+    let (data, body) = tokio::task::spawn_blocking(|| read.join().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(data, "done");
+    assert!(body.is_end_stream());
+    freed(&client, "k").await;
 }
 
 /// A body with an exact size hint that does not implement `is_end_stream`.
@@ -205,7 +269,7 @@ async fn free_at_the_last_byte_of_a_body_that_only_knows_its_size() {
     assert_eq!(text(&mut body).await, "x");
     assert!(locked(&client).await);
     assert_eq!(text(&mut body).await, "x");
-    assert!(!locked(&client).await && body.is_end_stream());
+    assert!(!locked(&client).await && body.frame().await.is_none());
     let _body = respond(layer(&client), Sized(0)).await;
     assert!(!locked(&client).await);
 }
