@@ -48,46 +48,92 @@ impl OutageLog {
 
     /// A connection was lost, or a try to replace it has failed.
     pub(super) fn failed(&self, connection: &'static str, reason: &dyn Display) {
-        let now = Instant::now();
-        let lasted = {
-            let mut state = self.state.lock();
-            if !state.was_reached {
-                return;
-            }
-            let is_new = state.outage.is_none();
-            let outage = state.outage.get_or_insert_with(|| Outage {
-                since: now,
-                logged: now,
-                lost: Vec::new(),
-            });
-            if !outage.lost.contains(&connection) {
-                outage.lost.push(connection);
-            }
-            if !is_new && now.duration_since(outage.logged) < REPEATED_AFTER {
-                return;
-            }
-            outage.logged = now;
-            (!is_new).then(|| now.duration_since(outage.since))
-        };
+        let line = self.state.lock().failed(connection, Instant::now());
         // Outside of the mutex: a subscriber of the log may run any code.
-        match lasted {
-            None => telemetry::outage_began(&self.server, connection, reason),
-            Some(lasted) => telemetry::outage_lasts(&self.server, lasted, reason),
+        match line {
+            None => {}
+            Some(Line::Began) => telemetry::outage_began(&self.server, connection, reason),
+            Some(Line::Lasts(lasted)) => telemetry::outage_lasts(&self.server, lasted, reason),
         }
     }
 
     /// A connection is established. The outage is over when none is lost.
     pub(super) fn established(&self, connection: &'static str) {
-        let ended = {
-            let mut state = self.state.lock();
-            state.was_reached = true;
-            if let Some(outage) = &mut state.outage {
-                outage.lost.retain(|lost| *lost != connection);
-            }
-            state.outage.take_if(|outage| outage.lost.is_empty())
-        };
-        if let Some(outage) = ended {
-            telemetry::outage_over(&self.server, outage.since.elapsed());
+        let ended = self.state.lock().established(connection, Instant::now());
+        if let Some(lasted) = ended {
+            telemetry::outage_over(&self.server, lasted);
         }
+    }
+}
+
+/// What the log says of a failure.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Began,
+    Lasts(Duration),
+}
+
+impl State {
+    /// What the log says of this failure, if it says anything.
+    fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
+        if !self.was_reached {
+            return None;
+        }
+        let is_new = self.outage.is_none();
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: now,
+            logged: now,
+            lost: Vec::new(),
+        });
+        if !outage.lost.contains(&connection) {
+            outage.lost.push(connection);
+        }
+        if is_new {
+            return Some(Line::Began);
+        }
+        if now.duration_since(outage.logged) < REPEATED_AFTER {
+            return None;
+        }
+        outage.logged = now;
+        Some(Line::Lasts(now.duration_since(outage.since)))
+    }
+
+    /// How long the outage was that is over with this connection.
+    fn established(&mut self, connection: &'static str, now: Instant) -> Option<Duration> {
+        self.was_reached = true;
+        if let Some(outage) = &mut self.outage {
+            outage.lost.retain(|lost| *lost != connection);
+        }
+        let ended = self.outage.take_if(|outage| outage.lost.is_empty())?;
+        Some(now.duration_since(ended.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [&str; 2] = ["commands", "messages"];
+
+    #[test]
+    fn lasting_outage_is_repeated_twice_a_minute_and_told_when_both_connections_are_back() {
+        let (start, mut state) = (Instant::now(), State::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        // Before there was a connection, the caller of `connect` is told.
+        assert_eq!(state.failed(BOTH[0], at(0)), None);
+        assert_eq!(state.established(BOTH[0], at(0)), None);
+        // Both connections fail every 100 ms, for five minutes.
+        let mut lines = Vec::new();
+        for ms in (1_000..301_000).step_by(100) {
+            lines.extend(BOTH.iter().filter_map(|one| state.failed(one, at(ms))));
+        }
+        let lasts = (1..10).map(|n| Line::Lasts(REPEATED_AFTER * n));
+        let expected: Vec<Line> = std::iter::once(Line::Began).chain(lasts).collect();
+        assert_eq!(lines, expected);
+        assert_eq!(state.established(BOTH[0], at(301_000)), None);
+        let lasted = state.established(BOTH[1], at(302_000));
+        assert_eq!(lasted, Some(Duration::from_millis(301_000)));
+        // The next one begins anew.
+        assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
     }
 }
