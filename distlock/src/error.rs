@@ -107,8 +107,18 @@ pub enum Error {
     #[error("the server denied an operation on {key:?}: {cause}")]
     #[non_exhaustive]
     Denied {
-        /// The key that was asked for. When a client connects, it is the server's address.
+        /// The key that was asked for.
         key: String,
+        /// The server's answer. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// A client could not connect: the server refused its user or password.
+    #[error("the lock server at {server} denied the login: {cause}")]
+    #[non_exhaustive]
+    LoginDenied {
+        /// The server's address, without user and password.
+        server: String,
         /// The server's answer. It is part of the message, so it is not the source of the error as well.
         cause: Cause,
     },
@@ -136,7 +146,7 @@ pub enum Error {
     #[error("unexpected answer from the server for {key:?}: {cause}")]
     #[non_exhaustive]
     Protocol {
-        /// The key that was asked for. When a client connects, it is the server's address.
+        /// The key that was asked for.
         key: String,
         /// What was wrong with the answer. It is part of the message, so it is not the source of the error as well.
         cause: Cause,
@@ -287,6 +297,8 @@ pub enum Blocker {
     Queue,
     /// Another branch of the same scope, for example of a `join!`, had entered the lock.
     Sibling,
+    /// The semaphore had no permits yet, because nobody had set them.
+    PermitsNotSet,
     /// The count of a latch had not reached 0. The number is the count that was seen last.
     Count(u64),
     /// The server had not answered yet. The wait was too short to tell a slow answer from an outage.
@@ -317,6 +329,7 @@ impl fmt::Display for Blocker {
             Self::Owner(None) => f.write_str("held with no known end"),
             Self::Queue => f.write_str("behind other waiters of this client"),
             Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
+            Self::PermitsNotSet => f.write_str("which has no permits yet: nobody has set them"),
             Self::Count(count) => write!(f, "whose count was still {count}"),
             Self::Unanswered => f.write_str("which the server had not answered for yet"),
         }
@@ -390,8 +403,9 @@ impl Error {
     /// set-up has to change.
     ///
     /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
-    /// [`Deadlock`](Error::Deadlock), a closed client, and a server that [denies](Error::Denied) a command, holds
-    /// [another type of value](Error::WrongType) or gives an answer that [cannot be understood](Error::Protocol).
+    /// [`Deadlock`](Error::Deadlock), a closed client, and a server that denies a [command](Error::Denied) or the
+    /// [login](Error::LoginDenied), holds [another type of value](Error::WrongType) or gives an answer that
+    /// [cannot be understood](Error::Protocol).
     ///
     /// # Examples
     /// ```
@@ -550,6 +564,10 @@ mod tests {
             },
             Error::Denied {
                 key: key.clone(),
+                cause: cause.clone(),
+            },
+            Error::LoginDenied {
+                server: key.clone(),
                 cause,
             },
             Error::Overloaded { key, waiters: 7 },

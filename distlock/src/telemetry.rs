@@ -105,6 +105,19 @@ pub(crate) fn waits_long(
     );
 }
 
+/// `waiters` wait for permits, the first of them for `waited`.
+pub(crate) fn waits_for_unset_permits(
+    key: &Key,
+    waited: Duration,
+    waiters: usize,
+    place: &Location<'_>,
+) {
+    tracing::warn!(
+        target: TARGET, key = key.text(), ?waited, waiters, %place,
+        "still waiting for the semaphore, which has no permits yet: nobody has set them"
+    );
+}
+
 pub(crate) fn more_long_waits(keys: usize) {
     tracing::warn!(target: TARGET, keys, "acquisitions are still waiting for further keys");
 }

@@ -417,10 +417,9 @@ impl Builder {
     /// * [`Error::Unreachable`]: the server did not answer within 5 s, or it admits no further connection; a client has two.
     ///   The client tries to connect again and again for that time, which is fixed. For a shorter time, put tokio's
     ///   `timeout` around this call.
-    /// * [`Error::Denied`]: the server refuses the user.
+    /// * [`Error::LoginDenied`]: the server refuses the user or the password.
     /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, is a node of
     ///   a cluster, or does not know a command that locks need, because it was renamed.
-    /// * [`Error::Protocol`]: the server's answer cannot be understood.
     /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
     ///
     /// # Cancel safety

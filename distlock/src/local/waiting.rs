@@ -6,11 +6,13 @@ use super::limits::WaiterSlot;
 use super::registry::Registry;
 use super::runner::Runner;
 use super::waits::{LongWait, Wait, same_data};
+use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::Resource;
+use crate::kind::Family;
 use crate::telemetry;
 
 impl Registry {
@@ -91,6 +93,16 @@ impl Registry {
 async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
     let more = long.len().saturating_sub(LONG_WAITS_TOLD);
     for wait in long.into_iter().take(LONG_WAITS_TOLD) {
+        if is_unset(&session, &wait.resource).await {
+            let waited = now.since(wait.since);
+            telemetry::waits_for_unset_permits(
+                &wait.resource.key,
+                waited,
+                wait.waiters,
+                wait.place,
+            );
+            continue;
+        }
         let inspected = session.backend.inspect(&wait.resource).await.ok();
         let lease_left = inspected.as_ref().and_then(|inspected| inspected.ttl);
         let holders = inspected.iter().flat_map(|inspected| &inspected.holders);
@@ -110,4 +122,16 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
     if more > 0 {
         telemetry::more_long_waits(more);
     }
+}
+
+/// Whether the server says that nobody has set the permits of a semaphore.
+async fn is_unset(session: &Arc<Session>, resource: &Resource) -> bool {
+    if !matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
+        return false;
+    }
+    let mut target = Target::of(resource, session.new_owner());
+    // More than a semaphore can have, so that an attempt for them is worth while only if there is none.
+    target.permits = u32::MAX;
+    let looked = session.look(&target).await;
+    looked.is_some_and(|looked| looked.is_open)
 }

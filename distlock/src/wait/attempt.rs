@@ -53,6 +53,8 @@ pub(super) enum Outcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
+        /// Nobody holds it: there is no semaphore yet.
+        is_unset: bool,
     },
     /// The grant came too late to be useful and is released. This owner is not used again.
     TooLate,
@@ -127,7 +129,11 @@ impl Attempts {
                     let longest = self.session.now().after(ttl.unwrap_or_default());
                     longest.after(place)
                 });
-                Outcome::Held { at, ttl }
+                Outcome::Held {
+                    at,
+                    ttl,
+                    is_unset: false,
+                }
             }
             Err(fault) => {
                 if fault.was_refused() {
@@ -147,7 +153,11 @@ impl Attempts {
             self.session.saw_number(key);
             return Outcome::Failed(Fault::NumberGone);
         }
-        Outcome::Held { at, ttl: None }
+        Outcome::Held {
+            at,
+            ttl: None,
+            is_unset: true,
+        }
     }
 
     /// Makes holds of a grant. The grant is too late after `latest`, or if less than a third of its lease is left.

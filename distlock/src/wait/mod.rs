@@ -108,6 +108,8 @@ pub(crate) enum TryOutcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
+        /// Nobody holds it: there is no semaphore yet.
+        is_unset: bool,
     },
 }
 
@@ -130,7 +132,7 @@ pub(crate) async fn try_once(
             }
             Ok(TryOutcome::Granted(hold_refs))
         }
-        Outcome::Held { at, ttl } => Ok(TryOutcome::Held { at, ttl }),
+        Outcome::Held { at, ttl, is_unset } => Ok(TryOutcome::Held { at, ttl, is_unset }),
         Outcome::TooLate => Err(failed(Fault::NotNow(cause(
             "the grant arrived when its lease was nearly over",
         )))),
@@ -151,8 +153,12 @@ pub(crate) async fn acquire(
         };
         return match tried {
             TryOutcome::Granted(hold_refs) => Ok(hold_refs),
-            TryOutcome::Held { at, ttl } => {
-                let (now, blocker) = (registry.session.now(), Blocker::Owner(ttl));
+            TryOutcome::Held { at, ttl, is_unset } => {
+                let now = registry.session.now();
+                let blocker = match is_unset {
+                    true => Blocker::PermitsNotSet,
+                    false => Blocker::Owner(ttl),
+                };
                 Err(request.timed_out(&request.requested[at].resource.key, now, blocker))
             }
         };
@@ -311,13 +317,16 @@ impl<'a> Waiter<'a> {
             Outcome::Held { at, .. } if self.asked(at) != self.at => {
                 return Ok(Some(self.elsewhere(self.asked(at))));
             }
-            Outcome::Held { ttl, .. } => {
+            Outcome::Held { ttl, is_unset, .. } => {
                 if std::mem::take(&mut self.heard) {
                     self.turn.slot.other_granted();
                 }
                 self.let_others_pass();
                 self.unanswered = None;
-                self.turn.blocking = Blocking::owner(ttl, self.session.now());
+                self.turn.blocking = match is_unset {
+                    true => Blocking::Unset,
+                    false => Blocking::owner(ttl, self.session.now()),
+                };
                 self.turn.count_as_waiter()?;
                 if self.turn.slot.listens_after_refusal() {
                     Box::pin(self.sleep(ttl, was_active)).await;

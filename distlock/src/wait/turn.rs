@@ -50,6 +50,8 @@ pub(super) enum Blocking {
     Releasing(Tick),
     /// An owner whose lease ends at this time, unless it is renewed; `None` if no end is known.
     Owner(Option<Tick>),
+    /// The semaphore has no permits yet.
+    Unset,
 }
 
 impl Blocking {
@@ -72,6 +74,7 @@ impl Blocking {
             Self::Queue => Blocker::Queue,
             Self::Releasing(until) => Blocker::Owner(Some(until.left(now))),
             Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
+            Self::Unset => Blocker::PermitsNotSet,
         }
     }
 }

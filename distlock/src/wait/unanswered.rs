@@ -93,7 +93,7 @@ impl Waiter<'_> {
         let own = self.unanswered.as_ref().map(|own| own.last.clone());
         let fault = own.or_else(|| match self.turn.blocking {
             Blocking::Nobody | Blocking::Queue => self.session.known_outage(),
-            Blocking::Owner(_) | Blocking::Releasing(_) => None,
+            Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => None,
         });
         match fault {
             Some(fault) => fault.into_error(key, self.waited()),

@@ -6,7 +6,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
-use crate::backend::Fault;
+use crate::backend::{Fault, cause};
 use crate::error::Error;
 
 /// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
@@ -99,17 +99,22 @@ impl Server {
     }
 
     pub(super) fn unreachable(&self, fault: Fault, after: Duration) -> Error {
-        let key = self.address();
-        match fault {
-            Fault::Denied(cause) | Fault::LoginDenied(cause) => Error::Denied { key, cause },
-            Fault::Unsupported { server, reason } => Error::UnsupportedServer { server, reason },
-            Fault::Unknown(cause) | Fault::NotNow(cause) => Error::Unreachable {
-                server: key,
-                after,
-                cause,
-            },
-            Fault::Protocol(cause) => Error::Protocol { key, cause },
-            Fault::WrongType | Fault::NumberGone => Error::WrongType { key },
+        let server = self.address();
+        let cause = match fault {
+            Fault::Denied(cause) | Fault::LoginDenied(cause) => {
+                return Error::LoginDenied { server, cause };
+            }
+            Fault::Unsupported { server, reason } => {
+                return Error::UnsupportedServer { server, reason };
+            }
+            Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause) => cause,
+            // Faults of keys. Nothing was asked of a key yet.
+            fault @ (Fault::WrongType | Fault::NumberGone) => cause(fault.to_string()),
+        };
+        Error::Unreachable {
+            server,
+            after,
+            cause,
         }
     }
 }

@@ -210,8 +210,19 @@ async fn f53_denials_are_told_as_such_and_at_once(row: &Row) {
     admin
         .send(&["ACL", "SETUSER", "shop", "resetpass", ">OTHER"])
         .await;
-    println!("password: {}", denied(connect(&server, "shop")).await);
-    println!("nobody: {}", denied(connect(&server, "nobody")).await);
+    for user in ["shop", "nobody"] {
+        let connecting = timeout(SOON, connect(&server, user));
+        let error = connecting.await.expect("an answer").unwrap_err();
+        assert!(matches!(error, Error::LoginDenied { .. }), "{error:?}");
+        let (text, address) = (error.to_string(), server.addr().to_string());
+        // An address is not quoted like a key.
+        assert!(
+            text.contains(&format!("lock server at {address} denied the login: ")),
+            "{text}"
+        );
+        assert!(error.is_permanent() && !text.contains("SECRET"), "{text}");
+        println!("{user}: {text}");
+    }
     row.injected("connection denied", 2);
 }
 

@@ -200,7 +200,28 @@ async fn wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds(stage:
     assert_eq!(told(), 5);
 }
 
+async fn wait_for_permits_that_nobody_has_set_is_told_as_such(stage: &Stage) {
+    let key = logged_key(stage, "unset");
+    let after = stage.part(20);
+    let client = stage.client_with(|builder| builder.warn_after(after)).await;
+    let pool = client.semaphore(&key);
+    let unset = ["WARN", &key, "has no permits yet", "waiters=2"];
+    let waiting: Vec<_> = (0..2)
+        .map(|_| tokio::spawn(pool.acquire().into_future()))
+        .collect();
+    is_told(stage, &unset, 1).await;
+    assert_eq!(lines_with(&[&key, "still waiting for the key"]), 0);
+    pool.try_set_permits(1).await.unwrap();
+    // One of them has the permit now, and the other waits for that.
+    is_told(stage, &[&key, "still waiting for the key"], 1).await;
+    for waiting in waiting {
+        waiting.abort();
+    }
+    pool.delete().await.unwrap();
+}
+
 on_every_backend![
+    wait_for_permits_that_nobody_has_set_is_told_as_such,
     wait_that_lasts_long_is_told_with_its_holder_and_its_place_and_again_later,
     wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off,
     circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::test_util::sizes;
-use distlock::{Client, Permit};
+use distlock::{Blocker, Client, Error, Permit};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, conserved, delete, pool};
@@ -157,7 +157,35 @@ async fn waiter_that_misses_the_message_asks_again(stage: &Stage) {
     delete(&other).await;
 }
 
+async fn wait_for_permits_that_nobody_has_set_says_so(stage: &Stage) {
+    let client = stage.client().await;
+    let (pool, seats) = (client.semaphore(KEY), client.expirable_semaphore("seats"));
+    for wait in [Duration::ZERO, stage.part(100)] {
+        let errors = [
+            refused(pool.acquire().wait(wait).await),
+            refused(seats.acquire().wait(wait).await),
+        ];
+        for error in errors {
+            let Error::Timeout { blocker, .. } = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(blocker, Blocker::PermitsNotSet, "{error}");
+            assert!(error.to_string().contains("has no permits yet"), "{error}");
+        }
+    }
+    // Permits that are all taken are something else.
+    assert!(pool.try_set_permits(1).await.unwrap());
+    let held = pool.acquire().await.unwrap();
+    for wait in [Duration::ZERO, stage.part(100)] {
+        let error = refused(pool.acquire().wait(wait).await);
+        assert!(error.to_string().contains("no known end"), "{error}");
+    }
+    held.release().await.unwrap();
+    delete(&client).await;
+}
+
 on_every_backend![
+    wait_for_permits_that_nobody_has_set_says_so,
     permit_that_is_given_back_goes_to_a_waiter_at_once,
     as_many_waiters_are_woken_as_there_are_permits,
     waiter_for_many_is_not_overtaken_by_those_for_one,
