@@ -166,10 +166,12 @@ pub struct Inspected {
 /// What a waiter sees of the key that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// Whether an attempt may be granted.
+    /// Whether an attempt may be granted. For a latch: whether there is none, or its count is 0.
     pub is_open: bool,
     /// What is left of the lease of the owner in the way; `None` if no end is known.
     pub ttl: Option<Duration>,
+    /// The count of a latch that is not open.
+    pub count: Option<i64>,
 }
 
 /// Shows a server in this process that an acquisition waits, until it is dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
-use crate::backend::{Change, Fault, LatchChange, Signal, Subscription, Target, cause};
+use crate::backend::{Change, Fault, LatchChange, Looked, Signal, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error, Loss};
@@ -205,7 +205,8 @@ impl Watch<'_> {
     }
 
     /// Sleeps until the next read of the count makes sense. If the subscription is not active yet, it sleeps only until
-    /// then.
+    /// then. A waiter that hears nothing for long looks at the count together with the other waiters of its client, and
+    /// goes on sleeping while it is above 0.
     async fn sleep(&mut self) -> Result<(), Error> {
         let (session, target) = (self.request.session, &self.request.target);
         let was_active = self
@@ -220,13 +221,40 @@ impl Watch<'_> {
             let key = &target.resource.key;
             self.shown = session.backend.show_wait(key, session.id, None);
         }
-        // Random, so that waiters that began together do not always ask together.
-        let untold = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
-        let until = session.now().after(untold).min(self.deadline);
-        tokio::select! {
-            biased;
-            () = subscription.changed(was_active) => {}
-            () = session.clock.sleep_until(until) => {}
+        loop {
+            // Random, so that waiters that began together do not always look together.
+            let untold = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
+            let until = session.now().after(untold).min(self.deadline);
+            tokio::select! {
+                biased;
+                () = subscription.changed(was_active) => break,
+                () = session.clock.sleep_until(until) => {}
+            }
+            if session.now() >= self.deadline {
+                break;
+            }
+            // Before the look, as for a read.
+            let (epoch, signal) = (session.backend.epoch(), Some(subscription.state()));
+            let looked = tokio::select! {
+                biased;
+                () = subscription.changed(was_active) => break,
+                looked = session.look(target) => looked,
+                () = session.clock.sleep_until(self.deadline) => break,
+            };
+            // Without an answer it reads the count itself, and reports why that fails.
+            let Some(Looked {
+                is_open: false,
+                count: Some(count),
+                ..
+            }) = looked
+            else {
+                break;
+            };
+            self.seen = Some(Sight {
+                count,
+                epoch,
+                signal,
+            });
         }
         if session.now() < self.deadline {
             Ok(())

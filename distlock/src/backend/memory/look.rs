@@ -15,6 +15,7 @@ pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
             target.resource.kind == Kind::Read && !holders.has_writer()
         }
         (Family::Lock | Family::ReadWrite, Some(_)) => false,
+        (Family::Latch, Some(Value::Number(count))) => *count <= 0,
         (_, Some(Value::Number(free))) => *free >= wanted,
         (_, Some(Value::Permits(permits))) => permits.free() >= wanted,
         // A number that is gone, and a value of another type, are for the attempt to report.
@@ -24,5 +25,13 @@ pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
         true => state.ttl(name, now),
         false => None,
     };
-    Looked { is_open, ttl }
+    let count = match (target.resource.kind.family(), value) {
+        (Family::Latch, Some(Value::Number(count))) if !is_open => Some(*count),
+        _ => None,
+    };
+    Looked {
+        is_open,
+        ttl,
+        count,
+    }
 }

@@ -11,11 +11,12 @@ pub(super) async fn look(backend: &RedisBackend, batch: &[Target]) -> Result<Vec
         batch.iter().fold(call.keys(keys), |call, target| {
             match target.resource.kind.family() {
                 Family::Semaphore | Family::Permit => call.arg(target.permits),
+                Family::Latch => call.arg("count"),
                 _ if target.resource.kind == Kind::Read => call.arg("read"),
                 _ => call.arg("free"),
             }
         })
     };
     let value = backend.run(&script::LOOK, with).await?;
-    reply::looked(value, batch.len())
+    reply::looked(value, batch)
 }

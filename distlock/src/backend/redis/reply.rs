@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Inspected, Looked, Released, cause};
+use crate::backend::{Attempted, Fault, Inspected, Looked, Released, Target, cause};
 use crate::error::Cause;
+use crate::kind::Family;
 use crate::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
@@ -109,15 +110,21 @@ pub(super) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
     }
 }
 
-pub(super) fn looked(value: Value, wanted: usize) -> Result<Vec<Looked>, Fault> {
-    let look = |value: Value| match value {
-        Value::Int(left @ -2..) => Ok(Looked {
-            is_open: left == -2,
-            ttl: ttl(left),
-        }),
+/// One integer for each target: -2 is open. Otherwise it is what is left of a lease, or the count of a latch.
+pub(super) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+    let look = |(value, target): (Value, &Target)| match value {
+        Value::Int(left @ -2..) => {
+            let is_latch = target.resource.kind.family() == Family::Latch;
+            Ok(Looked {
+                is_open: left == -2,
+                ttl: ttl(left).filter(|_| !is_latch),
+                count: (is_latch && left >= 0).then_some(left),
+            })
+        }
         other => Err(unexpected(&other)),
     };
-    each(value, wanted)?.into_iter().map(look).collect()
+    let values = each(value, batch.len())?;
+    values.into_iter().zip(batch).map(look).collect()
 }
 
 pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {

@@ -57,3 +57,47 @@ async fn waiter_whose_look_is_not_answered_repeats_its_attempt() {
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_waiters_on_as_many_latches_cost_some_twenty_commands_a_second() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let (owner, waiting) = (client(&server, &Faults::new()), client(&server, &faults));
+    let keys = || (0..10_000).map(|n| format!("batch:{n}"));
+    let mut waiters = JoinSet::new();
+    for key in keys() {
+        let latch = owner.count_down_latch(&key);
+        assert!(latch.try_set_count(2).await.unwrap());
+        waiters.spawn(waiting.count_down_latch(key).wait().into_future());
+    }
+    sleep(Duration::from_secs(10)).await;
+    let counted = || (faults.calls(Op::Look), faults.calls(Op::Adjust));
+    let before = counted();
+    sleep(Duration::from_secs(60)).await;
+    let (looks, reads) = (counted().0 - before.0, counted().1 - before.1);
+    assert!((60..60 * 25).contains(&looks), "{looks} looks in a minute");
+    assert_eq!(reads, 0, "no latch has changed");
+    for key in keys() {
+        let latch = owner.count_down_latch(key);
+        latch.count_down().await.unwrap();
+        latch.count_down().await.unwrap();
+    }
+    for waited in waiters.join_all().await {
+        waited.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn latch_wait_that_times_out_after_a_look_tells_the_count_that_the_look_saw() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let (owner, waiting) = (client(&server, &Faults::new()), client(&server, &faults));
+    let latch = owner.count_down_latch("batch");
+    assert!(latch.try_set_count(3).await.unwrap());
+    let wait = waiting.count_down_latch("batch").wait();
+    let waiter = tokio::spawn(wait.timeout(Duration::from_secs(12)).into_future());
+    sleep(Duration::from_secs(1)).await;
+    // Nobody is told of a count above 0.
+    latch.count_down().await.unwrap();
+    let error = waiter.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("count was still 2"), "{error}");
+    assert!(faults.calls(Op::Look) >= 1);
+}

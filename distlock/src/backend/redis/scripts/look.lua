@@ -1,7 +1,8 @@
 -- Tells what waiters see of the keys that they wait for. Only reads.
 -- KEYS  1.. keys, any number
--- ARGV  one for each key: 'free' nobody may hold it, 'read' only readers may, or how many permits have to be free
--- Reply one integer for each key: -2 worth an attempt   -1 not, without an end   n >= 0 not for n ms
+-- ARGV  one for each key: 'free' nobody may hold it, 'read' only readers may, 'count' it is a latch, or how many permits
+-- have to be free
+-- Reply one integer for each key: -2 worth an attempt   -1 not, without an end   n >= 0 not for n ms, or the latch is at n
 local replies = {}
 for i, key in ipairs(KEYS) do
   local wanted, left = ARGV[i], redis.call('PTTL', key)
@@ -10,6 +11,11 @@ for i, key in ipairs(KEYS) do
     local mode = redis.pcall('HGET', key, 'mode')
     -- A value of another type is for the attempt to report.
     open = open or mode == 'read' or type(mode) == 'table'
+  elseif wanted == 'count' then
+    local count = redis.pcall('GET', key)
+    -- A latch that is gone, and a value of another type, are for the waiter's own read to report.
+    left = type(count) == 'string' and tonumber(count) or 0
+    open = left <= 0
   elseif wanted ~= 'free' then
     local free = redis.pcall('GET', key)
     -- A number that is gone, and a value of another type, are for the attempt to report.
