@@ -179,6 +179,11 @@ pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(feature = "redis")]
 pub(crate) const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long a client reports what it heard then for further connections that the server ends. Clients that lost their
+/// server should not come back with two connections for each.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
 /// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
 #[cfg(feature = "redis")]
 pub(crate) const FAREWELL_LENGTH: u64 = 2_048;

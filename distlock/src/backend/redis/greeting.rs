@@ -19,13 +19,15 @@ use crate::telemetry;
 /// A server that has too many clients says it unasked, and closes the connection. The commands that the driver has sent by
 /// then make the system reset the connection, and the driver reports the reset alone. A connection that sends nothing hears
 /// what the server says.
-pub(super) async fn turned_away(address: &ConnectionAddr, error: &RedisError) -> Option<Fault> {
-    if !error.is_connection_dropped() || error.is_connection_refusal() {
-        return None;
-    }
+pub(super) async fn turned_away(address: &ConnectionAddr) -> Option<Fault> {
     // A server that has a free place by now says nothing, and waits for a command.
     let heard = timeout(FAREWELL_TIMEOUT, farewell(address)).await;
     said(&heard.ok()?.ok()?)
+}
+
+/// Whether the server may have turned a connection away that ended with this error.
+pub(super) fn may_be_turned_away(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
 async fn farewell(address: &ConnectionAddr) -> io::Result<Vec<u8>> {

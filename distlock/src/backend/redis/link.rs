@@ -11,16 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::greeting;
 use super::outage::OutageLog;
 use crate::backend::{Fault, cause};
 use crate::config::{
-    CONNECT_TIMEOUT, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE, TIMEOUTS_TO_REPLACE,
+    CONNECT_TIMEOUT, FAREWELL_AGAIN_AFTER, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
+    TIMEOUTS_TO_REPLACE,
 };
 use crate::telemetry;
 
@@ -60,6 +63,8 @@ pub(super) struct Link {
     /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of
     /// the connection by one command.
     timeouts: AtomicU32,
+    /// When the server was last asked why it had ended a connection, and what it said.
+    farewell: Mutex<Option<(Instant, Option<Fault>)>>,
 }
 
 impl Link {
@@ -84,6 +89,7 @@ impl Link {
             numbers: AtomicU64::new(0),
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
+            farewell: Mutex::default(),
         })
     }
 
@@ -220,8 +226,10 @@ impl Link {
             let mut connection = match connected.await {
                 Ok(connection) => connection,
                 Err(error) => {
-                    let address = self.client.get_connection_info().addr();
-                    let fault = greeting::turned_away(address, &error).await;
+                    let fault = match greeting::may_be_turned_away(&error) {
+                        true => self.turned_away().await,
+                        false => None,
+                    };
                     return Err(fault.unwrap_or_else(|| greeting::refused(server, error)));
                 }
             };
@@ -235,9 +243,26 @@ impl Link {
         }
     }
 
+    /// What the server says that ended the last connection. It is asked now and then only, because asking takes another
+    /// connection.
+    async fn turned_away(&self) -> Option<Fault> {
+        let now = Instant::now();
+        let last = self.farewell.lock().clone();
+        if let Some((at, fault)) = last
+            && now.duration_since(at) < FAREWELL_AGAIN_AFTER
+        {
+            return fault;
+        }
+        let address = self.client.get_connection_info().addr();
+        let fault = greeting::turned_away(address).await;
+        *self.farewell.lock() = Some((now, fault.clone()));
+        fault
+    }
+
     /// A new connection is established. It is dropped if there is a current one.
     fn established(self: &Arc<Self>, connected: Connected) {
         let epoch = connected.epoch;
+        *self.farewell.lock() = None;
         // Before the connection is handed out, see `epoch`. The maximum, since numbers are given before connecting.
         self.epoch.send_if_modified(|number| {
             let is_newer = epoch > *number;
