@@ -19,12 +19,20 @@ pub(super) struct Workload {
     pub(super) work: Duration,
     /// How many operations in a thousand stay for up to two and a half leases.
     pub(super) long: u32,
+    /// How many waiters in a thousand are not polled for some time.
+    pub(super) unpolled: u32,
     /// The longest time between two operations.
     pub(super) pause: Duration,
     /// The longest wait.
     pub(super) wait: Duration,
     /// The names of the locks. The first ones are requested most often.
     pub(super) keys: Vec<String>,
+}
+
+/// How many waiters in a thousand are not polled for some time in the run of this seed. None in most: beside such waiters
+/// others may wait longer, which hides other mistakes.
+pub(super) fn unpolled(seed: u64) -> u32 {
+    if seed.is_multiple_of(3) { 8 } else { 0 }
 }
 
 /// How the hold is requested.
@@ -72,6 +80,8 @@ pub(super) struct PlannedOperation {
     pub(super) section: Section,
     pub(super) work: Duration,
     pub(super) leave: Leave,
+    /// It is polled until it stands in line, and then not for this time.
+    pub(super) unpolled: Option<Duration>,
     /// Its future is dropped after this time, wherever it is.
     pub(super) cut: Option<Duration>,
     /// On a latch: counts it down instead of waiting for it.
@@ -79,6 +89,44 @@ pub(super) struct PlannedOperation {
 }
 
 impl PlannedOperation {
+    /// A wait without limit for this key, a short section and a release.
+    pub(super) fn patient(lock_kind: LockKind, key: &str) -> Self {
+        Self {
+            pause: Duration::ZERO,
+            lock_kind,
+            key: key.to_owned(),
+            wait: None,
+            lease: None,
+            ask: Request::Await,
+            section: Section::Watched,
+            work: Duration::from_millis(1),
+            leave: Leave::Release,
+            unpolled: None,
+            cut: None,
+            counts: false,
+        }
+    }
+
+    /// Whether it is left unpolled for some time. `random` is not that of the other choices, so that a seed keeps them.
+    ///
+    /// Not for kinds whose waiters have places in the server, which keeps them for some seconds, nor for a Redlock, whose
+    /// rounds may end on some of the servers only.
+    pub(super) fn or_unpolled(mut self, random: &mut StdRng, workload: &Workload) -> Self {
+        let has_local_line = matches!(
+            workload.lock_kind,
+            LockKind::Reentrant
+                | LockKind::NonReentrant
+                | LockKind::Spin
+                | LockKind::Fenced
+                | LockKind::Multi
+        );
+        let (is_chosen, time) = (random.random_range(0..1_000), random.random::<f64>());
+        if has_local_line && is_chosen < workload.unpolled && self.ask == Request::Await {
+            self.unpolled = Some((workload.lease * 2).mul_f64(time));
+        }
+        self
+    }
+
     pub(super) fn draw(random: &mut StdRng, workload: &Workload) -> Self {
         let mut up_to = |most: Duration| most.mul_f64(random.random());
         let (pause, wait, cut) = (
@@ -145,6 +193,7 @@ impl PlannedOperation {
                 (_, true) => Leave::Drop,
                 _ => Leave::Release,
             },
+            unpolled: None,
             // A cancelled count-down leaves unknown whether it counted.
             cut: (is_cut && !counts).then_some(cut),
             counts,

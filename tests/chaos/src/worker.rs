@@ -17,7 +17,11 @@ use super::time::{Time, timestamp};
 use crate::history::{End, Event, EventKind, History, Id, Refusal, Timestamp};
 use distlock_tests::Pulse;
 use distlock_tests::any_lock::LockKind;
+use distlock_tests::flaws::Flaw;
 use distlock_tests::resource::ResourceHandle;
+
+/// How long it takes until a waiter has asked the server and sleeps.
+const IN_LINE: Duration = Duration::from_millis(60);
 
 /// Where events go.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub(super) struct WorkerContext {
     pub(super) time: Time,
     /// Where events go.
     pub(super) sink: Sink,
+    /// A mistake of the locks.
+    pub(super) flaw: Option<Flaw>,
 }
 
 impl WorkerContext {
@@ -83,6 +89,8 @@ pub(super) struct Worker {
     resource: ResourceHandle,
     next: Id,
     random: StdRng,
+    /// For what was added to operations later, so that a seed keeps its other choices.
+    more_random: StdRng,
     /// Holds that their fixed leases have to end. Their guards are dropped with the worker.
     left: Vec<Held>,
 }
@@ -108,6 +116,7 @@ impl Worker {
                 number,
             },
             random: StdRng::seed_from_u64(context.seed ^ who),
+            more_random: StdRng::seed_from_u64(!(context.seed ^ who)),
             left: Vec::new(),
         }
     }
@@ -115,7 +124,9 @@ impl Worker {
     /// Works until this time.
     pub(super) async fn work_until(mut self, end: Timestamp) {
         while self.context.time.now() < end {
-            let planned = PlannedOperation::draw(&mut self.random, &self.context.workload);
+            let workload = &self.context.workload;
+            let planned = PlannedOperation::draw(&mut self.random, workload)
+                .or_unpolled(&mut self.more_random, workload);
             sleep(planned.pause).await;
             match planned.cut {
                 Some(after) => drop(timeout(after, self.operate(&planned)).await),
@@ -125,7 +136,7 @@ impl Worker {
         }
     }
 
-    async fn operate(&mut self, planned: &PlannedOperation) {
+    pub(super) async fn operate(&mut self, planned: &PlannedOperation) {
         if planned.lock_kind == LockKind::Latch {
             let latch = self.program[0].count_down_latch(&planned.key);
             let visit = latch::LatchOperation::new(&self.context, self.next, &latch, planned);
@@ -163,7 +174,34 @@ impl Worker {
             leased: planned.lock_kind.has_lease(),
         });
         let asking = PendingAnswer::new(&self.context, id);
-        asking.answered(lock.acquire(wait, planned.lease).await)
+        let answer = match planned.unpolled {
+            None => lock.acquire(wait, planned.lease).await,
+            Some(time) => {
+                let lease = planned.lease;
+                let acquiring = async move { lock.acquire(wait, lease).await };
+                self.unpolled(acquiring, time).await
+            }
+        };
+        asking.answered(answer)
+    }
+
+    /// Polls an acquisition until it stands in line, and then not for this time.
+    async fn unpolled(
+        &self,
+        acquiring: impl Future<Output = Result<Guard, Error>> + Send + 'static,
+        time: Duration,
+    ) -> Result<Guard, Error> {
+        let (context, id) = (&self.context, self.next);
+        let mut acquiring = Flaw::around_waiter(context.flaw, acquiring);
+        tokio::select! {
+            biased;
+            answer = &mut acquiring => return answer,
+            () = sleep(IN_LINE) => {}
+        }
+        context.now(EventKind::Unpolled { id });
+        sleep(time).await;
+        context.now(EventKind::Polled { id });
+        acquiring.await
     }
 }
 

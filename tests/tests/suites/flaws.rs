@@ -129,8 +129,11 @@ scenarios! {
     HandOverNotConfirmed: waiter_that_hears_of_a_loss_has_it_told_soon,
     HandOverNotConfirmed: holder_is_told_soon_when_its_own_client_is_granted_the_key,
     ReconnectUntold: hold_that_a_restart_took_away_is_told_soon,
-    ReconnectUntold: attempt_that_a_hung_server_carries_out_is_ended,
-    ReconnectUntold: hold_that_comes_back_after_its_release_is_ended,
+    LookSeesNothing: waiter_gets_a_key_that_was_deleted_without_a_message,
+    LookSeesNothing: waiter_gets_a_key_whose_lease_was_cut_short_without_a_message,
+    ReleaseNotRepeated: hold_that_comes_back_after_its_release_is_ended,
+    UnpolledKeepsPlace: waiter_behind_one_that_is_not_polled_gets_in,
+    DoubtEndsWithLease: attempt_that_a_hung_server_carries_out_is_ended,
 }
 
 /// Scenarios that no flaw of a backend breaks: the client alone could be wrong there.
@@ -366,6 +369,39 @@ async fn hold_that_comes_back_after_its_release_is_ended(stage: &Stage) -> bool 
     stage.faults.reconnect();
     sleep(MOMENT).await;
     !stage.is_taken().await
+}
+
+async fn waiter_gets_a_key_that_was_deleted_without_a_message(stage: &Stage) -> bool {
+    let (other, key) = (stage.other(), "order:43");
+    let _held = other.lock(key).acquire().lease(10 * LEASE).await.unwrap();
+    let waiting = tokio::spawn(stage.client().lock(key).acquire().into_future());
+    sleep(SECOND).await;
+    stage.faults.silence(key);
+    assert!(other.lock(key).force_release().await.unwrap());
+    gets_in_within(LEASE, waiting).await
+}
+
+async fn waiter_gets_a_key_whose_lease_was_cut_short_without_a_message(stage: &Stage) -> bool {
+    let other = stage.other();
+    let verbs = Verbs::new(&other, other.id());
+    verbs.attempt(KEY, 1, 10 * LEASE).await.unwrap();
+    let waiting = waiting(&stage.client()).await;
+    sleep(SECOND).await;
+    stage.faults.silence(KEY);
+    other.lock(KEY).force_release().await.unwrap();
+    verbs.attempt(KEY, 1, LEASE / 2).await.unwrap();
+    gets_in_within(LEASE, waiting).await
+}
+
+async fn waiter_behind_one_that_is_not_polled_gets_in(stage: &Stage) -> bool {
+    let client = stage.client();
+    let held = hold(&client).await;
+    let acquiring = client.lock(KEY).acquire().into_future();
+    let mut unpolled = Flaw::around_waiter(stage.flaw, acquiring);
+    assert!(timeout(MOMENT, &mut unpolled).await.is_err());
+    let next = waiting(&client).await;
+    held.release().await.unwrap();
+    gets_in_within(3 * SECOND, next).await
 }
 
 async fn count_sent_twice_counts_once(stage: &Stage) -> bool {

@@ -57,6 +57,9 @@ pub enum Fault {
     Late(Duration),
     /// The call is not executed, and fails with an unknown outcome after the response timeout.
     Never,
+    /// The call fails with an unknown outcome after the response timeout, and is executed when the server
+    /// [goes on](Faults::go_on), as if it had lain in the socket of a connection that the client has given up.
+    Hung,
     /// The call is executed twice, and returns the second answer.
     Double,
     /// A subscription was dropped, or did not become active, because of [`Faults::mute`].
@@ -71,6 +74,8 @@ pub struct Faults {
     subscriptions: Arc<Subscriptions>,
     /// How many connections have broken, by [`Fault::Late`] or [`Faults::reconnect`]; they count in the epoch.
     broken: Arc<watch::Sender<u64>>,
+    /// How often a server that hung has gone on.
+    gone_on: Arc<watch::Sender<u64>>,
 }
 
 type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
@@ -166,9 +171,26 @@ impl Faults {
         let _none_dropped = self.subscriptions.set_muted(false);
     }
 
+    /// Loses every message about this key until [`tell_again`](Faults::tell_again). Its subscriptions stay active, so
+    /// nobody notices: the key changes without a message.
+    pub fn silence(&self, key: &str) {
+        self.subscriptions.set_silent(key, true);
+    }
+
+    /// Ends [`silence`](Faults::silence).
+    pub fn tell_again(&self, key: &str) {
+        self.subscriptions.set_silent(key, false);
+    }
+
     /// Replaces the connection for commands, as if the server had closed it and accepted the next one at once.
     pub fn reconnect(&self) {
         self.broken.send_modify(|broken| *broken += 1);
+    }
+
+    /// Has the server execute the calls that met [`Fault::Hung`], and replaces the connection for commands.
+    pub fn go_on(&self) {
+        self.gone_on.send_modify(|times| *times += 1);
+        self.reconnect();
     }
 
     /// Makes each new subscription inactive for this time, as if its confirmation took that long. Each is a hit of
@@ -280,6 +302,15 @@ impl Faulty {
                 });
                 Err(unknown())
             }
+            Some(Fault::Hung) => {
+                let (inner, mut gone_on) = (inner(), self.faults.gone_on.subscribe());
+                tokio::spawn(async move {
+                    if gone_on.changed().await.is_ok() {
+                        drop(call(inner).await);
+                    }
+                });
+                std::future::pending().await
+            }
             Some(Fault::Never | Fault::Muted) => std::future::pending().await,
             Some(Fault::Double) => {
                 drop(call(inner()).await);
@@ -388,7 +419,8 @@ impl Backend for Faulty {
             faults.hit(Op::Subscribe, Fault::Delay(delay));
         }
         let inner = self.inner.subscribe(target);
-        faults.subscriptions.around(inner, self.clock.clone())
+        let key = &target.resource.key;
+        faults.subscriptions.around(key, inner, self.clock.clone())
     }
 
     fn epoch(&self) -> u64 {

@@ -1,12 +1,12 @@
 //! Subscriptions between a client and its backend: new ones may become active late, and all of them can be dropped and
 //! restored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Signal, Subscription};
+use distlock::test_util::{Clock, Key, Signal, Subscription};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -18,6 +18,8 @@ pub(super) struct Subscriptions {
     muted: Arc<AtomicBool>,
     /// How long new subscriptions take to become active.
     delay: Mutex<Duration>,
+    /// The keys about which nothing is told, although their subscriptions stay active.
+    silent: Arc<Mutex<HashSet<String>>>,
     /// The number of the next subscription.
     next: AtomicU64,
     relays: Mutex<HashMap<u64, Arc<Relay>>>,
@@ -26,6 +28,8 @@ pub(super) struct Subscriptions {
 /// One subscription: the backend's signal, and the one that the waiter gets.
 struct Relay {
     muted: Arc<AtomicBool>,
+    silent: Arc<Mutex<HashSet<String>>>,
+    key: String,
     /// Whether the delay of this subscription is over.
     confirmed: AtomicBool,
     inner: watch::Receiver<Signal>,
@@ -38,6 +42,10 @@ impl Relay {
         !muted.load(Ordering::Acquire)
             && confirmed.load(Ordering::Acquire)
             && self.inner.borrow().active
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.lock().contains(&self.key)
     }
 
     /// Updates the waiter's signal, after a message or without one. Answers whether the subscription was dropped by
@@ -92,11 +100,30 @@ impl Subscriptions {
         *self.delay.lock()
     }
 
-    /// Puts a relay between a subscription and its waiter.
-    pub(super) fn around(self: &Arc<Self>, inner: Subscription, clock: Clock) -> Subscription {
+    /// Whether messages about this key are lost.
+    pub(super) fn set_silent(&self, key: &str, silent: bool) {
+        let mut keys = self.silent.lock();
+        // As a key shows itself.
+        let key = format!("{key:?}");
+        if silent {
+            keys.insert(key);
+        } else {
+            keys.remove(&key);
+        }
+    }
+
+    /// Puts a relay between the subscription to a key and its waiter.
+    pub(super) fn around(
+        self: &Arc<Self>,
+        key: &Key,
+        inner: Subscription,
+        clock: Clock,
+    ) -> Subscription {
         let delay = self.delay();
         let relay = Arc::new(Relay {
             muted: Arc::clone(&self.muted),
+            silent: Arc::clone(&self.silent),
+            key: format!("{key:?}"),
             confirmed: AtomicBool::new(delay.is_zero()),
             inner: inner.signal(),
             outer: watch::Sender::new(Signal::default()),
@@ -133,6 +160,8 @@ async fn forward(
         relay.update(false);
     }
     while inner.changed().await.is_ok() {
-        relay.update(true);
+        if !relay.is_silent() {
+            relay.update(true);
+        }
     }
 }

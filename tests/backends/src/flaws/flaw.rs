@@ -46,13 +46,22 @@ pub enum Flaw {
     HandOverNotConfirmed,
     /// Nobody is told that the connection for commands was replaced.
     ReconnectUntold,
+    /// A look at the key of a waiter that has heard nothing for long never shows a change.
+    LookSeesNothing,
+    /// A release that was answered is not sent again over another connection.
+    ReleaseNotRepeated,
+    /// An attempt of unknown outcome is no longer withdrawn after its own lease, although it may be carried out later.
+    DoubtEndsWithLease,
+    /// A waiter that is not polled keeps its place, and a hold that reaches it. A backend does not see this mistake:
+    /// [`around_waiter`](Self::around_waiter) makes it.
+    UnpolledKeepsPlace,
     /// A fencing token is the client's highest one plus 1, instead of the server's.
     TokenFromMemory,
 }
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -73,6 +82,10 @@ impl Flaw {
         Self::PlaceNotKept,
         Self::HandOverNotConfirmed,
         Self::ReconnectUntold,
+        Self::LookSeesNothing,
+        Self::ReleaseNotRepeated,
+        Self::DoubtEndsWithLease,
+        Self::UnpolledKeepsPlace,
         Self::TokenFromMemory,
     ];
 

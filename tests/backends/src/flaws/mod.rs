@@ -6,8 +6,10 @@ mod grants;
 mod numbers;
 mod outcome;
 mod reentry;
+mod repeated;
 mod scripts;
 mod subscriptions;
+mod waiters;
 
 use std::future::pending;
 use std::pin::Pin;
@@ -19,6 +21,7 @@ use self::grants::Refusals;
 use self::numbers::Sent;
 use self::outcome::Owners;
 use self::reentry::Inside;
+use self::repeated::Ended;
 use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
@@ -40,6 +43,7 @@ pub(crate) struct Flawed {
     sent: Sent,
     refusals: Refusals,
     confirmed: Confirmed,
+    ended: Ended,
 }
 
 impl Flawed {
@@ -55,6 +59,7 @@ impl Flawed {
             sent: Sent::default(),
             refusals: Refusals::default(),
             confirmed: Confirmed::default(),
+            ended: Ended::default(),
         }
     }
 }
@@ -72,6 +77,7 @@ impl Backend for Flawed {
                     .note(inner, attempt.target.owner, &self.clock);
                 inner.attempt(attempt)
             }
+            Flaw::DoubtEndsWithLease => Box::pin(self.ended.attempt(inner, attempt, &self.clock)),
             Flaw::ReentryByKey => Box::pin(self.inside.attempt(inner, attempt)),
             Flaw::ReaderBesideWriter => Box::pin(grants::always_to_readers(inner, attempt)),
             Flaw::RefusalTakenForGrant => Box::pin(self.refusals.attempt(inner, attempt)),
@@ -107,6 +113,7 @@ impl Backend for Flawed {
             Flaw::ReentryByKey => Box::pin(self.inside.release(inner, target)),
             Flaw::PermitsGivenAgain => Box::pin(self.sent.release(inner, target)),
             Flaw::EndForgotten => Box::pin(numbers::release_without_mark(inner, target)),
+            Flaw::ReleaseNotRepeated => Box::pin(self.ended.release_once(inner, target)),
             _ => inner.release(target),
         }
     }
@@ -123,6 +130,10 @@ impl Backend for Flawed {
             | Flaw::ReentryByKey
             | Flaw::PermitsGivenAgain
             | Flaw::EndForgotten => self.release(target),
+            Flaw::DoubtEndsWithLease => {
+                let inner = &*self.inner;
+                Box::pin(self.ended.withdraw_in_time(inner, target, &self.clock))
+            }
             _ => self.inner.withdraw(target),
         }
     }
@@ -136,7 +147,10 @@ impl Backend for Flawed {
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
-        self.inner.look(batch)
+        match self.flaw {
+            Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),
+            _ => self.inner.look(batch),
+        }
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {

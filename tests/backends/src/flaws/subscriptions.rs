@@ -1,10 +1,11 @@
-//! Mistakes with subscriptions: treating them as active when they are not, and hiding that they were dropped.
+//! Mistakes with what waiters hear: subscriptions that count as active when they are not, dropped ones that are hidden, and
+//! looks that show no change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Key, Signal, Subscription, Tick};
+use distlock::test_util::{Clock, Fault, Key, Looked, Signal, Subscription, Target, Tick};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -61,6 +62,15 @@ pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
             was_active = active;
         }
     })
+}
+
+/// Reports for each key that another owner has it, with no known end.
+pub(super) async fn look_away(batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+    let taken = Looked {
+        is_open: false,
+        ttl: None,
+    };
+    Ok(vec![taken; batch.len()])
 }
 
 /// A subscription that begins with `first` and then receives what `forward` passes on from `inner`.

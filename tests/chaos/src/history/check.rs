@@ -5,7 +5,7 @@
 //! | A1 | two claims of one key do not overlap, but of readers; of a semaphore no more than it has permits; nobody is let go by a latch above 0 |
 //! | A2 | of two grants one after the other the second has the higher fencing token |
 //! | A4 | the resource refuses only writes of those whose claim had ended |
-//! | A5 | while a key is free and somebody waits for it, it is soon granted |
+//! | A5 | while a key is free and somebody waits for it, it is soon granted; somewhat later beside waiters that are not polled |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
 //! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal; soon after a hand-over and when a connection stands anew |
 //! | A8 | where grants are in order nobody is granted before one that came first and is granted later |
@@ -22,7 +22,7 @@ use std::fmt;
 
 use distlock_tests::pulse::Stall;
 
-use super::{Affected, Claim, End, Operation, Operations, Refusal, Timestamp, latch};
+use super::{Affected, Claim, End, Fault, Operation, Operations, Refusal, Timestamp, Wiped, latch};
 
 /// The bounds in time and number that a history is checked against, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub struct Bounds {
     pub late: Timestamp,
     /// How long a hold may count as held that was lost before it was handed over, or before the clients connected again.
     pub confirmed: Timestamp,
+    /// How long a waiter that is not polled may be in the way of others.
+    pub absent: Timestamp,
     /// How long a fault still keeps clients from the server after its end, until they have connected again.
     pub aftermath: Timestamp,
     /// Whether grants follow the order of arrival.
@@ -217,10 +219,12 @@ impl Checker<'_> {
         let waits = |op: &&&Operation| op.wait != Some(0) && op.change.is_none();
         for op in ops.iter().filter(waits) {
             let until = op.waited_until(self.operations.end);
-            let first = gaps.partition_point(|(_, to)| *to <= op.called);
+            let since = op.polled_since();
+            let first = gaps.partition_point(|(_, to)| *to <= since);
             for (from, to) in gaps[first..].iter().take_while(|(from, _)| *from < until) {
-                let (from, to) = (op.called.max(*from), until.min(*to));
-                if to > from + self.bounds.wake && self.neglected(from, to) {
+                let (from, to) = (since.max(*from), until.min(*to));
+                let wake = self.bounds.wake + self.kept_by_unpolled(ops, from, to);
+                if to > from + wake && self.neglected(key, from, to, wake) {
                     let waited = to - from;
                     let what = format!("{key}: {} waited {waited} ns beside a free key", op.id);
                     self.found("A5", from, what);
@@ -228,6 +232,19 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// How long waiters that were not polled may have been in the way, one after the other. One that met a fault may have
+    /// been granted the key without knowing it, until its lease is over.
+    fn kept_by_unpolled(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
+        let in_the_way = ops.iter().filter(|op| op.was_unpolled(from, to));
+        let each = in_the_way.map(|op| {
+            let since = op.unpolled.map_or(op.called, |(since, _)| since);
+            let met_a_fault = self.any_fault(op.called, since, None);
+            let lease = op.lease.unwrap_or(self.bounds.lease);
+            self.bounds.absent + if met_a_fault { lease } else { 0 }
+        });
+        each.sum()
     }
 
     /// From when on all permits may be out for ever.
@@ -263,13 +280,17 @@ impl Checker<'_> {
         gaps
     }
 
-    /// Whether the waiter had to be granted between the two times: there was long enough without faults that still had to
-    /// heal, and without stalls.
-    fn neglected(&self, from: Timestamp, to: Timestamp) -> bool {
+    /// Whether a waiter for the key had to be granted between the two times: there was long enough without faults that still
+    /// had to heal, and without stalls.
+    fn neglected(&self, key: &str, from: Timestamp, to: Timestamp, wake: Timestamp) -> bool {
         let stalls = self.operations.stalls.all();
-        let due = |calm_since| stalls.deadline(calm_since, self.bounds.wake);
+        let due = |calm_since| stalls.deadline(calm_since, wake);
         let mut calm_since = from;
-        for fault in &self.operations.faults {
+        let concerns = |fault: &&Fault| match &fault.wiped {
+            Wiped::One(wiped) => wiped == key,
+            Wiped::Nothing | Wiped::Everything => true,
+        };
+        for fault in self.operations.faults.iter().filter(concerns) {
             if fault.from >= to.min(due(calm_since)) {
                 break;
             }
@@ -304,10 +325,14 @@ impl Checker<'_> {
         let (Some(wait), Some(returned)) = (op.wait, op.returned) else {
             return;
         };
-        let due = op.called + wait;
+        // Nothing is answered to those that are not polled.
+        let polled = op
+            .unpolled
+            .map_or(0, |(since, polled)| polled.unwrap_or(since));
+        let due = (op.called + wait).max(polled);
         // Paused time gives what happens at one moment stamps that follow each other.
-        if op.refused == Some(Refusal::Busy) && returned + 1_000 < due {
-            let early = due - returned;
+        if op.refused == Some(Refusal::Busy) && returned + 1_000 < op.called + wait {
+            let early = op.called + wait - returned;
             self.found(
                 "A6",
                 returned,
@@ -409,6 +434,7 @@ impl Checker<'_> {
             // A wait of some milliseconds may end before any answer comes.
             (Some(Refusal::Unavailable), _)
                 if answered >= self.late(op, op.called)
+                    && op.unpolled.is_none()
                     && !self.any_obstacle(op, op.called, answered) =>
             {
                 "unavailable without a fault"

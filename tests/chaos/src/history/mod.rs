@@ -95,6 +95,16 @@ pub enum EventKind {
         /// Why.
         why: Refusal,
     },
+    /// Its caller stops polling it while it waits.
+    Unpolled {
+        /// Whose.
+        id: Id,
+    },
+    /// Its caller polls it again.
+    Polled {
+        /// Whose.
+        id: Id,
+    },
     /// Its caller dropped it before it was answered.
     Abandoned {
         /// Whose.

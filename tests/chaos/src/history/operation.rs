@@ -29,6 +29,8 @@ pub struct Operation {
     pub lease_requested: Timestamp,
     /// The first grant of its hold, which others may have had before: from then on it was in the server.
     pub held_since: Timestamp,
+    /// Since when it was not polled while it waited, and when it was polled again.
+    pub unpolled: Option<(Timestamp, Option<Timestamp>)>,
     /// When it was answered or given up.
     pub returned: Option<Timestamp>,
     /// Whether it was granted.
@@ -100,6 +102,7 @@ impl Operation {
             token: None,
             lease_requested: called,
             held_since: Timestamp::MAX,
+            unpolled: None,
             returned: None,
             granted: false,
             latch_opened: false,
@@ -133,6 +136,23 @@ impl Operation {
             _ => LeakedPermit::Perhaps,
         };
         Some((died, leaked_permit))
+    }
+
+    /// Since when it waited and was polled again and again until its answer; never, if it was not polled any more.
+    #[must_use]
+    pub fn polled_since(&self) -> Timestamp {
+        match self.unpolled {
+            None => self.called,
+            Some((_, polled)) => polled.unwrap_or(Timestamp::MAX),
+        }
+    }
+
+    /// Whether it waited and was not polled for some of the time between the two.
+    #[must_use]
+    pub fn was_unpolled(&self, from: Timestamp, to: Timestamp) -> bool {
+        let until = |polled: Option<Timestamp>| polled.or(self.returned).unwrap_or(Timestamp::MAX);
+        self.unpolled
+            .is_some_and(|(since, polled)| since < to && until(polled) > from)
     }
 
     /// When it stopped waiting, or `end` where it never did.
@@ -225,6 +245,10 @@ impl Operation {
             EventKind::Refused { why, .. } => {
                 (self.returned, self.refused) = (Some(at), Some(why.clone()));
             }
+            EventKind::Unpolled { .. } => self.unpolled = Some((at, None)),
+            EventKind::Polled { .. } => {
+                self.unpolled = self.unpolled.map(|(since, _)| (since, Some(at)));
+            }
             EventKind::Abandoned { .. } => self.returned = Some(at),
             EventKind::LatchOpened { .. } => (self.returned, self.latch_opened) = (Some(at), true),
             EventKind::Changing { key, change, .. } => {
@@ -282,6 +306,8 @@ impl Operations {
                 EventKind::Called { id, .. }
                 | EventKind::Granted { id, .. }
                 | EventKind::Refused { id, .. }
+                | EventKind::Unpolled { id }
+                | EventKind::Polled { id }
                 | EventKind::Abandoned { id }
                 | EventKind::Entered { id }
                 | EventKind::Wrote { id, .. }

@@ -15,6 +15,7 @@ const BOUNDS: Bounds = Bounds {
     wake: 1_500 * MS,
     late: 1_000 * MS,
     confirmed: 1_010 * MS,
+    absent: 0,
     aftermath: 0,
     in_order: false,
     capacity: 1,

@@ -2,8 +2,9 @@
 
 mod leftovers;
 mod plan;
+mod situations;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use distlock::{Client, MemoryServer};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::flaws::Flaw;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::fault_plan::{FaultPlan, PlannedFault};
-use super::planned_operation::Workload;
+use super::planned_operation::{Workload, unpolled};
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, error_counter, evaluate};
@@ -23,7 +25,7 @@ use crate::history::{self, Affected, Bounds, Event, EventKind, History, Timestam
 use distlock_tests::any_lock::{AnyLock, LockKind, PERMITS};
 use distlock_tests::resource::{Resource, ResourceHandle};
 
-pub use plan::{MemoryFault, plan};
+pub use plan::{MemoryFault, Untold, plan};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -38,8 +40,15 @@ const COMMANDS: [Op; 3] = [Op::Attempt, Op::Renew, Op::Release];
 
 /// The kind of a fault after which the clients connect again.
 const RESTART: &str = "restart";
+const STALE_COPY: &str = "stale copy";
+
+/// The kind of a fault at whose end attempts of its whole time are executed.
+const HANG: &str = "hang";
 
 const CLIENT_SETS: usize = 2;
+
+/// The number of the first task that is no worker.
+const FIRST_GUEST: u32 = 1_000;
 
 /// Many tasks, so that holds are handed over; or few, so that keys are free often and a missed wake-up shows.
 const TASKS: [u32; 2] = [16, 6];
@@ -54,6 +63,8 @@ const BOUNDS: Bounds = Bounds {
     late: 50_000_000,
     // A hand-over is confirmed within 10 ms.
     confirmed: 20_000_000,
+    // Two looks at the queue, a second apart.
+    absent: 2_000_000_000,
     aftermath: 0,
     in_order: false,
     capacity: 1,
@@ -76,12 +87,13 @@ fn bounds(lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(lock_kind: LockKind) -> Workload {
+fn workload(lock_kind: LockKind, seed: u64) -> Workload {
     Workload {
         lock_kind,
         lease: LEASE,
         work: Duration::from_millis(60),
         long: 24,
+        unpolled: unpolled(seed),
         pause: Duration::from_millis(400),
         wait: LEASE,
         keys: ["a", "b", "c", "d", "e"].map(String::from).to_vec(),
@@ -123,6 +135,11 @@ struct MemoryRun {
     planned: Arc<AtomicUsize>,
     client_sets: Vec<Arc<[Client]>>,
     admin: Vec<Client>,
+    resource: Resource,
+    /// The situations that are played beside the workers.
+    situations: AsyncMutex<JoinSet<()>>,
+    /// How many operations belong to situations so far.
+    guests: AtomicU32,
 }
 
 impl MemoryRun {
@@ -150,9 +167,10 @@ impl MemoryRun {
         let context = WorkerContext {
             process: 0,
             seed,
-            workload: workload(lock_kind),
+            workload: workload(lock_kind, seed),
             time: Time::paused(),
             sink: Sink::History(history.clone()),
+            flaw,
         };
         Self {
             context,
@@ -163,6 +181,9 @@ impl MemoryRun {
             planned: Arc::default(),
             client_sets,
             admin,
+            resource: Resource::default(),
+            situations: AsyncMutex::default(),
+            guests: AtomicU32::new(FIRST_GUEST),
         }
     }
 
@@ -174,7 +195,6 @@ impl MemoryRun {
                 semaphore.try_set_permits(PERMITS).await.expect("no fault");
             }
         }
-        let resource = Resource::default();
         let (begin, end) = (
             Instant::now(),
             self.context.time.clock() + timestamp(plan.lasts + UNDISTURBED),
@@ -187,25 +207,44 @@ impl MemoryRun {
                 &self.context,
                 task,
                 program,
-                ResourceHandle::Local(resource.clone()),
+                ResourceHandle::Local(self.resource.clone()),
             );
             workers.spawn(worker.work_until(end));
         }
+        let mut calm_until = begin;
         for step in &plan.steps {
+            if begin + step.at < calm_until {
+                continue;
+            }
             sleep_until(begin + step.at).await;
-            // The end of the run stays without faults, also if this one would begin late or last too long.
-            if begin.elapsed() + step.length < plan.lasts && self.applies(&step.fault) {
+            let is_last = step.at == plan.lasts;
+            if is_last {
+                self.clear_faults();
+            }
+            // The end of the run stays without other faults, also if this one would begin late or last too long.
+            let in_time = begin.elapsed() + step.length < plan.lasts;
+            if (in_time || is_last) && self.applies(&step.fault) {
                 self.apply(step).await;
+                if matches!(step.fault, MemoryFault::Hang) {
+                    // Other faults would hide what came of the attempts that are executed now.
+                    calm_until = Instant::now() + LEASE;
+                }
             }
         }
         self.clear_faults();
         let hang = sleep(LEASE * 100);
+        let situations = std::mem::take(&mut *self.situations.lock().await);
         tokio::select! {
-            _ = workers.join_all() => {}
+            _ = async { (workers.join_all().await, situations.join_all().await) } => {}
             () = hang => {}
         }
         let bounds = bounds(self.context.workload.lock_kind);
-        let mut outcome = evaluate(("memory", plan.seed), &self.history, &bounds, &resource);
+        let mut outcome = evaluate(
+            ("memory", plan.seed),
+            &self.history,
+            &bounds,
+            &self.resource,
+        );
         let never = self.planned.load(Ordering::Relaxed);
         outcome
             .faults
@@ -228,7 +267,7 @@ impl MemoryRun {
                 Fault::FailBefore | Fault::FailAfter | Fault::Double => Duration::ZERO,
                 Fault::Delay(by) | Fault::DelayReply(by) | Fault::Late(by) => by,
                 Fault::Never => RESPONSE_TIMEOUT,
-                Fault::Muted => return,
+                Fault::Hung | Fault::Muted => return,
             };
             let outage = outage.lock().unwrap();
             if outage
@@ -272,6 +311,11 @@ impl MemoryRun {
             MemoryFault::Wipe(_) | MemoryFault::Restart(_) => {
                 lock_kind.has_lease() && lock_kind != LockKind::Latch
             }
+            MemoryFault::StaleCopy | MemoryFault::Unpolled | MemoryFault::Untold(_) => {
+                situations::plain(lock_kind).is_some()
+            }
+            // A server remembers what became of a request for a number, for some leases.
+            MemoryFault::Hang => lock_kind.has_lease() && lock_kind != LockKind::Latch,
             _ if lock_kind == LockKind::Latch => true,
             MemoryFault::Next(op, _) => lock_kind.has_lease() || *op != Op::Renew,
             MemoryFault::Outage(ops) | MemoryFault::RepliesLost(ops) => {
@@ -337,6 +381,19 @@ impl MemoryRun {
                 let what = (Wiped::One(key.clone()), Affected::Nobody);
                 self.note(RESTART, from, what, Duration::ZERO, hit);
             }
+            MemoryFault::Hang => {
+                let hit = self.hang(step.length).await;
+                let what = (Wiped::Nothing, Affected::Everybody);
+                self.note(HANG, from, what, HEALS, hit);
+            }
+            MemoryFault::StaleCopy => {
+                if let Some((key, from)) = self.stale_copy().await {
+                    let what = (Wiped::One(key), Affected::Nobody);
+                    self.note(STALE_COPY, from, what, Duration::ZERO, true);
+                }
+            }
+            MemoryFault::Unpolled => self.unpolled(step.length).await,
+            MemoryFault::Untold(how) => self.untold(*how, step.length).await,
         }
     }
 
@@ -415,9 +472,9 @@ impl MemoryRun {
             affected,
             heals: timestamp(heals),
             hit,
-            delays_attempts: false,
+            delays_attempts: kind == HANG,
             // Only some of the servers of a Redlock are behind the faults.
-            reconnects: kind == RESTART && self.servers.len() == 1,
+            reconnects: [RESTART, STALE_COPY].contains(&kind) && self.servers.len() == 1,
         };
         self.history.add(Event {
             at,

@@ -16,6 +16,9 @@ const FAULTY: Duration = Duration::from_secs(50);
 /// The most faults of a run. Each seed has only some kinds of them, since one kind hides another.
 const STEPS: u32 = 50;
 
+/// The most rare faults of a run.
+const RARE_STEPS: u32 = 6;
+
 /// A fault of the decorator.
 #[derive(Clone, Debug)]
 pub enum MemoryFault {
@@ -33,6 +36,23 @@ pub enum MemoryFault {
     Wipe(String),
     /// The server restarts without the lock's data, and the clients connect again.
     Restart(String),
+    /// The server executes the attempts of this time when it is over, and all else of it never.
+    Hang,
+    /// A copy of the server takes over that has a lock as it was before its last release. Somebody waits for it.
+    StaleCopy,
+    /// The first of two waiters is not polled for this long, while the key becomes free.
+    Unpolled,
+    /// A key that another library has for long becomes free, or earlier free, without a message.
+    Untold(Untold),
+}
+
+/// What happens to a key without a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Untold {
+    /// It is deleted.
+    Deleted,
+    /// Its lease is cut short.
+    CutShort,
 }
 
 /// The faults that this seed makes, at this multiple of the usual size.
@@ -59,8 +79,47 @@ pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
         })
         .collect();
     steps.sort_by_key(|step| step.at);
+    // Drawn last, so that a seed keeps its other faults.
+    steps.extend(rare_steps(size, &mut random));
+    steps.sort_by_key(|step| step.at);
     let lasts = FAULTY * size;
     FaultPlan { seed, lasts, steps }
+}
+
+/// Faults that take long, or that random operations rarely meet. Each seed has a few of one kind.
+fn rare_steps(size: u32, random: &mut StdRng) -> Vec<PlannedFault<MemoryFault>> {
+    let kind = random.random_range(0..4);
+    let steps = random.random_range(1..=RARE_STEPS) * size;
+    let mut step = || {
+        let at = (FAULTY * size).mul_f64(random.random());
+        let (fault, length) = match kind {
+            0 => (
+                MemoryFault::Hang,
+                LEASE.mul_f64(random.random_range(1.5..2.5)),
+            ),
+            1 => (MemoryFault::StaleCopy, Duration::ZERO),
+            2 => (
+                MemoryFault::Unpolled,
+                LEASE.mul_f64(random.random_range(2.0..3.0)),
+            ),
+            _ => {
+                let ways = [Untold::Deleted, Untold::CutShort];
+                let how = ways[random.random_range(0..ways.len())];
+                let length = LEASE.mul_f64(random.random());
+                (MemoryFault::Untold(how), length)
+            }
+        };
+        PlannedFault { at, length, fault }
+    };
+    let mut steps: Vec<_> = (0..steps).map(|_| step()).collect();
+    // The last one after all other faults, which would heal at the same time.
+    if let Some(last) = steps
+        .last_mut()
+        .filter(|last| !matches!(last.fault, MemoryFault::Hang))
+    {
+        last.at = FAULTY * size;
+    }
+    steps
 }
 
 fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFault> {
@@ -90,7 +149,7 @@ fn step(at: Duration, kind: u32, random: &mut StdRng) -> PlannedFault<MemoryFaul
             (MemoryFault::Slow(slow), length)
         }
         _ => {
-            let keys = workload(LockKind::Reentrant).keys;
+            let keys = workload(LockKind::Reentrant, 0).keys;
             let key = keys[random.random_range(0..keys.len())].clone();
             let faults = [MemoryFault::Wipe(key.clone()), MemoryFault::Restart(key)];
             let taken = &faults[random.random_range(0..faults.len())];

@@ -55,6 +55,7 @@ impl ChildConfig {
             workload: self.workload,
             time: Time::Machine,
             sink: Sink::Lines,
+            flaw: None,
         };
         let _pulse = context.pulse();
         let mut workers = JoinSet::new();

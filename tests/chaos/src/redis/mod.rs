@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use self::child::{ChildConfig, connect};
 use self::plan::{FaultPlans, plans};
+use super::planned_operation::unpolled;
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, Workload, error_counter, evaluate};
@@ -96,6 +97,8 @@ const BOUNDS: Bounds = Bounds {
     wake: 1_500_000_000,
     late: 1_000_000_000,
     confirmed: 1_010_000_000,
+    // Two looks at the queue, a second apart, and the lease of a hold whose grant arrived unpolled.
+    absent: 5_000_000_000,
     aftermath: 1_000_000_000,
     in_order: false,
     capacity: 1,
@@ -136,7 +139,7 @@ impl RunConfig {
     async fn play(&self, seed: u64) -> Outcome {
         error_counter::install();
         let (workload, errors) = (
-            workload(self.lock_kind, self.scale.keys),
+            workload(self.lock_kind, self.scale.keys, seed),
             error_counter::count(),
         );
         let plans = match self.only_kills {
@@ -174,7 +177,7 @@ fn bounds(lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(lock_kind: LockKind, keys: usize) -> Workload {
+fn workload(lock_kind: LockKind, keys: usize, seed: u64) -> Workload {
     Workload {
         lock_kind,
         lease: LEASE,
@@ -182,6 +185,7 @@ fn workload(lock_kind: LockKind, keys: usize) -> Workload {
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
         long: 2,
+        unpolled: unpolled(seed),
         keys: (0..keys).map(|n| format!("chaos:{n}")).collect(),
     }
 }
@@ -253,6 +257,7 @@ impl RedisRun {
             workload,
             time,
             sink: Sink::History(history.clone()),
+            flaw: None,
         };
         Self {
             pulse: context.pulse(),
