@@ -132,6 +132,7 @@ scenarios! {
     LookSeesNothing: waiter_gets_a_key_that_was_deleted_without_a_message,
     LookSeesNothing: waiter_gets_a_key_whose_lease_was_cut_short_without_a_message,
     ReleaseNotRepeated: hold_that_comes_back_after_its_release_is_ended,
+    HoldersUnseen: hold_outlives_each_server_that_forgets_it_in_turn,
     UnpolledKeepsPlace: waiter_behind_one_that_is_not_polled_gets_in,
     DoubtEndsWithLease: attempt_that_a_hung_server_carries_out_is_ended,
 }
@@ -391,6 +392,18 @@ async fn waiter_gets_a_key_whose_lease_was_cut_short_without_a_message(stage: &S
     other.lock(KEY).force_release().await.unwrap();
     verbs.attempt(KEY, 1, LEASE / 2).await.unwrap();
     gets_in_within(LEASE, waiting).await
+}
+
+async fn hold_outlives_each_server_that_forgets_it_in_turn(stage: &Stage) -> bool {
+    let servers: Vec<_> = (0..3).map(|_| MemoryServer::new()).collect();
+    let clients: Vec<Client> = servers.iter().map(|server| stage.flawed(server)).collect();
+    let held = Quorum::new(clients.clone()).lock(KEY).acquire().await;
+    let held = held.unwrap();
+    for client in &clients {
+        assert!(client.lock(KEY).force_release().await.unwrap());
+        sleep(LEASE).await;
+    }
+    held.is_held()
 }
 
 async fn waiter_behind_one_that_is_not_polled_gets_in(stage: &Stage) -> bool {

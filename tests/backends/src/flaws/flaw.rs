@@ -52,6 +52,8 @@ pub enum Flaw {
     ReleaseNotRepeated,
     /// An attempt of unknown outcome is no longer withdrawn after its own lease, although it may be carried out later.
     DoubtEndsWithLease,
+    /// An inspection shows no holder, so that a hold of a Redlock does not come back to a server that lost it.
+    HoldersUnseen,
     /// A waiter that is not polled keeps its place, and a hold that reaches it. A backend does not see this mistake:
     /// [`around_waiter`](Self::around_waiter) makes it.
     UnpolledKeepsPlace,
@@ -61,7 +63,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -85,6 +87,7 @@ impl Flaw {
         Self::LookSeesNothing,
         Self::ReleaseNotRepeated,
         Self::DoubtEndsWithLease,
+        Self::HoldersUnseen,
         Self::UnpolledKeepsPlace,
         Self::TokenFromMemory,
     ];

@@ -53,7 +53,7 @@ impl Args {
     fn play(&self, seed: u64) -> Outcome {
         match self.backend {
             Backend::Memory => {
-                let plan = memory::plan(seed, 1);
+                let plan = memory::plan(seed, 1, self.lock);
                 let outcome = memory::run(&plan, self.lock, None);
                 if !outcome.violations.is_empty() {
                     eprintln!("{plan}");

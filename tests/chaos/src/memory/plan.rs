@@ -42,6 +42,8 @@ pub enum MemoryFault {
     StaleCopy,
     /// The first of two waiters is not polled for this long, while the key becomes free.
     Unpolled,
+    /// Each server of a Redlock forgets a lock in turn, while it is held.
+    Forgotten,
     /// A key that another library has for long becomes free, or earlier free, without a message.
     Untold(Untold),
 }
@@ -55,9 +57,9 @@ pub enum Untold {
     CutShort,
 }
 
-/// The faults that this seed makes, at this multiple of the usual size.
+/// The faults that this seed makes for locks of this kind, at this multiple of the usual size.
 #[must_use]
-pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
+pub fn plan(seed: u64, size: u32, lock_kind: LockKind) -> FaultPlan<MemoryFault> {
     let mut random = StdRng::seed_from_u64(seed);
     // Single commands have most variants, and what muted subscriptions, slow replies and lost data reveal is rare: these
     // weigh more.
@@ -80,16 +82,28 @@ pub fn plan(seed: u64, size: u32) -> FaultPlan<MemoryFault> {
         .collect();
     steps.sort_by_key(|step| step.at);
     // Drawn last, so that a seed keeps its other faults.
-    steps.extend(rare_steps(size, &mut random));
+    steps.extend(rare_steps(size, lock_kind, &mut random));
     steps.sort_by_key(|step| step.at);
     let lasts = FAULTY * size;
     FaultPlan { seed, lasts, steps }
 }
 
 /// Faults that take long, or that random operations rarely meet. Each seed has a few of one kind.
-fn rare_steps(size: u32, random: &mut StdRng) -> Vec<PlannedFault<MemoryFault>> {
-    let kind = random.random_range(0..4);
-    let steps = random.random_range(1..=RARE_STEPS) * size;
+fn rare_steps(
+    size: u32,
+    lock_kind: LockKind,
+    random: &mut StdRng,
+) -> Vec<PlannedFault<MemoryFault>> {
+    let kinds: &[u32] = match lock_kind {
+        LockKind::Red => &[0, 4],
+        _ => &[0, 1, 2, 3],
+    };
+    let kind = kinds[random.random_range(0..kinds.len())];
+    let steps = match kind {
+        // Only one, which is the last: a server that forgets does no harm while all of them have the hold.
+        4 => 1,
+        _ => random.random_range(1..=RARE_STEPS) * size,
+    };
     let mut step = || {
         let at = (FAULTY * size).mul_f64(random.random());
         let (fault, length) = match kind {
@@ -102,6 +116,7 @@ fn rare_steps(size: u32, random: &mut StdRng) -> Vec<PlannedFault<MemoryFault>> 
                 MemoryFault::Unpolled,
                 LEASE.mul_f64(random.random_range(2.0..3.0)),
             ),
+            4 => (MemoryFault::Forgotten, Duration::ZERO),
             _ => {
                 let ways = [Untold::Deleted, Untold::CutShort];
                 let how = ways[random.random_range(0..ways.len())];

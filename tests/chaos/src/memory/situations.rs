@@ -194,6 +194,40 @@ impl MemoryRun {
         });
     }
 
+    /// A Redlock is held, and each of its servers forgets it in turn. The hold comes back to each before the next one.
+    pub(super) async fn forgotten_in_turn(&self) {
+        let lock_kind = self.context.workload.lock_kind;
+        let (mut holder, task) = self.guest();
+        let key = format!("forgotten:{task}");
+        let mut planned = PlannedOperation::patient(lock_kind, &key);
+        planned.work = LEASE * (self.servers.len() as u32 + 1);
+        let (history, time) = (self.history.clone(), self.context.time.clone());
+        let admin = self.admin.clone();
+        let mut situations = self.situations.lock().await;
+        situations.spawn(async move { holder.operate(&planned).await });
+        situations.spawn(async move {
+            for client in admin {
+                // It comes back after a third of the longest lease.
+                sleep(LEASE).await;
+                let lock = client.lock(&key);
+                let (from, hit) = (time.clock(), lock.force_release().await.expect("no fault"));
+                let fault = history::Fault {
+                    kind: String::from("forgotten by one"),
+                    from,
+                    to: from,
+                    wiped: Wiped::Nothing,
+                    affected: Affected::Nobody,
+                    heals: 0,
+                    hit,
+                    delays_attempts: false,
+                    reconnects: false,
+                };
+                let (at, what) = (time.now(), EventKind::Fault(fault));
+                history.add(Event { at, what });
+            }
+        });
+    }
+
     /// Another library has a lock for long. Meanwhile somebody begins to wait for it, and sleeps. Then it becomes free, or
     /// its lease is cut short, without a message.
     pub(super) async fn untold(&self, how: Untold, length: Duration) {

@@ -140,7 +140,7 @@ fn runs(test: &str, kind: LockKind, seeds: Seeds) -> VecDeque<Run> {
 }
 
 fn on_memory(Run { seed, kind, .. }: Run) -> Outcome {
-    let plan = memory::plan(seed, 1);
+    let plan = memory::plan(seed, 1, kind);
     let outcome = memory::run(&plan, kind, None);
     if !outcome.violations.is_empty() {
         let fails = |plan: &_| !memory::run(plan, kind, None).violations.is_empty();
