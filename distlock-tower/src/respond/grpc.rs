@@ -24,10 +24,20 @@ const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
-/// Whether a request came by gRPC, in any encoding.
+/// Whether a request came by gRPC, in any encoding: `application/grpc` or `application/grpc+..`, in upper or lower case,
+/// with or without parameters.
+///
+/// gRPC-Web (`application/grpc-web`) is not gRPC: its clients expect another content type. They translate the status of an
+/// HTTP answer.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE);
-    content_type.is_some_and(|value| value.as_bytes().starts_with(GRPC.as_bytes()))
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|value| match value.split_at_checked(GRPC.len()) {
+        Some((start, rest)) => {
+            let ends = matches!(rest.trim_ascii_start().first(), None | Some(b';'));
+            start.eq_ignore_ascii_case(GRPC.as_bytes()) && (ends || rest.starts_with(b"+"))
+        }
+        None => false,
+    })
 }
 
 pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {

@@ -104,10 +104,38 @@ async fn answer_of_a_key_function_is_translated_to_grpc() {
 }
 
 #[tokio::test]
+async fn content_type_of_grpc_is_compared_as_a_media_type() {
+    let client = Client::in_memory();
+    let _guard = client.lock("secret").acquire().await.unwrap();
+    for content_type in [
+        "application/grpc",
+        "Application/gRPC",
+        "application/grpc+proto",
+        "application/grpc+json; charset=utf-8",
+        "application/grpc;charset=utf-8",
+        "application/grpc ; charset=utf-8",
+    ] {
+        let service = keyed(&client).wait(Duration::ZERO);
+        let service = service.layer(service_fn(unreachable_handler));
+        let response = service.oneshot(by_grpc(content_type)).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "10", "{content_type}");
+    }
+}
+
+#[tokio::test]
 async fn other_content_types_get_problem_json() {
     let client = Client::in_memory();
     let _guard = client.lock("secret").acquire().await.unwrap();
-    for content_type in ["application/json", "text/application/grpc"] {
+    for content_type in [
+        "application/json",
+        "text/application/grpc",
+        "application/grpcfoo",
+        "application/grpc-web",
+        "application/grpc-web+proto",
+        "application/grpc-web-text; charset=utf-8",
+        "application/grpc foo",
+        "application/grp",
+    ] {
         let service = keyed(&client).wait(Duration::ZERO);
         let service = service.layer(service_fn(unreachable_handler));
         let response = service.oneshot(by_grpc(content_type)).await.unwrap();
