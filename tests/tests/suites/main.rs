@@ -9,6 +9,7 @@
 mod api;
 mod conformance;
 mod differential;
+mod docs;
 mod flaws;
 mod harness;
 mod house;
