@@ -13,6 +13,9 @@
 //! | a lock that is lost | [`MemoryServer::forget`], [`MemoryServer::forget_all`] |
 //! | what happens while somebody holds the lock or waits for it | [`MemoryServer::until_locked`], [`MemoryServer::until_waiting`], [`MemoryServer::until_free`] |
 //! | who that is | [`MemoryServer::locked_keys`], [`MemoryServer::holders`], [`MemoryServer::waiters`] |
+//! | code around a mock | [`errors`], which makes each variant of [`Error`](crate::Error) |
+
+pub mod errors;
 
 #[cfg(doc)]
 use crate::backend::memory::MemoryServer;
