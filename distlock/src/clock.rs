@@ -75,6 +75,20 @@ pub(crate) fn micros_since_1970() -> u64 {
     since.map_or(0, |since| since.as_micros().try_into().unwrap_or(0))
 }
 
+/// Whether tokio's time is paused here, which tests can do.
+///
+/// Tokio tells nobody, so both clocks are read. A paused clock stands still while the machine's clock moves on. A clock that
+/// runs is read before the machine's clock has moved and after, and so it has moved as well.
+#[cfg(any(test, feature = "redis"))]
+pub(crate) fn is_time_paused() -> bool {
+    let (before, start) = (Instant::now(), std::time::Instant::now());
+    // Some tens of nanoseconds: until the clock shows another time.
+    while std::time::Instant::now() == start {
+        std::hint::spin_loop();
+    }
+    Instant::now() == before
+}
+
 /// The clock of a client.
 #[cfg_attr(
     not(feature = "test-util"),
@@ -272,6 +286,26 @@ pub(crate) mod tests {
         let seen = std::thread::spawn(move || there.now()).join().unwrap();
         assert_eq!(seen.since(start), Duration::from_secs(11));
         assert_eq!(clock.now().since(start), Duration::from_secs(11));
+    }
+
+    #[tokio::test]
+    async fn time_is_paused_from_the_pause_to_the_resumption_also_after_an_advance() {
+        assert!(!is_time_paused());
+        for _ in 0..1_000 {
+            assert!(!is_time_paused());
+        }
+        tokio::time::pause();
+        assert!(is_time_paused());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(is_time_paused());
+        tokio::time::resume();
+        assert!(!is_time_paused());
+    }
+
+    #[test]
+    fn time_is_not_paused_outside_of_a_runtime() {
+        assert!(!is_time_paused());
     }
 
     #[test]

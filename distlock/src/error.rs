@@ -87,6 +87,20 @@ pub enum Error {
         cause: Cause,
     },
 
+    /// A client was to connect to a real server while tokio's time was paused. Nothing was sent.
+    ///
+    /// A paused clock jumps to the next timeout whenever all tasks wait, and so every timeout would end before the server
+    /// answers.
+    #[error(
+        "cannot connect to the lock server at {server} while tokio's time is paused: timeouts would end before it answers; \
+         use `Client::in_memory` in tests with paused time, or call `tokio::time::resume` first"
+    )]
+    #[non_exhaustive]
+    TimePaused {
+        /// The server's address, without user and password.
+        server: String,
+    },
+
     /// [`Client::close`](crate::Client::close) reached its timeout before the server had confirmed all releases.
     ///
     /// The client keeps retrying them in the background. A hold whose release never arrives ends with its lease; permits

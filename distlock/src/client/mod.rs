@@ -417,6 +417,7 @@ impl Builder {
     /// * [`Error::Unreachable`]: the server did not answer within 5 s, or it admits no further connection; a client has two.
     ///   The client tries to connect again and again for that time, which is fixed. For a shorter time, put tokio's
     ///   `timeout` around this call.
+    /// * [`Error::TimePaused`]: tokio's time is paused. Tests with paused time use [`in_memory`](Builder::in_memory).
     /// * [`Error::LoginDenied`]: the server refuses the user or the password.
     /// * [`Error::UnsupportedServer`]: the server does not support RESP3, does not have the database of the URL, is a node of
     ///   a cluster, or does not know a command that locks need, because it was renamed.

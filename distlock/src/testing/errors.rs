@@ -103,6 +103,19 @@ pub fn unreachable(
     }
 }
 
+/// Makes an [`Error::TimePaused`]: a client was to connect to `server` while tokio's time was paused.
+///
+/// # Examples
+/// ```
+/// assert!(distlock::testing::errors::time_paused("127.0.0.1:6379").is_permanent());
+/// ```
+#[must_use]
+pub fn time_paused(server: impl Into<String>) -> Error {
+    Error::TimePaused {
+        server: server.into(),
+    }
+}
+
 /// Makes an [`Error::ReleasesPending`]: a client was closed, and this number of releases was not confirmed in the time
 /// `after`.
 ///
@@ -335,6 +348,7 @@ mod tests {
             Error::Lost { .. } => "Lost",
             Error::Unavailable { .. } => "Unavailable",
             Error::Unreachable { .. } => "Unreachable",
+            Error::TimePaused { .. } => "TimePaused",
             Error::ReleasesPending { .. } => "ReleasesPending",
             Error::Denied { .. } => "Denied",
             Error::UnsupportedServer { .. } => "UnsupportedServer",
@@ -365,6 +379,7 @@ mod tests {
             ("Lost", lost(key, Loss::Gone)),
             ("Unavailable", unavailable(key, time, "away")),
             ("Unreachable", unreachable("host", time, "away")),
+            ("TimePaused", time_paused("host")),
             ("ReleasesPending", releases_pending(3, time)),
             ("Denied", denied(key, std::io::Error::other("NOPERM"))),
             ("UnsupportedServer", unsupported_server("host", "too old")),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod faults;
+#[cfg(feature = "redis")]
+mod paused_time;
 mod waits;
 
 use std::time::Duration;

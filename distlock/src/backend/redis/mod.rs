@@ -41,7 +41,7 @@ use super::{
     Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
     Subscription, Target, cause,
 };
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
 use crate::error::Error;
 use crate::key::{Key, Resource};
@@ -72,6 +72,11 @@ impl RedisBackend {
     /// Connects. Returns when the server has answered.
     pub(crate) async fn connect(url: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
         let server = url::parse(url)?;
+        if clock::is_time_paused() {
+            return Err(Error::TimePaused {
+                server: server.address(),
+            });
+        }
         let commands = server.client(config.nodelay)?;
         // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
         let messages = server.client(true)?;
