@@ -101,7 +101,7 @@
 //!
 //! | event | status | `type` |
 //! | --- | --- | --- |
-//! | another owner held the lock until the wait was over | 409 with `Retry-After`: the rest of the holder's lease, within 1 to 10 s | `urn:distlock:busy` |
+//! | another owner held the lock until the wait was over | 409 with `Retry-After`: the rest of the holder's lease, within 1 to 10 s; for a request behind others in line, up to half as long again, at random | `urn:distlock:busy` |
 //! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
 //! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |

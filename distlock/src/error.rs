@@ -307,8 +307,9 @@ pub enum Blocker {
     /// Another owner holds the lock. The duration is the rest of its lease, which the owner may renew. It is `None` if
     /// the end of the hold is not known.
     Owner(Option<Duration>),
-    /// Another acquisition of the same client was ahead in the queue.
-    Queue,
+    /// Another acquisition of the same client was ahead in the queue. The duration is the rest of the holder's lease, as
+    /// the first acquisition in the queue last heard of it. It is `None` if it has heard nothing, or no end is known.
+    Queue(Option<Duration>),
     /// Another branch of the same scope, for example of a `join!`, had entered the lock.
     Sibling,
     /// The semaphore had no permits yet, because nobody had set them.
@@ -341,7 +342,7 @@ impl fmt::Display for Blocker {
         match self {
             Self::Owner(Some(ttl)) => write!(f, "held for another {}", show(*ttl)),
             Self::Owner(None) => f.write_str("held with no known end"),
-            Self::Queue => f.write_str("behind other waiters of this client"),
+            Self::Queue(_) => f.write_str("behind other waiters of this client"),
             Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
             Self::PermitsNotSet => f.write_str("which has no permits yet: nobody has set them"),
             Self::Count(count) => write!(f, "whose count was still {count}"),

@@ -13,6 +13,10 @@ use super::{grpc, problem};
 /// the end of the hold, so it is not passed on as it is.
 const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
 
+/// A request that stood behind others in line gets its `Retry-After` divided by this in addition, or less, at random.
+/// Otherwise all of them would come back together.
+const RETRY_AFTER_SPREAD: u64 = 2;
+
 /// `Retry-After` in seconds when a waiter limit is reached. Queues change fast, and a retry is cheap.
 const RETRY_AFTER_OVERLOADED: u64 = 1;
 
@@ -335,6 +339,10 @@ fn retry_after(blocker: Blocker) -> u64 {
     match blocker {
         Blocker::Owner(Some(left)) => ceil_secs(left).clamp(least, most),
         Blocker::Owner(None) => most,
+        Blocker::Queue(heard) => {
+            let after = heard.map_or(least, |left| ceil_secs(left).clamp(least, most));
+            after + rand::random_range(0..=after.div_ceil(RETRY_AFTER_SPREAD))
+        }
         _ => least,
     }
 }

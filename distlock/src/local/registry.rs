@@ -56,6 +56,8 @@ pub(super) struct Entry {
     is_checked: bool,
     /// When a head of the queue gave up because the server does not answer.
     pub(super) given_up_at: Option<Tick>,
+    /// When the lease of the holder ends, as the head of the queue last heard from the server.
+    pub(super) busy_until: Option<Tick>,
 }
 
 /// The hold that a guard of this client has, or had until its release is answered.
@@ -85,6 +87,7 @@ impl Entry {
             round_robin: RoundRobin::default(),
             is_checked: false,
             given_up_at: None,
+            busy_until: None,
         }
     }
 

@@ -167,6 +167,20 @@ impl QueueSlot {
         self.look(|entry, _| entry.given_up_at).flatten()
     }
 
+    /// The server has refused the waiter: another owner holds the key until then, if an end is known.
+    pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
+        self.look(|entry, _| entry.busy_until = until);
+    }
+
+    /// When the lease of the key's holder ends, as far as the queue knows.
+    pub(crate) fn busy_until(&self) -> Option<Tick> {
+        let known = |entry: &mut Entry, _| match &entry.holder {
+            Some(holder) => Some(holder.hold.deadline()),
+            None => entry.busy_until,
+        };
+        self.look(known).flatten()
+    }
+
     pub(crate) fn next_step(&mut self) -> NextStep {
         let step = self.step();
         self.signal

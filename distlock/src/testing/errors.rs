@@ -375,7 +375,7 @@ mod tests {
     fn each_constructor_makes_the_error_of_its_name() {
         let (key, time) = ("order:42", Duration::from_secs(5));
         let made = [
-            ("Timeout", timeout(key, time, Blocker::Queue)),
+            ("Timeout", timeout(key, time, Blocker::Queue(None))),
             ("Lost", lost(key, Loss::Gone)),
             ("Unavailable", unavailable(key, time, "away")),
             ("Unreachable", unreachable("host", time, "away")),

@@ -329,6 +329,7 @@ impl<'a> Waiter<'a> {
                 };
                 self.turn.count_as_waiter()?;
                 if self.turn.slot.listens_after_refusal() {
+                    self.turn.tell_line();
                     Box::pin(self.sleep(ttl, was_active)).await;
                 }
             }

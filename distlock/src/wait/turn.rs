@@ -67,16 +67,6 @@ impl Blocking {
             _ => Self::Owner(Some(hold.deadline())),
         }
     }
-
-    pub(super) fn blocker(self, now: Tick) -> Blocker {
-        match self {
-            Self::Nobody => Blocker::Unanswered,
-            Self::Queue => Blocker::Queue,
-            Self::Releasing(until) => Blocker::Owner(Some(until.left(now))),
-            Self::Owner(until) => Blocker::Owner(until.map(|until| until.left(now))),
-            Self::Unset => Blocker::PermitsNotSet,
-        }
-    }
 }
 
 impl<'a> Turn<'a> {
@@ -106,6 +96,25 @@ impl<'a> Turn<'a> {
             was_blocked: false,
             trust_until: None,
             waiter_slot,
+        }
+    }
+
+    /// What blocks the acquisition, for its error.
+    pub(super) fn blocker(&self, now: Tick) -> Blocker {
+        let left = |until: Option<Tick>| until.map(|until| until.left(now));
+        match self.blocking {
+            Blocking::Nobody => Blocker::Unanswered,
+            Blocking::Queue => Blocker::Queue(left(self.slot.busy_until())),
+            Blocking::Releasing(until) => Blocker::Owner(left(Some(until))),
+            Blocking::Owner(until) => Blocker::Owner(left(until)),
+            Blocking::Unset => Blocker::PermitsNotSet,
+        }
+    }
+
+    /// Tells those that stand in line behind it what it knows of the holder.
+    pub(super) fn tell_line(&self) {
+        if let Blocking::Owner(until) = self.blocking {
+            self.slot.note_busy_until(until);
         }
     }
 

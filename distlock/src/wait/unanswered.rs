@@ -99,7 +99,7 @@ impl Waiter<'_> {
             Some(fault) => fault.into_error(key, self.waited()),
             None => {
                 let now = self.session.now();
-                let blocker = self.turn.blocking.blocker(now);
+                let blocker = self.turn.blocker(now);
                 self.request.timed_out(key, now, blocker)
             }
         }

@@ -263,7 +263,7 @@ impl<'a> Rounds<'a> {
         let key = &self.request().requested[0].resource.key;
         let ttl = refused.iter().filter_map(|refusal| refusal.ttl).min();
         let blocker = match refused {
-            [] if self.was_blocked => Blocker::Queue,
+            [] if self.was_blocked => Blocker::Queue(None),
             [] => Blocker::Unanswered,
             _ => Blocker::Owner(ttl),
         };

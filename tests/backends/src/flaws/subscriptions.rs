@@ -69,6 +69,7 @@ pub(super) async fn look_away(batch: &[Target]) -> Result<Vec<Looked>, Fault> {
     let taken = Looked {
         is_open: false,
         ttl: None,
+        count: None,
     };
     Ok(vec![taken; batch.len()])
 }

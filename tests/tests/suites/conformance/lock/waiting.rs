@@ -88,14 +88,15 @@ async fn waiter_behind_others_is_told_so(stage: &Stage) {
     let first = tokio::spawn(lock.acquire().into_future());
     stage.waiting(&client, 1).await;
     let error = refused(lock.acquire().wait(stage.part(10)).await);
-    let behind = matches!(
-        error,
-        Error::Timeout {
-            blocker: Blocker::Queue,
-            ..
-        }
-    );
-    assert!(behind, "{error}");
+    let Error::Timeout {
+        blocker: Blocker::Queue(Some(left)),
+        ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
+    // What the first in line has heard of the holder's lease.
+    assert!(!left.is_zero() && *left <= stage.lease(), "{left:?}");
     let queue = r#"waiting for "order:42", behind other waiters of this client"#;
     assert!(error.to_string().ends_with(queue), "{error}");
     held.release().await.unwrap();
