@@ -202,6 +202,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod client;
 mod enter;
 mod error;
 mod future;
@@ -214,6 +215,7 @@ mod respond;
 mod service;
 mod settings;
 
+pub use crate::client::{ClientFuture, ClientLayer, ClientService};
 pub use crate::error::BoxError;
 pub use crate::future::{HoldBody, LockFuture};
 pub use crate::held::Held;

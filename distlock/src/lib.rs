@@ -32,7 +32,7 @@ pub use crate::backend::memory::MemoryServer;
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
 pub use crate::client::inherit::{Inherit, inherit};
-pub use crate::client::installed::{Installed, with_client};
+pub use crate::client::installed::{Installed, WithClient, with_client};
 pub use crate::client::quorum::Quorum;
 pub use crate::client::source::LockSource;
 pub use crate::error::{Blocker, Error, Loss};

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::future::Either;
 use parking_lot::RwLock;
+use pin_project_lite::pin_project;
 use tokio::runtime;
 use tokio::task::futures::TaskLocalFuture;
 
@@ -195,6 +197,8 @@ pub(crate) fn current() -> Result<Client, Error> {
 /// It is meant for tests. Tasks that the future spawns use the installed client again, unless they
 /// [`inherit`](crate::inherit). [`Client::install_scoped`] reaches all tasks and threads of a runtime.
 ///
+/// Requests that a server handles in tasks of its own get the client from the layer `ClientLayer` of `distlock-tower`.
+///
 /// # Cancel safety
 /// Dropping the future drops `future`.
 ///
@@ -206,11 +210,39 @@ pub(crate) fn current() -> Result<Client, Error> {
 /// assert_eq!(answer, 42);
 /// # }
 /// ```
-pub fn with_client<F: Future>(
-    client: &Client,
-    future: F,
-) -> impl Future<Output = F::Output> + use<F> {
-    SCOPED.scope(client.clone(), future)
+pub fn with_client<F: Future>(client: &Client, future: F) -> WithClient<F> {
+    WithClient {
+        scoped: SCOPED.scope(client.clone(), future),
+    }
+}
+
+pin_project! {
+    /// A future in which attributes use another client; made by [`with_client`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the inner future, with the same client.
+    ///
+    /// # Examples
+    /// See [`with_client`].
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct WithClient<F> {
+        #[pin]
+        scoped: TaskLocalFuture<Client, F>,
+    }
+}
+
+impl<F: Future> Future for WithClient<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().scoped.poll(cx)
+    }
+}
+
+impl<F> fmt::Debug for WithClient<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithClient").finish_non_exhaustive()
+    }
 }
 
 /// A future that runs with a client: that of the [`with_client`] around the call that made the future.

@@ -31,7 +31,7 @@ const DISTLOCK: Staircase<'_> = &[
 ];
 
 const DISTLOCK_TOWER: Staircase<'_> = &[
-    &["layer", "non_http"],
+    &["client", "layer", "non_http"],
     &["service"],
     &["future"],
     &["enter"],

@@ -1,5 +1,6 @@
 //! The layer in axum routers: keys, positions in a router, the hold in the handler, real connections.
 
+mod client_layer;
 mod held;
 mod keys;
 mod positions;
