@@ -316,6 +316,15 @@ async fn f66_right_that_is_back_serves_the_next_acquisition(row: &Row) {
         .await;
         sleep(ms(1_000)).await;
     }
+    // These pauses last one to two seconds, and whoever asks does not wait for them.
+    let asked = async {
+        for _ in 0..10 {
+            let single = client.lock("k").acquire().wait(Duration::ZERO);
+            denied(single.into_future()).await;
+        }
+    };
+    let tried_again = row.timeout(Duration::from_secs(6), asked).await;
+    tried_again.expect("tried again because somebody asked");
     change_password(&mut admin, row, "SECRET").await;
     let guard = client.lock("k").try_acquire().await.unwrap();
     guard.expect("free").release().await.unwrap();
