@@ -2,7 +2,8 @@
 //! and of the lock's bookkeeping.
 //!
 //! Run it with `cargo bench -p distlock-tower`. Rounds with and without the layer alternate, so that noise on the machine
-//! affects both. The median of the differences is printed.
+//! affects both. The median of the differences is printed, and the number of allocations that the layer adds, without
+//! those of the lock.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,8 +19,10 @@ use axum::extract::Path;
 use axum::routing::post;
 use distlock::Client;
 use distlock_tower::{HoldUntil, LockLayer};
+use futures_util::FutureExt as _;
 use http::Request;
 use http::request::Parts;
+use tokio::task::unconstrained;
 use tower::Service;
 
 const ROUNDS: usize = 401;
@@ -46,6 +49,37 @@ async fn time(app: &mut Router) -> f64 {
     start.elapsed().as_secs_f64() / f64::from(REQUESTS)
 }
 
+/// Returns the allocations of one request. The lock is in memory and free, so no request waits.
+fn allocations(app: &mut Router) -> u64 {
+    let one = |app: &mut Router| {
+        let request = Request::post("/orders/42/pay").body(Body::empty()).unwrap();
+        allocation_counter::measure(|| {
+            // Without the budget of a task, which all the rounds together would use up.
+            let response =
+                unconstrained(Service::<Request<Body>>::call(app, request)).now_or_never();
+            // The response body has the hold where the lock is held until its end.
+            let body = response.unwrap().unwrap().into_body();
+            axum::body::to_bytes(body, 100)
+                .now_or_never()
+                .unwrap()
+                .unwrap();
+        })
+    };
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| one(app).count_total).collect();
+    // Background tasks and growing tables add to some rounds.
+    rounds.into_iter().min().unwrap()
+}
+
+/// Returns the allocations of one lock: acquired, entered and released.
+fn allocations_of_lock(client: &Client) -> u64 {
+    let one = || {
+        let running = client.lock("order").acquire().run(async {});
+        allocation_counter::measure(|| unconstrained(running).now_or_never().unwrap().unwrap())
+            .count_total
+    };
+    (0..ROUNDS).map(|_| one()).min().unwrap()
+}
+
 /// Measures the lock without the layer: the part of the cost that no layer can avoid.
 async fn without_layer(client: &Client) {
     let mut rounds = Vec::new();
@@ -59,12 +93,13 @@ async fn without_layer(client: &Client) {
     }
     let took = median(rounds.into_iter());
     println!(
-        "{:<44} {took:>6.2} us",
-        "acquire and release without the layer"
+        "{:<44} {took:>6.2} us, {} allocations",
+        "acquire and release without the layer",
+        allocations_of_lock(client)
     );
 }
 
-async fn compare(what: &str, layer: LockLayer) {
+async fn compare(what: &str, layer: LockLayer, lock: u64) {
     let (mut bare, mut guarded) = (route(), route().route_layer(layer));
     let mut pairs = Vec::new();
     for _ in 0..ROUNDS {
@@ -72,7 +107,12 @@ async fn compare(what: &str, layer: LockLayer) {
     }
     let route = median(pairs.iter().map(|(bare, _)| *bare));
     let adds = median(pairs.iter().map(|(bare, guarded)| guarded - bare));
-    println!("{what:<44} {adds:>6.2} us, in addition to {route:.2} us of the bare route");
+    let (route_allocates, all) = (allocations(&mut bare), allocations(&mut guarded));
+    println!(
+        "{what:<44} {adds:>6.2} us, in addition to {route:.2} us of the bare route; {all} allocations: {} by the layer, {lock} by \
+         the lock, {route_allocates} by the bare route",
+        all.saturating_sub(route_allocates + lock)
+    );
 }
 
 fn median(seconds: impl Iterator<Item = f64>) -> f64 {
@@ -89,17 +129,20 @@ async fn main() {
         "time that the layer adds to one request, median of {ROUNDS} rounds; goal for one key: at most 5 us"
     );
     without_layer(&client).await;
-    compare("a constant key", layer().key(|_: &Parts| "order")).await;
+    let lock = allocations_of_lock(&client);
+    compare("a constant key", layer().key(|_: &Parts| "order"), lock).await;
     let by_path = || layer().key(|Path(id): Path<u64>| format!("order:{id}"));
-    compare("a key from an extractor", by_path()).await;
+    compare("a key from an extractor", by_path(), lock).await;
     compare(
         "a key from a template",
         layer().key_template("order:<path.id>"),
+        lock,
     )
     .await;
     compare(
         "held until the end of the body",
         by_path().hold_until(HoldUntil::Body),
+        lock,
     )
     .await;
     let three = |Path(id): Path<u64>| {
@@ -109,6 +152,6 @@ async fn main() {
             format!("item:{id}"),
         ]
     };
-    compare("three keys as one lock", layer().key(three)).await;
-    compare("readers and writers", by_path().read_write()).await;
+    compare("three keys as one lock", layer().key(three), lock).await;
+    compare("readers and writers", by_path().read_write(), lock).await;
 }

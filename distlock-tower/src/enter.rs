@@ -9,7 +9,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use crate::error::BoxError;
-use crate::key::{self, BufferedBody, KeyError, KeyOutcome, KeyedBody, WholeBody};
+use crate::key::{self, BufferedBody, KeyError, KeyOutcome, KeyedBody, Keys, WholeBody};
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
 
@@ -81,7 +81,7 @@ impl Settings {
         self.answers.refuse_keys(error, error.rejection(), grpc)
     }
 
-    async fn acquire(&self, mode: Mode, keys: Vec<String>, grpc: bool) -> EnterOutcome {
+    async fn acquire(&self, mode: Mode, keys: Keys, grpc: bool) -> EnterOutcome {
         let started = Instant::now();
         let acquired = self.lock.acquire(mode, keys).await;
         let waited = started.elapsed();

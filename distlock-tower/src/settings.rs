@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Method, Request};
 use tokio::sync::Semaphore;
 
-use crate::key::ErasedKey;
+use crate::key::{ErasedKey, Keys};
 use crate::request_body::{self, BodyClock, Watched};
 use crate::respond::{self, Answers};
 
@@ -74,11 +74,7 @@ impl LockSettings {
         self.pending = Some(PendingLimit::new(limit));
     }
 
-    pub(crate) async fn acquire(
-        &self,
-        mode: Mode,
-        keys: Vec<String>,
-    ) -> Result<Guard, NotAcquired> {
+    pub(crate) async fn acquire(&self, mode: Mode, keys: Keys) -> Result<Guard, NotAcquired> {
         let Some(PendingLimit { slots, limit }) = &self.pending else {
             let acquired = self.acquire_within(self.wait, mode, keys).await;
             return acquired.map_err(NotAcquired::Failed);
@@ -98,12 +94,7 @@ impl LockSettings {
         .map_err(NotAcquired::Failed)
     }
 
-    async fn acquire_within(
-        &self,
-        wait: Duration,
-        mode: Mode,
-        keys: Vec<String>,
-    ) -> Result<Guard, Error> {
+    async fn acquire_within(&self, wait: Duration, mode: Mode, keys: Keys) -> Result<Guard, Error> {
         let mut acquire = self.source.acquire(mode, keys).wait(wait);
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);

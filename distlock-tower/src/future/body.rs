@@ -67,7 +67,8 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Held { #[pin] body: Option<B>, body_hold: BodyHold },
+        // Boxed, so that responses which lock nothing stay small.
+        Held { #[pin] body: Option<B>, body_hold: Box<BodyHold> },
         Answer { #[pin] body: UnsyncBoxBody<Bytes, BoxError> },
     }
 }
@@ -84,12 +85,12 @@ impl<B> HoldBody<B> {
         Self {
             kind: Kind::Held {
                 body: Some(body),
-                body_hold: BodyHold {
+                body_hold: Box::new(BodyHold {
                     hold,
                     remaining: length,
                     last_data: None,
                     trailers: None,
-                },
+                }),
             },
         }
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use distlock::{Guard, Section};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 #[cfg(feature = "axum")]
 pub use self::extract::HeldRejection;
@@ -60,7 +61,7 @@ pub struct Held {
 
 struct Shared {
     /// The keys of the guard, in sorted order. There is at least one.
-    keys: Vec<String>,
+    keys: SmallVec<[String; 1]>,
     token: Option<u64>,
     /// Never entered. It reports whether the hold lasts, wherever the guard is.
     section: Section,

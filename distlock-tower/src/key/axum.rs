@@ -19,20 +19,27 @@ macro_rules! extractors {
         impl<F, K, S, $($Extractor),+> KeyFn<($($Extractor,)+), S> for F
         where
             F: Fn($($Extractor),+) -> K + Send + Sync + 'static,
+            K: 'static,
             S: Sync,
             $($Extractor: FromRequestParts<S> + Send,)+
         {
             type Keys = K;
 
-            fn keys<'a>(&'a self, parts: &'a mut Parts, state: &'a S) -> KeyFuture<'a, K> {
-                Box::pin(async move {
+            fn keys<'a, T: Send + 'a>(
+                &'a self,
+                parts: &'a mut Parts,
+                state: &'a S,
+                into: fn(Result<K, LockKeys>) -> T,
+            ) -> KeyFuture<'a, T> {
+                KeyFuture::Boxed(Box::pin(async move {
                     $(
-                        let $value = $Extractor::from_request_parts(parts, state)
-                            .await
-                            .map_err(LockKeys::answer)?;
+                        let $value = match $Extractor::from_request_parts(parts, state).await {
+                            Ok(value) => value,
+                            Err(rejection) => return into(Err(LockKeys::answer(rejection))),
+                        };
                     )+
-                    Ok(self($($value),+))
-                })
+                    into(Ok(self($($value),+)))
+                }))
             }
         }
     };

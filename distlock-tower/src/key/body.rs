@@ -7,7 +7,7 @@ use http::request::Parts;
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::{KeyError, KeyFn, KeyFuture};
+use super::{KeyError, KeyFn, KeyFuture, LockKeys};
 use crate::error::BoxError;
 
 /// Marks layers that read only the head of a request, so that its body can be of any type. See
@@ -75,13 +75,16 @@ where
 {
     type Keys = K;
 
-    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
-        Box::pin(async {
-            let BufferedBody(body) = parts
-                .extensions
-                .remove()
-                .unwrap_or(BufferedBody(Bytes::new()));
-            Ok(self.0(parts, &body))
-        })
+    fn keys<'a, T: Send + 'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        _: &'a S,
+        into: fn(Result<K, LockKeys>) -> T,
+    ) -> KeyFuture<'a, T> {
+        let BufferedBody(body) = parts
+            .extensions
+            .remove()
+            .unwrap_or(BufferedBody(Bytes::new()));
+        KeyFuture::Ready(into(Ok(self.0(parts, &body))))
     }
 }

@@ -11,6 +11,7 @@ mod keyed_body;
 mod parts;
 mod template;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
+use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
@@ -29,9 +31,16 @@ pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;
 use crate::respond::{self, Answer, Reason, Rejection};
 
-/// The future of a [`KeyFn`].
+/// What a [`KeyFn`] returns: a value that is ready, or a future. Only extractors need a future, and its allocation.
 #[doc(hidden)]
-pub type KeyFuture<'a, K> = BoxFuture<'a, Result<K, LockKeys>>;
+#[allow(missing_debug_implementations, reason = "a future has none")]
+pub enum KeyFuture<'a, T> {
+    Ready(T),
+    Boxed(BoxFuture<'a, T>),
+}
+
+/// The keys of a request. Most have one.
+pub(crate) type Keys = SmallVec<[String; 1]>;
 
 /// A function that returns the key of a request.
 ///
@@ -81,9 +90,15 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
     /// What the function returns.
     type Keys;
 
-    /// Calls the function with the parts of the request that it takes. An error is the rejection of an extractor.
+    /// Calls the function with the parts of the request that it takes, and converts what it returns. An error is the
+    /// rejection of an extractor.
     #[doc(hidden)]
-    fn keys<'a>(&'a self, parts: &'a mut Parts, state: &'a S) -> KeyFuture<'a, Self::Keys>;
+    fn keys<'a, T: Send + 'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        state: &'a S,
+        into: fn(Result<Self::Keys, LockKeys>) -> T,
+    ) -> KeyFuture<'a, T>;
 }
 
 /// The return types of a key function: one key, several keys, no key, or an answer.
@@ -146,7 +161,7 @@ pub struct LockKeys(pub(crate) KeyOutcome);
 
 pub(crate) enum KeyOutcome {
     NoLock,
-    Keys(Vec<String>),
+    Keys(Keys),
     /// The request lacks the named data.
     Missing(String),
     /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
@@ -192,7 +207,7 @@ const MAX_KEY_BYTES: usize = 512;
 const MAX_KEYS: usize = 256;
 
 /// Checks the keys and removes duplicates.
-pub(crate) fn distinct(mut keys: Vec<String>) -> Result<Vec<String>, KeyError> {
+pub(crate) fn distinct(mut keys: Keys) -> Result<Keys, KeyError> {
     let is_invalid = |key: &&String| {
         key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(char::is_control)
     };
@@ -200,8 +215,10 @@ pub(crate) fn distinct(mut keys: Vec<String>) -> Result<Vec<String>, KeyError> {
         let key = key.clone();
         return Err(KeyError::Invalid { key });
     }
-    let mut seen = HashSet::new();
-    keys.retain(|key| seen.insert(key.clone()));
+    if keys.len() > 1 {
+        let mut seen = HashSet::new();
+        keys.retain(|key| seen.insert(key.clone()));
+    }
     match keys.len() {
         0 => Err(KeyError::Empty),
         1..=MAX_KEYS => Ok(keys),
@@ -276,7 +293,7 @@ macro_rules! one_key {
     ($($text:ty),+) => {$(
         impl IntoLockKeys for $text {
             fn into_lock_keys(self) -> LockKeys {
-                LockKeys(KeyOutcome::Keys(vec![self.into()]))
+                LockKeys(KeyOutcome::Keys(smallvec![self.into()]))
             }
         }
     )+};
@@ -311,9 +328,29 @@ impl<T: IntoLockKeys> IntoLockKeys for Result<T, Response<http_body_util::Full<B
 
 /// A key function with its state, without their types.
 #[derive(Clone)]
-pub(crate) struct ErasedKey(Arc<ErasedKeyFn>);
+pub(crate) struct ErasedKey {
+    key_and_state: Arc<Erased>,
+    /// [`outcome`] of their types. A function, because an object would need the form of the key function, `M`, to be
+    /// `'static`.
+    outcome: for<'a> fn(&'a Erased, &'a mut Parts) -> KeyFuture<'a, KeyOutcome>,
+}
 
-type ErasedKeyFn = dyn for<'a> Fn(&'a mut Parts) -> BoxFuture<'a, KeyOutcome> + Send + Sync;
+type Erased = dyn Any + Send + Sync;
+
+fn outcome<'a, F, M, S>(erased: &'a Erased, parts: &'a mut Parts) -> KeyFuture<'a, KeyOutcome>
+where
+    F: KeyFn<M, S>,
+    F::Keys: IntoLockKeys,
+    S: Send + Sync + 'static,
+{
+    let Some((key, state)) = erased.downcast_ref::<(F, S)>() else {
+        // `ErasedKey::new` puts nothing else in. Without keys, the request would be refused.
+        return KeyFuture::Ready(KeyOutcome::Keys(Keys::new()));
+    };
+    key.keys(parts, state, |keys| {
+        keys.map_or_else(|answer| answer, F::Keys::into_lock_keys).0
+    })
+}
 
 impl ErasedKey {
     pub(crate) fn new<F, M, S>(key: F, state: S) -> Self
@@ -322,18 +359,16 @@ impl ErasedKey {
         F::Keys: IntoLockKeys,
         S: Send + Sync + 'static,
     {
-        let shared = Arc::new((key, state));
-        Self(Arc::new(move |parts| {
-            let shared = Arc::clone(&shared);
-            Box::pin(async move {
-                let (key, state) = &*shared;
-                let keys = key.keys(parts, state).await;
-                keys.map_or_else(|answer| answer, F::Keys::into_lock_keys).0
-            })
-        }))
+        Self {
+            key_and_state: Arc::new((key, state)),
+            outcome: outcome::<F, M, S>,
+        }
     }
 
     pub(crate) async fn of(&self, parts: &mut Parts) -> KeyOutcome {
-        (self.0)(parts).await
+        match (self.outcome)(&*self.key_and_state, parts) {
+            KeyFuture::Ready(outcome) => outcome,
+            KeyFuture::Boxed(outcome) => outcome.await,
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::mem;
 use http::Request;
 use http::request::Parts;
 
-use super::{KeyFn, KeyFuture};
+use super::{KeyFn, KeyFuture, LockKeys};
 
 /// Marks key functions over `&http::request::Parts`. Always inferred.
 #[derive(Debug)]
@@ -22,8 +22,13 @@ where
 {
     type Keys = K;
 
-    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
-        Box::pin(async { Ok(self(parts)) })
+    fn keys<'a, T: Send + 'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        _: &'a S,
+        into: fn(Result<K, LockKeys>) -> T,
+    ) -> KeyFuture<'a, T> {
+        KeyFuture::Ready(into(Ok(self(parts))))
     }
 }
 
@@ -34,14 +39,17 @@ where
 {
     type Keys = K;
 
-    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, K> {
-        Box::pin(async {
-            // The parts move into a request and back: cloning them would copy all headers and extensions.
-            let (empty, ()) = Request::new(()).into_parts();
-            let request = Request::from_parts(mem::replace(parts, empty), ());
-            let keys = self(&request);
-            (*parts, ()) = request.into_parts();
-            Ok(keys)
-        })
+    fn keys<'a, T: Send + 'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        _: &'a S,
+        into: fn(Result<K, LockKeys>) -> T,
+    ) -> KeyFuture<'a, T> {
+        // The parts move into a request and back: cloning them would copy all headers and extensions.
+        let (empty, ()) = Request::new(()).into_parts();
+        let request = Request::from_parts(mem::replace(parts, empty), ());
+        let keys = self(&request);
+        (*parts, ()) = request.into_parts();
+        KeyFuture::Ready(into(Ok(keys)))
     }
 }

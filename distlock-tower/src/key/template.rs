@@ -7,6 +7,7 @@ use std::str::FromStr;
 use http::header::HeaderName;
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
+use smallvec::smallvec;
 
 use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys};
 
@@ -101,7 +102,7 @@ impl Template {
         }
         match missing {
             Some(placeholder) => KeyOutcome::Missing(placeholder.to_string()),
-            None => KeyOutcome::Keys(vec![key]),
+            None => KeyOutcome::Keys(smallvec![key]),
         }
     }
 }
@@ -199,14 +200,20 @@ fn full_path(parts: &Parts) -> &str {
 impl<S: Sync> KeyFn<ViaTemplate, S> for Template {
     type Keys = LockKeys;
 
-    fn keys<'a>(&'a self, parts: &'a mut Parts, _: &'a S) -> KeyFuture<'a, LockKeys> {
-        Box::pin(async {
-            let captures = match self.has_captures() {
-                true => captures(parts).await,
-                false => Some(Vec::new()),
-            };
-            Ok(LockKeys(self.render(parts, &captures)))
-        })
+    fn keys<'a, T: Send + 'a>(
+        &'a self,
+        parts: &'a mut Parts,
+        _: &'a S,
+        into: fn(Result<LockKeys, LockKeys>) -> T,
+    ) -> KeyFuture<'a, T> {
+        if !self.has_captures() {
+            let keys = self.render(parts, &Some(Vec::new()));
+            return KeyFuture::Ready(into(Ok(LockKeys(keys))));
+        }
+        KeyFuture::Boxed(Box::pin(async move {
+            let captures = captures(parts).await;
+            into(Ok(LockKeys(self.render(parts, &captures))))
+        }))
     }
 }
 
