@@ -55,7 +55,7 @@ async fn runs_everywhere_on_the_installed_client() {
 }
 
 async fn default_client_of(client: Client) -> bool {
-    default_client(&client).await.unwrap()
+    default_client(&client).await.expect("granted")
 }
 
 #[test]

@@ -141,6 +141,21 @@ pub fn denied(key: impl Into<String>, cause: impl Into<BoxError>) -> Error {
     }
 }
 
+/// Makes an [`Error::LoginDenied`]: `server` refused the user or the password.
+///
+/// # Examples
+/// ```
+/// let refused = distlock::testing::errors::login_denied("127.0.0.1:6379", "WRONGPASS");
+/// assert!(refused.is_permanent());
+/// ```
+#[must_use]
+pub fn login_denied(server: impl Into<String>, cause: impl Into<BoxError>) -> Error {
+    Error::LoginDenied {
+        server: server.into(),
+        cause: shared(cause),
+    }
+}
+
 /// Makes an [`Error::UnsupportedServer`]: this crate cannot use `server`.
 ///
 /// # Examples
@@ -351,6 +366,7 @@ mod tests {
             Error::TimePaused { .. } => "TimePaused",
             Error::ReleasesPending { .. } => "ReleasesPending",
             Error::Denied { .. } => "Denied",
+            Error::LoginDenied { .. } => "LoginDenied",
             Error::UnsupportedServer { .. } => "UnsupportedServer",
             Error::WrongType { .. } => "WrongType",
             Error::Protocol { .. } => "Protocol",
@@ -382,6 +398,7 @@ mod tests {
             ("TimePaused", time_paused("host")),
             ("ReleasesPending", releases_pending(3, time)),
             ("Denied", denied(key, std::io::Error::other("NOPERM"))),
+            ("LoginDenied", login_denied("host", "WRONGPASS")),
             ("UnsupportedServer", unsupported_server("host", "too old")),
             ("WrongType", wrong_type(key)),
             ("Protocol", protocol(key, "odd")),

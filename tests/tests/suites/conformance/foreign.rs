@@ -74,6 +74,18 @@ async fn library_that_wakes_slowly_gets_its_share_of_a_hot_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn library_that_wakes_slowly_gets_its_share_beside_two_clients_of_this_crate() {
+    let server = MemoryServer::new();
+    let (one, other, third) = (client(&server), client(&server), client(&server));
+    let (one, other, theirs) = tokio::join!(ours(&one), ours(&other), theirs(&third));
+    let share = f64::from(theirs) / f64::from(one + other + theirs);
+    assert!(
+        (0.2..0.5).contains(&share),
+        "{one} and {other} of ours, {theirs} of theirs"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn listener_that_never_takes_the_key_costs_little() {
     let server = MemoryServer::new();
     let alone = ours(&client(&server)).await;
