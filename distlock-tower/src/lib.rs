@@ -223,6 +223,8 @@ pub use crate::held::Held;
 pub use crate::held::HeldRejection;
 #[doc(no_inline)]
 pub use crate::key::{IntoLockKeys, KeyFn, LockKeys, Template, TemplateError};
+#[doc(hidden)]
+pub use crate::layer::HasKey;
 pub use crate::layer::{CompletingFuture, CompletingLayer, CompletingService, LockLayer, Unkeyed};
 pub use crate::non_http::{LockError, ServiceLock, ServiceLockFuture, ServiceLockLayer};
 pub use crate::respond::{IntoAnswer, LockInfo, Reason, Rejection};

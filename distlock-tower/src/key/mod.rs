@@ -82,6 +82,7 @@ pub(crate) type Keys = SmallVec<[String; 1]>;
     message = "`{Self}` is not a key function for a `LockLayer` with the state `{S}`",
     label = "not a key function",
     note = "a key function takes 1 to 8 extractors, or `&http::request::Parts`, or `&http::Request<()>`, with the types of its arguments written out: `|Path(id): Path<u64>| format!(\"order:{{id}}\")`",
+    note = "a text is no key function: one key for all requests is `.key(|_: &http::request::Parts| \"import\")`, and a text with placeholders is `.key_template(\"order:<path.id>\")`",
     note = "every extractor must implement `FromRequestParts<{S}>`: `Json`, `Form`, `Bytes` and other extractors that read the body do not, and extractors need the feature `axum`",
     note = "`State<T>` needs `.with_state(..)` before `.key(..)`",
     note = "it must be `Send + Sync + 'static` and not `async`"

@@ -1,6 +1,7 @@
 //! The layer for HTTP services: `LockLayer::new` and a key function make a layer, and setters change its defaults.
 
 mod completing;
+mod no_key;
 mod setters;
 mod unkeyed;
 
@@ -13,6 +14,7 @@ use http::{Method, StatusCode};
 use tower_layer::Layer;
 
 pub use self::completing::{CompletingFuture, CompletingLayer, CompletingService};
+pub use self::no_key::HasKey;
 pub use self::unkeyed::Unkeyed;
 use crate::key::Head;
 use crate::respond::{IntoAnswer, Rejection};
