@@ -16,8 +16,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::Body;
+use http_body_util::Limited;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
-use http_body_util::{BodyExt as _, Limited};
 
 pub(crate) use self::clock::BodyClock;
 pub(crate) use self::timed::BodyTimeout;
@@ -97,7 +97,8 @@ impl Timed for axum::body::Body {
     fn timed(self, clock: Arc<BodyClock>) -> Self {
         // Boxed with axum's own error, which axum then does not wrap again. Its extractors look for the error of a length
         // limit only so deep.
-        Self::new(TimedBody::new(self, clock, axum::Error::new).boxed_unsync())
+        let timed = TimedBody::new(self, clock, axum::Error::new);
+        Self::new(UnsyncBoxBody::new(timed))
     }
 }
 
