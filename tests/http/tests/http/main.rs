@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod grpc;
+mod outside_runtime;
 mod slow_body;
 mod watch;
 
