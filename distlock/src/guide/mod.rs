@@ -8,7 +8,7 @@
 //! | [`ownership`] | who owns a lock in async code: scopes, branches, streams, spawned tasks, drops, and lost leases |
 //! | [`limits`] | what no distributed lock can guarantee, and how fencing tokens help |
 //! | [`transactions`] | how to combine a lock with a database transaction |
-//! | [`testing`] | how to test code that locks, without a server |
+//! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
 //! | [`least_privilege`] | the ACL rules that each primitive needs on the server |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
 //! | [`from_lock4j`] | how the options of lock4j, Klock and ShedLock map to `#[distributed_lock]` |
@@ -25,7 +25,12 @@ pub mod least_privilege {}
 pub mod limits {}
 #[doc = include_str!("ownership.md")]
 pub mod ownership {}
-#[doc = include_str!("testing.md")]
+// Its examples use the feature.
+#[cfg_attr(feature = "testing", doc = include_str!("testing.md"))]
+#[cfg_attr(
+    not(feature = "testing"),
+    doc = "How to test code that locks, without a server. Build the documentation with the feature `testing` to read it."
+)]
 pub mod testing {}
 #[doc = include_str!("transactions.md")]
 pub mod transactions {}

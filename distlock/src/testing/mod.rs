@@ -6,6 +6,8 @@
 //! distlock = { version = "0.1", features = ["testing"] }
 //! ```
 //!
+//! The [guide](crate::guide::testing) has an example of each.
+//!
 //! | to test | use |
 //! | --- | --- |
 //! | a server that is away | [`MemoryServer::take_down`], [`MemoryServer::bring_up`] |
