@@ -281,8 +281,8 @@ pub enum Error {
     /// An attribute found no client: it names none, it does not run inside [`with_client`](crate::with_client), and no
     /// client is [installed](crate::Client::install).
     #[error(
-        "no distlock client here: call `client.install()` at start-up, wrap the call in `distlock::with_client`, \
-         or give the attribute `client = ..`"
+        "no distlock client here: call `client.install()` at start-up or `client.install_scoped()` in a test, wrap the call \
+         in `distlock::with_client`, or give the attribute `client = ..`"
     )]
     NoClient,
 
