@@ -123,6 +123,9 @@ pub(crate) const HOLDERS_TOLD: usize = 3;
 /// pass before, divided by this number. Then they lose at most a quarter of their time.
 pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
 
+/// How often an acquisition of several keys collects in vain before it rests between the tries.
+pub(crate) const COLLECTIONS_WITHOUT_REST: u32 = 3;
+
 /// How often the waiters are looked at, while there are any that are in the way of others. A first waiter that is not polled
 /// from one look to the next loses its place.
 pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);

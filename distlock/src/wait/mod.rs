@@ -174,7 +174,10 @@ pub(crate) async fn acquire(
                 return Err(request.closed());
             }
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
-            RoundOutcome::Elsewhere(place) => next = place,
+            RoundOutcome::Elsewhere(place) => {
+                place.rest(request, &registry.session).await;
+                next = place;
+            }
         }
     }
 }
@@ -218,6 +221,8 @@ impl<'a> Waiter<'a> {
             rank,
             waiter_slot,
             unhindered_since,
+            failed,
+            ..
         } = place;
         Self {
             session,
@@ -228,7 +233,7 @@ impl<'a> Waiter<'a> {
             attempts: request.attempts(session, true),
             subscription: None,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
-            several: Several::new(unhindered_since),
+            several: Several::new(unhindered_since, failed),
             unanswered: None,
             pause: request.requested[at].backoff.first,
             heard: false,

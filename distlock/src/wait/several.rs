@@ -11,17 +11,23 @@
 //! * It collects for at most a third of the time in which it let the others pass before. If one of the keys is not free by
 //!   then, it lets the others pass again and waits for that key. Those that need one key only lose at most a quarter of
 //!   their time, however long the holders of other keys take.
+//! * Keys that change hands in step could be missed in the same way each time. After [`COLLECTIONS_WITHOUT_REST`] failures
+//!   it rests before it waits again, twice as long each time. So it may collect for longer, until it is as long as the other
+//!   keys are held.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::turn::Blocking;
 use super::{HoldRefs, Request, RoundOutcome, Waiter};
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
+use crate::config::{
+    COLLECTIONS_WITHOUT_REST, HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING,
+};
 use crate::error::Error;
-use crate::hold::Hold;
+use crate::hold::{Hold, Session};
 use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
@@ -33,6 +39,10 @@ pub(super) struct Place {
     pub(super) waiter_slot: Option<WaiterSlot>,
     /// Since when it has been in nobody's way.
     pub(super) unhindered_since: Tick,
+    /// How often it collected in vain.
+    pub(super) failed: u32,
+    /// It rests until then, in no queue.
+    rest_until: Tick,
 }
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
@@ -42,6 +52,8 @@ pub(super) struct Several {
     /// The indices of the keys that the server is asked for; `None` is all of them.
     asked: Option<SmallVec<[usize; 4]>>,
     unhindered_since: Tick,
+    /// How often it collected in vain.
+    failed: u32,
 }
 
 /// What is known of the keys while an acquisition collects.
@@ -62,16 +74,30 @@ impl Place {
             rank: None,
             waiter_slot: None,
             unhindered_since: request.since,
+            failed: 0,
+            rest_until: request.since,
+        }
+    }
+
+    /// Rests before the next wait.
+    pub(super) async fn rest(&self, request: &Request, session: &Session) {
+        let until = self.rest_until.min(request.deadline());
+        if until > session.now() {
+            tokio::select! {
+                () = session.clock.sleep_until(until) => {}
+                () = session.closing() => {}
+            }
         }
     }
 }
 
 impl Several {
-    pub(super) fn new(unhindered_since: Tick) -> Self {
+    pub(super) fn new(unhindered_since: Tick, failed: u32) -> Self {
         Self {
             places: Vec::new(),
             asked: None,
             unhindered_since,
+            failed,
         }
     }
 }
@@ -111,8 +137,9 @@ impl Waiter<'_> {
     pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
         self.take_places();
         let now = self.session.now();
-        let allowed = now.since(self.several.unhindered_since) / WAIT_PER_COLLECTING;
-        let until = now.after(allowed).min(self.deadline);
+        let unhindered = now.since(self.several.unhindered_since);
+        let until = now.after(unhindered / WAIT_PER_COLLECTING);
+        let until = until.min(self.deadline);
         let offers_until = now.after(HAND_OVER_TIME);
         // From then on the server is asked for a hold that is in the way, once.
         let mut trusted = now.after(NEIGHBOUR_TRUST);
@@ -124,9 +151,13 @@ impl Waiter<'_> {
             let Some((at, holder)) = overview.busy else {
                 break overview.free;
             };
+            self.turn.blocking = match &holder {
+                Some(holder) => Blocking::neighbour(holder),
+                None => Blocking::Queue,
+            };
             let now = self.session.now();
             if now >= until {
-                return Ok(Some(self.elsewhere(at)));
+                return Ok(Some(self.collected_in_vain(at, unhindered)));
             }
             if now >= offers_until {
                 self.refuse_offers();
@@ -292,13 +323,30 @@ impl Waiter<'_> {
         Some(self.elsewhere(self.at))
     }
 
+    /// Waits for this key next, which was not free in time. `unhindered`: for how long it had let the others pass.
+    fn collected_in_vain(&mut self, at: usize, unhindered: Duration) -> RoundOutcome {
+        self.several.failed += 1;
+        let mut place = self.place_elsewhere(at);
+        if self.several.failed > COLLECTIONS_WITHOUT_REST {
+            place.rest_until = place.unhindered_since.after(unhindered * 2);
+        }
+        RoundOutcome::Elsewhere(place)
+    }
+
     /// Waits in the queue of this key next.
     pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
-        RoundOutcome::Elsewhere(Place {
+        RoundOutcome::Elsewhere(self.place_elsewhere(at))
+    }
+
+    fn place_elsewhere(&mut self, at: usize) -> Place {
+        let now = self.session.now();
+        Place {
             at,
             rank: self.turn.slot.ticket(),
             waiter_slot: self.turn.take_waiter_slot(),
-            unhindered_since: self.session.now(),
-        })
+            unhindered_since: now,
+            failed: self.several.failed,
+            rest_until: now,
+        }
     }
 }

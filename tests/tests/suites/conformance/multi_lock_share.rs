@@ -138,8 +138,33 @@ async fn crowd_of_multi_locks_with_common_keys_gets_on(stage: &Stage) {
     tasks.join_all().await;
 }
 
+/// Sections that are as long as a few ticks of the timer, so that both keys are handed over in step with each other.
+async fn one_that_needs_two_keys_that_change_hands_in_step_gets_them(stage: &Stage) {
+    let ms = Duration::from_millis;
+    for section in [1, 2, 3, 5, 8] {
+        let client = stage.client().await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for (key, offset) in [("a", 0), ("a", 0), ("b", section / 2), ("b", section / 2)] {
+            sleep(ms(offset)).await;
+            let acquire = client.lock(key).acquire();
+            spin(&mut tasks, &stop, acquire, ms(section), &Arc::default());
+        }
+        for _ in 0..10 {
+            let both = client
+                .multi_lock(["a", "b"])
+                .acquire()
+                .wait(ms(section) * 200);
+            both.run(sleep(ms(section))).await.unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        tasks.join_all().await;
+    }
+}
+
 on_every_backend![
     one_that_needs_two_hot_keys_gets_its_share,
     one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way,
     crowd_of_multi_locks_with_common_keys_gets_on,
+    one_that_needs_two_keys_that_change_hands_in_step_gets_them,
 ];
