@@ -57,6 +57,7 @@ impl<'a> LatchOperation<'a> {
         self.context.now(EventKind::Called {
             id,
             key,
+            other_key: None,
             wait: Some(timestamp(wait)),
             lease: None,
             shared: true,

@@ -23,6 +23,11 @@ use distlock_tests::resource::ResourceHandle;
 /// How long it takes until a waiter has asked the server and sleeps.
 const IN_LINE: Duration = Duration::from_millis(60);
 
+/// The other key of a multi-lock of this key.
+pub(super) fn other_key(key: &str) -> String {
+    format!("{key}:other")
+}
+
 /// Where events go.
 #[derive(Clone, Debug)]
 pub(super) enum Sink {
@@ -136,6 +141,14 @@ impl Worker {
         }
     }
 
+    /// Does the same operation again and again until this time.
+    pub(super) async fn repeat_until(mut self, planned: PlannedOperation, end: Timestamp) {
+        while self.context.time.now() < end {
+            self.operate(&planned).await;
+            self.next.number += 1;
+        }
+    }
+
     pub(super) async fn operate(&mut self, planned: &PlannedOperation) {
         if planned.lock_kind == LockKind::Latch {
             let latch = self.program[0].count_down_latch(&planned.key);
@@ -168,13 +181,24 @@ impl Worker {
         self.context.now(EventKind::Called {
             id,
             key: planned.key.clone(),
+            other_key: (planned.lock_kind == LockKind::Multi).then(|| other_key(&planned.key)),
             wait: wait.map(timestamp),
             lease: planned.lease.map(timestamp),
             shared: planned.lock_kind == LockKind::Read,
             leased: planned.lock_kind.has_lease(),
         });
         let asking = PendingAnswer::new(&self.context, id);
+        let by_tries = planned.lock_kind == LockKind::Multi
+            && self.context.flaw == Some(Flaw::SeveralKeysByTries);
         let answer = match planned.unpolled {
+            _ if by_tries => {
+                let lease = planned.lease;
+                let once = || {
+                    let lock = lock.clone();
+                    async move { lock.acquire(Some(Duration::ZERO), lease).await }
+                };
+                Flaw::by_tries(once, wait).await
+            }
             None => lock.acquire(wait, planned.lease).await,
             Some(time) => {
                 let lease = planned.lease;

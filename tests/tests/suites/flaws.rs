@@ -10,7 +10,7 @@ use distlock::{Client, Error, Guard, MemoryServer, Quorum};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
 use distlock_tests::flaws::Flaw;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 const KEY: &str = "order:42";
@@ -133,6 +133,7 @@ scenarios! {
     LookSeesNothing: waiter_gets_a_key_whose_lease_was_cut_short_without_a_message,
     ReleaseNotRepeated: hold_that_comes_back_after_its_release_is_ended,
     HoldersUnseen: hold_outlives_each_server_that_forgets_it_in_turn,
+    SeveralKeysByTries: waiter_for_two_hot_keys_gets_both,
     UnpolledKeepsPlace: waiter_behind_one_that_is_not_polled_gets_in,
     DoubtEndsWithLease: attempt_that_a_hung_server_carries_out_is_ended,
 }
@@ -404,6 +405,27 @@ async fn hold_outlives_each_server_that_forgets_it_in_turn(stage: &Stage) -> boo
         sleep(LEASE).await;
     }
     held.is_held()
+}
+
+async fn waiter_for_two_hot_keys_gets_both(stage: &Stage) -> bool {
+    let client = stage.client();
+    let mut singles = JoinSet::new();
+    for key in ["a", "a", "a", "b", "b", "b"] {
+        let acquire = client.lock(key).acquire();
+        singles.spawn(async move {
+            loop {
+                acquire.clone().run(sleep(SECOND / 1_000)).await.unwrap();
+            }
+        });
+    }
+    sleep(SECOND).await;
+    let lock = client.multi_lock(["a", "b"]);
+    let once = || lock.acquire().wait(Duration::ZERO).into_future();
+    let both = match stage.flaw {
+        Some(Flaw::SeveralKeysByTries) => Flaw::by_tries(once, Some(SECOND)).await,
+        _ => lock.acquire().wait(SECOND).await,
+    };
+    both.is_ok()
 }
 
 async fn waiter_behind_one_that_is_not_polled_gets_in(stage: &Stage) -> bool {

@@ -54,6 +54,9 @@ pub enum Flaw {
     DoubtEndsWithLease,
     /// An inspection shows no holder, so that a hold of a Redlock does not come back to a server that lost it.
     HoldersUnseen,
+    /// A waiter for several keys stands in no line, and tries again and again whether all of them are free. A backend does
+    /// not see this mistake: [`by_tries`](Self::by_tries) makes it.
+    SeveralKeysByTries,
     /// A waiter that is not polled keeps its place, and a hold that reaches it. A backend does not see this mistake:
     /// [`around_waiter`](Self::around_waiter) makes it.
     UnpolledKeepsPlace,
@@ -63,7 +66,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All mistakes.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::ReleaseWithoutOwnerTest,
         Self::RenewWithoutOwnerTest,
         Self::NoTryAfterSubscribe,
@@ -88,6 +91,7 @@ impl Flaw {
         Self::ReleaseNotRepeated,
         Self::DoubtEndsWithLease,
         Self::HoldersUnseen,
+        Self::SeveralKeysByTries,
         Self::UnpolledKeepsPlace,
         Self::TokenFromMemory,
     ];

@@ -1,12 +1,38 @@
 //! Mistakes with waiters that a backend does not see.
 
 use std::pin::Pin;
+use std::time::Duration;
 
+use distlock::Error;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::Flaw;
 
+/// The pause between two tries.
+const TRY_EVERY: Duration = Duration::from_millis(1);
+
 impl Flaw {
+    /// An acquisition that waits by trying `once` again and again, for this long: the mistake of
+    /// [`SeveralKeysByTries`](Self::SeveralKeysByTries).
+    ///
+    /// # Errors
+    /// Those of the last try.
+    pub async fn by_tries<T, F>(once: impl Fn() -> F, wait: Option<Duration>) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let begin = Instant::now();
+        loop {
+            match once().await {
+                Err(error) if error.is_busy() && wait.is_none_or(|wait| begin.elapsed() < wait) => {
+                    sleep(TRY_EVERY).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// An acquisition that may be left unpolled. With [`UnpolledKeepsPlace`](Self::UnpolledKeepsPlace) a task of its own
     /// polls it, which keeps what it is granted until somebody polls the future that this returns.
     ///

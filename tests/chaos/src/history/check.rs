@@ -9,6 +9,7 @@
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
 //! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal; soon after a hand-over and when a connection stands anew |
 //! | A8 | where grants are in order nobody is granted before one that came first and is granted later |
+//! | A13 | a waiter for two keys is not passed again and again by later ones that want one of them |
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
@@ -35,6 +36,8 @@ pub struct Bounds {
     pub late: Timestamp,
     /// How long a hold may count as held that was lost before it was handed over, or before the clients connected again.
     pub confirmed: Timestamp,
+    /// How many later acquisitions of either key may be granted before one that waits for both.
+    pub passes: usize,
     /// How long a waiter that is not polled may be in the way of others.
     pub absent: Timestamp,
     /// How long a fault still keeps clients from the server after its end, until they have connected again.
@@ -87,6 +90,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
         checker.wake_ups(key, &ops);
         checker.latch_opened(key, &ops);
     }
+    checker.passed();
     for op in &operations.all {
         checker.wait(op);
         checker.loss(op);
@@ -245,6 +249,28 @@ impl Checker<'_> {
             self.bounds.absent + if met_a_fault { lease } else { 0 }
         });
         each.sum()
+    }
+
+    /// A13. It is passed by those that are granted one of its keys while it waits for the other one.
+    fn passed(&mut self) {
+        let keys = self.operations.by_key();
+        let of_key = |key: &str| keys.get(key).into_iter().flatten();
+        for op in &self.operations.all {
+            let Some(other_key) = &op.other_key else {
+                continue;
+            };
+            let (called, until) = (op.polled_since(), op.waited_until(self.operations.end));
+            let passed = |later: &&&Operation| {
+                let granted = later.returned.filter(|_| later.granted);
+                later.called > called && granted.is_some_and(|at| at < until)
+            };
+            let passed = of_key(&op.key).chain(of_key(other_key)).filter(passed);
+            let passes = passed.count();
+            if passes > self.bounds.passes {
+                let what = format!("{} was passed by {passes} that came later", op.id);
+                self.found("A13", until, what);
+            }
+        }
     }
 
     /// From when on all permits may be out for ever.

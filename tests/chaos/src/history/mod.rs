@@ -68,6 +68,8 @@ pub enum EventKind {
         id: Id,
         /// Which lock.
         key: String,
+        /// The other key of a multi-lock.
+        other_key: Option<String>,
         /// How long it waits at most; without limit where there is none, and zero is a single try.
         wait: Option<Timestamp>,
         /// Its fixed lease, if it has one.

@@ -11,6 +11,8 @@ pub struct Operation {
     pub id: Id,
     /// Which lock.
     pub key: String,
+    /// The other key of a multi-lock.
+    pub other_key: Option<String>,
     /// How long it waits at most.
     pub wait: Option<Timestamp>,
     /// Its fixed lease.
@@ -93,6 +95,7 @@ impl Operation {
         Self {
             id,
             key: String::new(),
+            other_key: None,
             wait: None,
             lease: None,
             shared: false,
@@ -221,6 +224,7 @@ impl Operation {
         match what {
             EventKind::Called {
                 key,
+                other_key,
                 wait,
                 lease,
                 shared,
@@ -228,6 +232,7 @@ impl Operation {
                 ..
             } => {
                 self.key.clone_from(key);
+                self.other_key.clone_from(other_key);
                 (self.wait, self.lease) = (*wait, *lease);
                 (self.shared, self.leased) = (*shared, *leased);
             }

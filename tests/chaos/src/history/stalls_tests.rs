@@ -15,6 +15,7 @@ const BOUNDS: Bounds = Bounds {
     wake: 1_500 * MS,
     late: 1_000 * MS,
     confirmed: 1_010 * MS,
+    passes: usize::MAX,
     absent: 0,
     aftermath: 0,
     in_order: false,
@@ -34,6 +35,7 @@ fn called(process: u32, at: Timestamp, wait: Option<Timestamp>) -> Event {
     let what = EventKind::Called {
         id: id(process),
         key: String::from("key"),
+        other_key: None,
         wait,
         lease: None,
         shared: false,

@@ -63,6 +63,8 @@ const BOUNDS: Bounds = Bounds {
     late: 50_000_000,
     // A hand-over is confirmed within 10 ms.
     confirmed: 20_000_000,
+    // Some five times what was measured at most.
+    passes: 100,
     // Two looks at the queue, a second apart.
     absent: 2_000_000_000,
     aftermath: 0,
@@ -323,6 +325,7 @@ impl MemoryRun {
             MemoryFault::StaleCopy | MemoryFault::Unpolled | MemoryFault::Untold(_) => {
                 situations::plain(lock_kind).is_some()
             }
+            MemoryFault::HotKeys => lock_kind == LockKind::Multi,
             MemoryFault::Forgotten => lock_kind == LockKind::Red,
             // A server remembers what became of a request for a number, for some leases.
             MemoryFault::Hang => lock_kind.has_lease() && lock_kind != LockKind::Latch,
@@ -403,6 +406,7 @@ impl MemoryRun {
                 }
             }
             MemoryFault::Unpolled => self.unpolled(step.length).await,
+            MemoryFault::HotKeys => self.hot_keys().await,
             MemoryFault::Forgotten => self.forgotten_in_turn().await,
             MemoryFault::Untold(how) => self.untold(*how, step.length).await,
         }

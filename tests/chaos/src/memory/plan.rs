@@ -42,6 +42,8 @@ pub enum MemoryFault {
     StaleCopy,
     /// The first of two waiters is not polled for this long, while the key becomes free.
     Unpolled,
+    /// A task wants two keys at once, and others want one of them, again and again.
+    HotKeys,
     /// Each server of a Redlock forgets a lock in turn, while it is held.
     Forgotten,
     /// A key that another library has for long becomes free, or earlier free, without a message.
@@ -96,12 +98,13 @@ fn rare_steps(
 ) -> Vec<PlannedFault<MemoryFault>> {
     let kinds: &[u32] = match lock_kind {
         LockKind::Red => &[0, 4],
+        LockKind::Multi => &[0, 5],
         _ => &[0, 1, 2, 3],
     };
     let kind = kinds[random.random_range(0..kinds.len())];
     let steps = match kind {
         // Only one, which is the last: a server that forgets does no harm while all of them have the hold.
-        4 => 1,
+        4 | 5 => 1,
         _ => random.random_range(1..=RARE_STEPS) * size,
     };
     let mut step = || {
@@ -117,6 +120,7 @@ fn rare_steps(
                 LEASE.mul_f64(random.random_range(2.0..3.0)),
             ),
             4 => (MemoryFault::Forgotten, Duration::ZERO),
+            5 => (MemoryFault::HotKeys, Duration::ZERO),
             _ => {
                 let ways = [Untold::Deleted, Untold::CutShort];
                 let how = ways[random.random_range(0..ways.len())];

@@ -14,7 +14,7 @@ use crate::history::{
 };
 use crate::planned_operation::PlannedOperation;
 use crate::time::timestamp;
-use crate::worker::Worker;
+use crate::worker::{Worker, other_key};
 use distlock_tests::any_lock::LockKind;
 use distlock_tests::resource::ResourceHandle;
 
@@ -33,6 +33,10 @@ const REMEMBERED: Timestamp = 4_900_000_000;
 /// How long a key may still be free for somebody else after its release was recorded: until the release is answered, and
 /// other tasks have recorded theirs.
 const MOMENT: Duration = Duration::from_millis(5);
+
+/// How many tasks want each of two keys, and for how long.
+const HOT_TASKS: usize = 3;
+const HOT_FOR: Duration = Duration::from_millis(600);
 
 /// The number of an owner of another library.
 const FOREIGN: u64 = 1;
@@ -192,6 +196,23 @@ impl MemoryRun {
             let held = held.expect("a lock that nobody else knows");
             held.release().await.expect("no fault");
         });
+    }
+
+    /// Tasks of one client want one of two keys, again and again, and one task wants both.
+    pub(super) async fn hot_keys(&self) {
+        let (both, task) = self.guest();
+        let key = format!("hot:{task}");
+        let end = self.context.time.clock() + timestamp(HOT_FOR);
+        let mut situations = self.situations.lock().await;
+        for key in [key.clone(), other_key(&key)] {
+            for _ in 0..HOT_TASKS {
+                let planned = PlannedOperation::patient(LockKind::Reentrant, &key);
+                let (one, _) = self.guest();
+                situations.spawn(one.repeat_until(planned, end));
+            }
+        }
+        let planned = PlannedOperation::patient(LockKind::Multi, &key);
+        situations.spawn(both.repeat_until(planned, end));
     }
 
     /// A Redlock is held, and each of its servers forgets it in turn. The hold comes back to each before the next one.

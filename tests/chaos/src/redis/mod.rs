@@ -97,6 +97,8 @@ const BOUNDS: Bounds = Bounds {
     wake: 1_500_000_000,
     late: 1_000_000_000,
     confirmed: 1_010_000_000,
+    // What processes give each other is not known.
+    passes: usize::MAX,
     // Two looks at the queue, a second apart, and the lease of a hold whose grant arrived unpolled.
     absent: 5_000_000_000,
     aftermath: 1_000_000_000,

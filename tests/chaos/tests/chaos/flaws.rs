@@ -13,7 +13,7 @@ const SIZE: u32 = 4;
 
 /// The flaws that show on one kind of lock only, or in one way, and a rule that each has to be caught by, in runs of the
 /// usual size. The others show on the reentrant lock.
-const BY_RULE: [(Flaw, LockKind, &str); 15] = [
+const BY_RULE: [(Flaw, LockKind, &str); 16] = [
     (Flaw::ReaderBesideWriter, LockKind::Read, "A1"),
     (Flaw::PermitsGivenAgain, LockKind::Semaphore, "A1"),
     (Flaw::TokenFromMemory, LockKind::Fenced, "A2"),
@@ -24,6 +24,7 @@ const BY_RULE: [(Flaw, LockKind, &str); 15] = [
     (Flaw::LookSeesNothing, LockKind::Reentrant, "A5"),
     (Flaw::UnpolledKeepsPlace, LockKind::Reentrant, "A5"),
     (Flaw::HoldersUnseen, LockKind::Red, "A12"),
+    (Flaw::SeveralKeysByTries, LockKind::Multi, "A13"),
     (Flaw::ReleaseNotRepeated, LockKind::Reentrant, "A5"),
     (Flaw::DoubtEndsWithLease, LockKind::Reentrant, "A5"),
     (Flaw::ChangeCountsAgain, LockKind::Latch, "A9"),
