@@ -25,9 +25,12 @@ use crate::history::{self, Affected, Bounds, Event, EventKind, History, Timestam
 use distlock_tests::any_lock::{AnyLock, LockKind, PERMITS};
 use distlock_tests::resource::{Resource, ResourceHandle};
 
-pub use plan::{MemoryFault, Untold, plan};
+pub use plan::{MemoryFault, Untold, mixed_plan, plan};
 
 const LEASE: Duration = Duration::from_secs(3);
+
+/// So much longer that a quarter of it, which a grant must have left, is more than the others' whole lease.
+const LONGEST_LEASE: Duration = LEASE.saturating_mul(5);
 
 /// The client's own rule: a sixth of the lease.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -93,7 +96,7 @@ fn bounds(lock_kind: LockKind) -> Bounds {
 /// which does not count for the hold.
 fn lease_on(at: usize, servers: usize, seed: u64) -> Duration {
     let is_longer = at == 0 && servers > 1 && seed % 4 < 2;
-    if is_longer { LEASE * 2 } else { LEASE }
+    if is_longer { LONGEST_LEASE } else { LEASE }
 }
 
 fn workload(lock_kind: LockKind, seed: u64) -> Workload {
@@ -102,7 +105,7 @@ fn workload(lock_kind: LockKind, seed: u64) -> Workload {
         lease: LEASE,
         work: Duration::from_millis(60),
         long: 24,
-        unpolled: unpolled(seed),
+        unpolled: unpolled(seed) * u32::from(plan::plays_rare_faults(seed)),
         pause: Duration::from_millis(400),
         wait: LEASE,
         keys: ["a", "b", "c", "d", "e"].map(String::from).to_vec(),

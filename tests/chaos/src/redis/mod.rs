@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use self::child::{ChildConfig, connect};
 use self::plan::{FaultPlans, plans};
-use super::planned_operation::unpolled;
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, Workload, error_counter, evaluate};
@@ -141,7 +140,7 @@ impl RunConfig {
     async fn play(&self, seed: u64) -> Outcome {
         error_counter::install();
         let (workload, errors) = (
-            workload(self.lock_kind, self.scale.keys, seed),
+            workload(self.lock_kind, self.scale.keys),
             error_counter::count(),
         );
         let plans = match self.only_kills {
@@ -179,7 +178,7 @@ fn bounds(lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(lock_kind: LockKind, keys: usize, seed: u64) -> Workload {
+fn workload(lock_kind: LockKind, keys: usize) -> Workload {
     Workload {
         lock_kind,
         lease: LEASE,
@@ -187,7 +186,7 @@ fn workload(lock_kind: LockKind, keys: usize, seed: u64) -> Workload {
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
         long: 2,
-        unpolled: unpolled(seed),
+        unpolled: 0,
         keys: (0..keys).map(|n| format!("chaos:{n}")).collect(),
     }
 }

@@ -52,7 +52,11 @@ pub(crate) fn trials(seeds_without_flaw: usize) -> impl Iterator<Item = Trial> {
 fn caught(flaw: Flaw, lock_kind: LockKind, size: u32, rule: Option<&str>) -> Result<(), Failed> {
     // The same seeds each time. At least four of them catch each flaw, and paused time plays them nearly alike.
     for seed in 1..=SEEDS {
-        let outcome = memory::run(&memory::plan(seed, size, lock_kind), lock_kind, Some(flaw));
+        let outcome = memory::run(
+            &memory::mixed_plan(seed, size, lock_kind),
+            lock_kind,
+            Some(flaw),
+        );
         let mut violations = outcome.violations.iter();
         if let Some(violation) = violations.find(|found| rule.is_none_or(|rule| rule == found.rule))
         {
