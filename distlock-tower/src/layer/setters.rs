@@ -71,8 +71,8 @@ impl<R> LockLayer<R> {
         self
     }
 
-    /// Sets how long the client may take to send the request's body while the lock is held: 30 s in all by default. With
-    /// [`Duration::MAX`] there is no limit.
+    /// Sets how long the client may take to send the request's body while the lock is held: 30 s in all by default.
+    /// [`Duration::MAX`] means no limit.
     ///
     /// Without a limit, a client that sends slowly, or not at all, keeps everyone else out. The time counts in which the
     /// handler reads the body and the client has not sent anything. The handler's own work does not count, so a handler

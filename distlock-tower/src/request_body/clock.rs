@@ -121,7 +121,8 @@ impl BodyClock {
         }
     }
 
-    /// Notes that the body has taken too long, and wakes whoever has the hold. Answers `false` if the clock was stopped.
+    /// Notes that the body has taken too long, and wakes the task that has the hold. Returns `false` if the clock was
+    /// stopped.
     pub(super) fn expire(&self) -> bool {
         let mut state = self.state.lock();
         if state.phase != Phase::Running {

@@ -53,7 +53,7 @@ pub(super) enum Outcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
-        /// Nobody holds it: there is no semaphore yet.
+        /// The semaphore does not exist yet, so nobody holds it.
         is_unset: bool,
     },
     /// The grant came too late to be useful and is released. This owner is not used again.

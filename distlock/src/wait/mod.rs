@@ -108,7 +108,7 @@ pub(crate) enum TryOutcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
-        /// Nobody holds it: there is no semaphore yet.
+        /// The semaphore does not exist yet, so nobody holds it.
         is_unset: bool,
     },
 }

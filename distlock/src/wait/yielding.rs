@@ -40,6 +40,7 @@ impl Waiter<'_> {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
+        self.heard = true;
         let ahead = self.turn.slot.clients_ahead().max(1);
         self.let_pass(ahead, until).await;
     }
@@ -56,7 +57,6 @@ impl Waiter<'_> {
 
     /// Lets so many clients go first.
     async fn let_pass(&mut self, ahead: u32, until: Tick) {
-        self.heard = true;
         let resource = &self.requested().resource;
         let mut taker = self.look_for_each(ahead, until).await;
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.

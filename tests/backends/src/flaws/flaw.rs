@@ -50,7 +50,7 @@ pub enum Flaw {
     LookSeesNothing,
     /// A release that was answered is not sent again over another connection.
     ReleaseNotRepeated,
-    /// An attempt of unknown outcome is no longer withdrawn after its own lease, although it may be carried out later.
+    /// The client stops withdrawing an attempt of unknown outcome when its lease is over. The server may carry it out later.
     DoubtEndsWithLease,
     /// An inspection shows no holder, so that a hold of a Redlock does not come back to a server that lost it.
     HoldersUnseen,

@@ -50,7 +50,7 @@ const HANG: &str = "hang";
 
 const CLIENT_SETS: usize = 2;
 
-/// The number of the first task that is no worker.
+/// Workers have lower numbers. Tasks of the situations count from this one.
 const FIRST_GUEST: u32 = 1_000;
 
 /// Many tasks, so that holds are handed over; or few, so that keys are free often and a missed wake-up shows.
