@@ -28,11 +28,6 @@ mod template;
 
 use proc_macro::TokenStream;
 
-/// Runs the examples of the README as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 #[doc = include_str!("../docs/distributed_lock.md")]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {

@@ -32,8 +32,12 @@ impl Key {
             );
             return Err(Error::invalid_key(key, why));
         }
+        let name = match prefix {
+            "" => Arc::from(key),
+            _ => [prefix, key].concat().into(),
+        };
         Ok(Self {
-            name: format!("{prefix}{key}").into(),
+            name,
             prefix: prefix.len(),
         })
     }

@@ -6,6 +6,8 @@ mod backend;
 mod client;
 mod clock;
 mod config;
+#[cfg(feature = "redis")]
+mod credentials;
 mod error;
 mod guard;
 mod hold;
@@ -14,6 +16,8 @@ mod kind;
 mod local;
 mod mode;
 mod owner;
+#[cfg(feature = "_tls")]
+mod pem;
 mod permit_id;
 mod primitives;
 mod scope;
@@ -35,6 +39,12 @@ pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::{Installed, WithClient, with_client};
 pub use crate::client::quorum::Quorum;
 pub use crate::client::source::LockSource;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use crate::config::PubSub;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use crate::credentials::Credentials;
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;

@@ -65,6 +65,12 @@ impl Owner {
         Self { client, number }
     }
 
+    /// What the texts of all owners of a client begin with.
+    #[cfg(feature = "redis")]
+    pub(crate) fn stem(&self) -> String {
+        format!("{}:", self.client)
+    }
+
     /// The text that the server stores. It is part of every command, so it is built without `format!`, which is slower.
     pub(crate) fn text(&self) -> String {
         let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());

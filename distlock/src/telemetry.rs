@@ -74,6 +74,10 @@ pub(crate) fn late_grant(key: &Key, owner: Owner) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
 }
 
+pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
+    tracing::debug!(target: TARGET, key = key.text(), %fault, "grant not confirmed; it is released");
+}
+
 pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
     tracing::warn!(
         target: TARGET, key = key.text(), %place,
@@ -158,6 +162,36 @@ pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display)
 #[cfg(feature = "redis")]
 pub(crate) fn outage_over(server: &str, lasted: Duration) {
     tracing::info!(target: TARGET, server, ?lasted, "connected to the lock server again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn master_switched(service: &str, left: &dyn Display, master: &dyn Display) {
+    tracing::info!(
+        target: TARGET, service, %left, %master,
+        "another server is the master; all holds are confirmed there"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn sentinel_not_heard(sentinel: &dyn Display, why: &dyn Display) {
+    tracing::warn!(
+        target: TARGET, %sentinel, %why,
+        "the Sentinel does not let this user subscribe to `+switch-master`; it is asked every 10 s instead, and until then \
+         locks may be granted by a server that is no longer the master"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn sentinel_forgotten(sentinel: &dyn Display, service: &str) {
+    tracing::debug!(
+        target: TARGET, %sentinel, service,
+        "the Sentinel does not answer, and no other one names it any more; it is not asked again"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn slots_changed(nodes: &str) {
+    tracing::debug!(target: TARGET, nodes, "slots of the cluster have moved between nodes");
 }
 
 #[cfg(feature = "redis")]

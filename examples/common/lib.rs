@@ -25,7 +25,7 @@ impl LockServer {
     /// Reads the server from the command line, and prints logged warnings to stderr.
     pub fn from_args() -> Self {
         tracing_subscriber::fmt()
-            .with_env_filter("warn")
+            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
             .with_writer(std::io::stderr)
             .init();
         Self {

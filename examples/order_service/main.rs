@@ -51,7 +51,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
     tracing_subscriber::fmt()
-        .with_env_filter("warn")
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .with_writer(std::io::stderr)
         .init();
     let args = Args::parse();

@@ -49,8 +49,13 @@ fn the_public_api_is_the_one_that_was_reviewed() {
     let crates = published(&workspace);
     let mut doc = Command::new(env!("CARGO"));
     doc.current_dir(&workspace.workspace_root)
-        // The feature that is public and not on by default.
-        .args(["doc", "--no-deps", "--features", "distlock/testing"])
+        // The features that are public and not on by default. Any TLS has the same methods.
+        .args([
+            "doc",
+            "--no-deps",
+            "--features",
+            "distlock/testing,distlock/tls-rustls",
+        ])
         // Rustdoc writes JSON only where unstable options are allowed. They are for rustdoc alone: as a variable of the
         // whole build, the permission would make cargo compile the dependencies anew.
         .env("RUSTDOC", Path::new(HERE).join("rustdoc"))

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use cargo_metadata::{Metadata, MetadataCommand, Package};
+use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package};
 
-/// Cargo's description of this workspace.
+/// Cargo's description of this workspace, with all features: without them it leaves optional dependencies out.
 pub(crate) fn load() -> Metadata {
     MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .features(CargoOpt::AllFeatures)
         .exec()
         .unwrap_or_else(|error| panic!("cargo metadata: {error}"))
 }

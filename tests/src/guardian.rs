@@ -49,6 +49,7 @@ const ENTER: &str = r#"echo "+ $$" >&2 && log=$1 && shift && exec "$@" 2>>"$log"
 pub struct Guarded {
     child: Child,
     pid: Pid,
+    stopped: bool,
     ended: Option<ExitStatus>,
 }
 
@@ -79,6 +80,7 @@ impl Guarded {
         Ok(Self {
             child,
             pid,
+            stopped: false,
             ended: None,
         })
     }
@@ -99,9 +101,16 @@ impl Guarded {
         self.child.stdout.take()
     }
 
+    /// Whether it was neither stopped nor seen to have ended.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        !self.stopped && self.ended.is_none()
+    }
+
     /// SIGSTOP. On return the process stands still (or has ended).
     pub fn stop(&mut self) {
         if self.signal(Signal::STOP) {
+            self.stopped = true;
             // The signal is only on its way when `kill` returns: wait until it has arrived.
             self.await_state(WaitIdOptions::STOPPED);
         }
@@ -110,6 +119,7 @@ impl Guarded {
     /// SIGCONT. Does nothing to a process that runs or has ended.
     pub fn cont(&mut self) {
         self.signal(Signal::CONT);
+        self.stopped = false;
     }
 
     /// SIGKILL, and waits until the process has ended. A stopped process dies of it as well.

@@ -5,13 +5,15 @@
 //!
 //! | module | what it gives |
 //! | --- | --- |
-//! | [`server`] | a `redis-server` for one test: start, kill, stop, restart, ask |
+//! | [`server`] | a `redis-server` for one test: start, kill, stop, restart, ask; also a set of servers with Sentinels, and a cluster |
+//! | [`certificates`] | certificates for a server with TLS and its clients, good and bad ones |
 //! | [`proxy`] | the wire between client and server, with faults on it |
 //! | [`resource`] | what the lock guards: it sees who is inside |
 //! | [`any_lock`] | every exclusive lock behind one face |
 //! | [`faults`], [`flaws`] | backends that delay, lose and double commands, or make a mistake on purpose; [`Disturbed`] builds them in |
 //! | [`process`] | a child program that a test kills and stops |
 //! | [`leaks`] | after a test: nothing is left over |
+//! | [`rights`] | the rights that the guide lists |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
 //! | [`guardian`] | child processes that cannot outlive the tests |
@@ -23,7 +25,9 @@
     reason = "a broken harness must fail the test at once"
 )]
 
+#[cfg(feature = "test-util")]
 pub mod any_lock;
+pub mod certificates;
 pub mod drop_after;
 pub mod eventually;
 pub mod guardian;
@@ -32,17 +36,21 @@ pub mod process;
 pub mod proxy;
 pub mod pulse;
 pub mod resource;
+pub mod rights;
 pub mod server;
 pub mod size;
 
+#[cfg(feature = "test-util")]
 pub use distlock_test_backends::{Disturbed, faults, flaws};
 
+#[cfg(feature = "test-util")]
 pub use any_lock::{AnyLock, LockKind};
+pub use certificates::{Authority, Certificate};
 pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;
 pub use process::Process;
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
 pub use pulse::Pulse;
-pub use server::RedisServer;
+pub use server::{RedisCluster, RedisServer, SentinelSet};
 pub use size::size;

@@ -99,6 +99,9 @@ impl NoResult {
 /// # Errors
 /// [`Error::Lost`], unless the body failed: the caller then gets the body's own error, and the loss is logged.
 pub(super) fn settle(released: Result<(), Error>, failed: bool) -> Result<(), Error> {
+    if released.is_ok() {
+        return Ok(());
+    }
     match lost_only(released) {
         Err(lost) if failed => {
             telemetry::release_failed(&lost);

@@ -292,7 +292,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         })
     }
 
-    async fn acquire(self) -> Result<Guard, Error> {
+    async fn acquire(&self) -> Result<Guard, Error> {
         let guard = match &self.locks {
             LockSet::One(handle) => self.acquire_one(handle).await?,
             LockSet::All(handles) => Box::pin(self.acquire_all(handles)).await?,
@@ -314,9 +314,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             Enclosing::None => None,
         };
         check_open(&one)?;
-        let ClientRequest { registry, request } = one;
-        let mut hold_refs = wait::acquire(&registry, &request).await?;
-        let share = HoldShare::new(registry, hold_refs.remove(0), gate);
+        // Not taken apart, which would keep it twice in this future.
+        let mut hold_refs = wait::acquire(&one.registry, &one.request).await?;
+        let share = HoldShare::new(one.registry, hold_refs.remove(0), gate);
         Ok(Guard::new(share))
     }
 
@@ -363,7 +363,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     fn acquiring(self) -> Acquiring<Guard> {
-        Acquiring::new(self.acquire())
+        Acquiring::new(async move { self.acquire().await })
     }
 }
 

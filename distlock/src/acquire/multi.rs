@@ -1,13 +1,13 @@
 //! Several keys as one lock: all of them, or none.
 //!
-//! Locks of one client whose data is a plain hash of owners form a group, which is acquired by one command: the server
-//! grants all of them, or names one that another owner holds. The group then waits for that key, and keeps its place in the
-//! local queues of the others; see [`wait`](crate::wait).
+//! Locks of one client whose data is a plain hash of owners form a group. It is acquired by one command: the server grants
+//! all of them, or names one that another owner holds. In a cluster there is one command for each slot. The group then waits
+//! for that key, and keeps its place in the local queues of the others; see [`wait`](crate::wait).
 //!
-//! Other kinds of locks, and several clients, need several groups. The acquisition waits for one group, and then makes
-//! a single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits
-//! for that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients
-//! try the groups in the same order, so that one of two competing acquisitions makes progress.
+//! Other kinds of locks and several clients need several groups. The acquisition waits for one group, and then makes a
+//! single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits for
+//! that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients try the
+//! groups in the same order, so that one of two competing acquisitions makes progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::wait::{self, ClientRequest, Request};
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
 
-/// Keys of one client that are acquired by one command.
+/// Keys of one client that are waited for together.
 struct Group {
     one: ClientRequest,
     /// For each key, the permit from the gate of the scope that admitted it, if there is one.
@@ -58,13 +58,15 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
 fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
     let rank = |one: &ClientRequest| {
         let Resource { kind, key } = one.requested().resource.clone();
-        (key, kind, one.registry.session.id)
+        (slot(one), key, kind, one.registry.session.id)
     };
     requests.sort_by_key(rank);
     requests.dedup_by_key(|one| rank(one));
     for pair in requests.windows(2) {
-        let [(one_key, one, client), (other_key, other, other_client)] =
-            [&pair[0], &pair[1]].map(rank);
+        let [
+            (_, one_key, one, client),
+            (_, other_key, other, other_client),
+        ] = [&pair[0], &pair[1]].map(rank);
         if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
             return Err(Error::Deadlock {
                 key: one_key.text().to_owned(),
@@ -73,6 +75,12 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The part of the server's keys that one command can name. Keys of one slot stand together in the request of a group.
+fn slot(one: &ClientRequest) -> u16 {
+    let key = &one.requested().resource.key;
+    one.registry.session.backend.home(key).slot
 }
 
 fn add_to_group(

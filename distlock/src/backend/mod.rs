@@ -37,10 +37,34 @@ pub use self::fault::{Fault, cause};
 pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
 use crate::key::{Key, Resource};
+use crate::kind::Kind;
 use crate::owner::Owner;
 
 /// The pending answer of a backend.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+
+/// The pending answer to a batch of renewals: for each hold whether it still is its owner's.
+pub type Renewed<'a> = Pin<Box<dyn Future<Output = Vec<Result<bool, Fault>>> + Send + 'a>>;
+
+/// The answer to a batch of renewals that were answered together.
+pub fn renewed_together(
+    answer: Result<Vec<bool>, Fault>,
+    batch: &[Renewal],
+) -> Vec<Result<bool, Fault>> {
+    match answer {
+        Ok(ours) => ours.into_iter().map(Ok).collect(),
+        Err(fault) => vec![Err(fault); batch.len()],
+    }
+}
+
+/// Where a key lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Home {
+    /// The server, as a number. Keys of one server are answered or lost together.
+    pub server: u32,
+    /// The part of the server's keys. One command can name only keys of one part.
+    pub slot: u16,
+}
 
 /// One owner's hold on a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,19 +215,28 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// A future that is dropped before it completes may still take effect.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
 
-    /// Acquires several keys of plain locks, or none of them, in one round trip if the server can.
+    /// Acquires several keys of plain locks, or none of them, in one command. All of them have the same
+    /// [`slot`](Home::slot).
     ///
     /// Answers the position of the first key that another owner holds. The position means nothing if all were granted.
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)>;
 
-    /// Renews holds of one family. Answers for each whether it still is its owner's.
-    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>>;
+    /// Waits until enough replicas have what the server has granted to these attempts, which were sent together. `None` if
+    /// that was not asked for. After an error the grant must be released and not used.
+    fn confirm<'a>(&'a self, _granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
+        None
+    }
+
+    /// Renews holds of one family. Answers for each whether it still is its owner's, so that a server that does not answer
+    /// costs only the holds that live there.
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a>;
 
     /// Ends an owner's hold, whatever its count, and notifies the waiters. A lock with a
     /// [`taken_for`](Target::taken_for) stays taken for that time.
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released>;
 
-    /// Ends several owners' holds on plain locks, each like [`release`](Backend::release).
+    /// Ends several owners' holds on plain locks, each like [`release`](Backend::release). All of them have the same
+    /// [`slot`](Home::slot).
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>>;
 
     /// Ends an owner whose attempts had no known outcome, and which may have a hold, a place among the waiters or
@@ -218,7 +251,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
 
-    /// Looks at the keys that waiters of this client want, for each of them in the same command. Changes nothing.
+    /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
+    /// [`slot`](Home::slot). Changes nothing.
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>>;
 
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
@@ -233,17 +267,38 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// signal says so.
     fn subscribe(&self, target: &Target) -> Subscription;
 
-    /// Whether there is a connection for commands. If not, no command is answered until one is made.
-    fn is_connected(&self) -> bool {
-        true
+    /// Why the client is disconnected from the server of a key; `None` if it is connected. A disconnected server answers no
+    /// command until the client has connected again.
+    fn disconnected(&self, _key: &Key) -> Option<Fault> {
+        None
     }
 
-    /// The number of the connection that commands are sent over. Commands over one connection are executed in order.
-    fn epoch(&self) -> u64;
+    /// Why this server cannot have such a primitive under this key, if it cannot.
+    fn refuses(&self, _kind: Kind, _key: &Key) -> Option<&'static str> {
+        None
+    }
 
-    /// Completes with the new [`epoch`](Backend::epoch) when that is not `epoch` any more: a connection stands anew. The
-    /// server behind it may be another one, or may have lost or regained data.
-    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
+    /// Where a key lives. That may change, and is at most a hint.
+    fn home(&self, _key: &Key) -> Home {
+        Home::default()
+    }
+
+    /// The number of the connection that commands for a key are sent over. Commands over one connection are executed in
+    /// order. Connections to different servers have different numbers.
+    fn epoch(&self, key: &Key) -> u64;
+
+    /// Whether the server may have lost data of a key since its [`epoch`](Backend::epoch) was this. It has not if the key only
+    /// moved to another server.
+    fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
+        self.epoch(key) != epoch
+    }
+
+    /// How often the [`epoch`](Backend::epoch) of some key may have changed.
+    fn epoch_changes(&self) -> u64;
+
+    /// Completes with the new number of [changes](Backend::epoch_changes) when that is not `changes` any more: a connection
+    /// stands anew. The server behind it may be another one, or may have lost or regained data.
+    fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
 
     /// Whether there is a connection that may be replaced.
     fn has_connection(&self) -> bool;

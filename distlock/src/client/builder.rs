@@ -13,6 +13,8 @@ use crate::backend::Backend;
 #[cfg(feature = "test-util")]
 use crate::clock::Clock;
 use crate::config::Config;
+#[cfg(feature = "redis")]
+use crate::config::PubSub;
 
 /// The settings of a [`Client`](crate::Client) that is to be made. Each has a default.
 ///
@@ -304,6 +306,31 @@ impl Builder {
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn nodelay(mut self, nodelay: bool) -> Self {
         self.config.nodelay = nodelay;
+        self
+    }
+
+    /// Sets how clients of a cluster tell each other that a lock is free; [`PubSub::Auto`] by default. Clients of a single
+    /// server ignore it.
+    ///
+    /// All clients that use the same locks should have the same setting. A client that does not hear of a release finds it by
+    /// itself when the lease is over, or when it looks at the key after some five seconds.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Client, PubSub};
+    ///
+    /// // Some services still use a version of Redisson before 3.22.
+    /// let client = Client::builder()
+    ///     .pub_sub(PubSub::Both)
+    ///     .connect("redis+cluster://10.0.0.1:6379,10.0.0.2:6379")
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    pub fn pub_sub(mut self, pub_sub: PubSub) -> Self {
+        self.config.pub_sub = pub_sub;
         self
     }
 

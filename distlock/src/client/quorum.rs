@@ -16,7 +16,7 @@ use crate::primitives::RedLock;
 /// even number tolerates no more failures than one server less.
 ///
 /// The servers must not lose data: if one restarts without its data within a lease, a second owner may be granted a
-/// majority. If a late write must be prevented in all cases, use a [`FencedLock`](crate::FencedLock) and a store that
+/// majority. [`Builder::restart_grace`](crate::Builder::restart_grace) prevents that. If a late write must be prevented in all cases, use a [`FencedLock`](crate::FencedLock) and a store that
 /// compares its tokens; a majority cannot prevent it.
 ///
 /// # Examples

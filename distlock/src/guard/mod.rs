@@ -95,7 +95,7 @@ impl Guard {
     pub(crate) fn inside(outer: HoldView, shares: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
         let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
         Self {
-            view: HoldView::of(members, needs).inside(outer),
+            view: HoldView::inside(outer, members, needs),
             shares,
             quorum: None,
         }
@@ -368,24 +368,25 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<(), Error> {
-        match self.shares.pop() {
-            Some(only) if self.shares.is_empty() => match only.end() {
-                Remaining::Nothing(result) => result,
-                Remaining::Release(release) => release.confirm().await,
-            },
-            last => {
-                self.shares.extend(last);
-                // Read before the shares end: after that, no member counts as held.
-                let lost = self.view.loss();
-                let remaining = self.take_shares().into_iter().map(HoldShare::end);
-                let released = release_several(remaining.collect(), self.view.needs());
-                match (lost, Box::pin(released).await) {
-                    (Some(lost), _) => Err(lost),
-                    // Parts that were lost while the guard around this one kept the majority.
-                    (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
-                    (None, released) => released,
-                }
-            }
+        if self.shares.len() != 1 {
+            return Box::pin(self.release_all()).await;
+        }
+        match self.shares.remove(0).end() {
+            Remaining::Nothing(result) => result,
+            Remaining::Release(release) => release.confirm().await,
+        }
+    }
+
+    async fn release_all(mut self) -> Result<(), Error> {
+        // Read before the shares end: after that, no member counts as held.
+        let lost = self.view.loss();
+        let remaining = self.take_shares().into_iter().map(HoldShare::end);
+        let released = release_several(remaining.collect(), self.view.needs());
+        match (lost, released.await) {
+            (Some(lost), _) => Err(lost),
+            // Parts that were lost while the guard around this one kept the majority.
+            (None, Err(error)) if error.is_lost() && self.view.is_inside() => Ok(()),
+            (None, released) => released,
         }
     }
 
@@ -394,6 +395,13 @@ impl Guard {
     #[cfg(feature = "test-util")]
     pub(crate) fn held_until(&self) -> (Tick, Tick) {
         (self.view.members()[0].now(), self.view.deadline())
+    }
+
+    /// How many of its holds the guard has now, by this process's clock.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn held_parts(&self) -> usize {
+        let members = self.view.members();
+        members.iter().filter(|member| member.is_held()).count()
     }
 }
 

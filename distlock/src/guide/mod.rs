@@ -9,12 +9,21 @@
 //! | [`limits`] | what no distributed lock can guarantee, and how fencing tokens help |
 //! | [`transactions`] | how to combine a lock with a database transaction |
 //! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
+//! | [`connections`] | the URLs of servers, Sentinel, users and passwords, and TLS |
+//! | [`failover`] | what happens to locks when another server becomes the master, and which leases outlast that |
+//! | [`cluster`] | Redis Cluster: slots that move, nodes that fail, and the keys that a cluster refuses |
 //! | [`least_privilege`] | the ACL rules that each primitive needs on the server |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
 //! | [`from_lock4j`] | how the options of lock4j, Klock and ShedLock map to `#[distributed_lock]` |
 
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
+#[doc = include_str!("cluster.md")]
+pub mod cluster {}
+#[doc = include_str!("connections.md")]
+pub mod connections {}
+#[doc = include_str!("failover.md")]
+pub mod failover {}
 #[doc = include_str!("from_lock4j.md")]
 pub mod from_lock4j {}
 #[doc = include_str!("from_redisson.md")]

@@ -10,11 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::lease::Term;
-use super::{Hold, NestError};
+use super::{Flag, Hold, NestError};
 use crate::clock::{Clock, Tick};
 use crate::error::Error;
 
@@ -38,8 +37,8 @@ pub(crate) struct HoldRef {
     term: Term,
     /// Written under the hold's mutex; see [`Hold::nest`].
     ended: AtomicBool,
-    /// Cancelled when the guard ends. The hold has a token of its own, for when it is lost or freed.
-    over: CancellationToken,
+    /// Set when the guard ends. The hold has a flag of its own, for when it is lost or freed.
+    over: Flag,
     /// Admits one nested hold of the key at a time, or any number of shared ones. Made for the first one.
     gate: OnceLock<Arc<Semaphore>>,
 }
@@ -54,7 +53,7 @@ impl HoldRef {
             origin,
             term,
             ended: AtomicBool::new(false),
-            over: CancellationToken::new(),
+            over: Flag::default(),
             gate: OnceLock::new(),
         })
     }
@@ -111,7 +110,7 @@ impl HoldRef {
 
     /// Wakes everything that watches this guard. Not under a mutex: a waker may run any code.
     pub(crate) fn announce_end(&self) {
-        self.over.cancel();
+        self.over.set();
     }
 
     /// Whether this guard holds the key, by this process's clock.
@@ -154,14 +153,13 @@ impl HoldRef {
 
     /// Completes when the guard ends.
     pub(super) async fn ended(&self) {
-        self.over.cancelled().await;
+        self.over.wait().await;
     }
 
-    /// Sleeps for `time` by the client's clock, without waking up in between. After a suspend of the machine,
-    /// [`over`](HoldRef::over) completes earlier.
+    /// Sleeps for `time` by the client's clock.
     pub(super) async fn sleep(&self, time: Duration) {
         let clock = &self.origin.clock;
-        clock.sleep_once_until(clock.now().after(time)).await;
+        clock.sleep_until(clock.now().after(time)).await;
     }
 
     pub(super) fn has_margin(&self) -> bool {
@@ -196,27 +194,14 @@ impl HoldRef {
     /// Completes when this guard no longer holds the key: it was released, handed over or lost, or its lease is over by
     /// the clock.
     ///
-    /// Does not rely on the watchdog: it sleeps to the deadline by itself. Only after a suspend of the machine, during which
-    /// timers stand still, the watchdog finds the end of a lease first: it looks at the clock often, once for all holds of
-    /// its client. If each guard did, the task of each would be woken as often.
+    /// Does not rely on the watchdog to find a loss: it sleeps to the deadline by itself.
     pub(crate) async fn over(self: Arc<Self>) {
         while self.is_held_at(self.now()) {
             tokio::select! {
-                () = self.over.cancelled() => return,
+                () = self.over.wait() => return,
                 () = self.hold.over() => return,
-                () = self.sleep_to_end() => {}
+                () = self.origin.clock.sleep_until(self.hold.deadline().min(self.term.end())) => {}
             }
-        }
-    }
-
-    async fn sleep_to_end(&self) {
-        let (deadline, own_end) = (self.hold.deadline(), self.term.end());
-        let clock = &self.origin.clock;
-        if deadline <= own_end {
-            clock.sleep_once_until(deadline).await;
-        } else {
-            // The watchdog does not look at the ends of single guards.
-            clock.sleep_until(own_end).await;
         }
     }
 }

@@ -256,15 +256,16 @@ impl Lease {
         self.is_held(now) && !self.stays && self.deadline.left(now) >= self.watchdog / 2
     }
 
-    /// Returns the action that is due at `now`. `unstated`: the server does not have the current count yet.
+    /// Returns the action that is due at `now`. A renewal that is due by `soon` is due already, unless the last one has just
+    /// failed. `unstated`: the server does not have the current count yet.
     ///
     /// After `Renew` the renewal counts as sent. Until it is answered, only the end of the lease is due.
-    pub(crate) fn due(&mut self, now: Tick, unstated: bool) -> Due {
+    pub(crate) fn due(&mut self, now: Tick, soon: Tick, unstated: bool) -> Due {
         if let Some(over) = self.expire(now) {
             return over;
         }
         let next = self.next_renewal(unstated);
-        if next > now {
+        if next > soon || self.not_before > now {
             return Due::Nothing(next.min(self.end()));
         }
         let lease = self.requested(now);

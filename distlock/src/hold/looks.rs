@@ -4,14 +4,15 @@
 //! Thousands of waiters cost the server a few commands a second, and only those whose key has changed repeat their attempt or
 //! their read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::Session;
-use crate::backend::{Looked, Target};
+use crate::backend::{Home, Looked, Target};
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 
 /// The looks that one client's waiters wait for.
@@ -45,36 +46,55 @@ impl Looks {
         self.wake.notify_one();
     }
 
-    /// The looks that waiters still wait for, in batches.
-    fn take(&self) -> Vec<Vec<WantedLook>> {
-        let mut wanted = std::mem::take(&mut *self.wanted.lock());
-        wanted.retain(|look| !look.answer.is_closed());
-        let mut batches = Vec::new();
-        while !wanted.is_empty() {
-            let rest = wanted.split_off(wanted.len().min(LOOK_BATCH));
-            batches.push(std::mem::replace(&mut wanted, rest));
+    /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.
+    fn take(&self, home: impl Fn(&Target) -> Home) -> Vec<Vec<Vec<WantedLook>>> {
+        let wanted = std::mem::take(&mut *self.wanted.lock());
+        let mut homes: BTreeMap<Home, Vec<WantedLook>> = BTreeMap::new();
+        for look in wanted {
+            if !look.answer.is_closed() {
+                homes.entry(home(&look.target)).or_default().push(look);
+            }
         }
-        batches
+        let mut servers: BTreeMap<u32, Vec<Vec<WantedLook>>> = BTreeMap::new();
+        for (home, mut looks) in homes {
+            let batches = servers.entry(home.server).or_default();
+            while !looks.is_empty() {
+                let rest = looks.split_off(looks.len().min(LOOK_BATCH));
+                batches.push(std::mem::replace(&mut looks, rest));
+            }
+        }
+        servers.into_values().collect()
     }
 }
 
 /// The task of one client that looks.
 pub(super) async fn run(session: Arc<Session>) {
     let looks = &session.looks;
+    let mut under_way = FuturesUnordered::new();
     loop {
         if session.is_retired() {
             return;
         }
         if !looks.has_work() {
-            looks.wake.notified().await;
+            tokio::select! {
+                () = looks.wake.notified() => {}
+                Some(()) = under_way.next() => {}
+            }
             continue;
         }
-        // More waiters come in the meantime and share the command.
+        // More waiters come in the meantime and share the command. A server that does not answer delays no other one.
         let together = session.now().after(LOOK_WINDOW);
-        session.clock.sleep_until(together).await;
-        let batches = stream::iter(looks.take());
-        let looked = batches.for_each_concurrent(RENEWALS_AT_ONCE, |batch| look(&session, batch));
-        looked.await;
+        loop {
+            tokio::select! {
+                () = session.clock.sleep_until(together) => break,
+                Some(()) = under_way.next() => {}
+            }
+        }
+        let home = |target: &Target| session.backend.home(&target.resource.key);
+        for batches in looks.take(home) {
+            let look = |batch| look(&session, batch);
+            under_way.push(stream::iter(batches).for_each_concurrent(RENEWALS_AT_ONCE, look));
+        }
     }
 }
 

@@ -7,11 +7,13 @@
 //!    the same mutex, so that an ended scope is never mistaken for a lost hold.
 //! 3. An owner is never used again once a release was sent for it: a hold is handed over only before that.
 
+mod flag;
 mod hold_ref;
 mod inspection;
 pub(crate) mod lease;
 mod looks;
 mod outage;
+mod per_server;
 mod release;
 mod seen_tokens;
 mod session;
@@ -19,12 +21,12 @@ mod view;
 mod watchdog;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::flag::Flag;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
@@ -56,10 +58,11 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
     in_doubt: Option<InDoubtAttempt>,
-    /// The connection that the granted attempt was sent over, or an earlier one.
-    granted_over: u64,
-    /// Cancelled when the hold is lost, or freed and confirmed so.
-    over: CancellationToken,
+    /// The connection over which the server was asked for the hold last, or an earlier one: that of the granted attempt, or
+    /// one that stood anew since.
+    asked_over: AtomicU64,
+    /// Set when the hold is lost, or freed and confirmed so.
+    over: Flag,
     /// Whether code was run in a scope of its guard.
     in_a_scope: AtomicBool,
     state: Mutex<State>,
@@ -175,8 +178,8 @@ impl Hold {
             permits: target.permits,
             token,
             in_doubt,
-            granted_over: epoch,
-            over: CancellationToken::new(),
+            asked_over: AtomicU64::new(epoch),
+            over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
             state: Mutex::new(State {
                 lease: Lease::granted(sent, lease, term, watchdog),
@@ -199,6 +202,12 @@ impl Hold {
 
     pub(crate) fn is_held(&self, now: Tick) -> bool {
         self.state.lock().lease.is_held(now)
+    }
+
+    /// Whether the server was not yet asked for the hold over connection `epoch`. Takes note that it is asked now.
+    fn is_new_connection(&self, epoch: u64) -> bool {
+        // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm.
+        self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
     }
 
     /// How that guard lost the hold. Call it only if the guard no longer holds the key.
@@ -252,11 +261,11 @@ impl Hold {
 
     /// Completes when the hold is lost, or freed and confirmed so.
     pub(crate) async fn over(&self) {
-        self.over.cancelled().await;
+        self.over.wait().await;
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+        self.over.is_set()
     }
 
     /// Takes note that a scope of its guard was entered.
@@ -271,7 +280,7 @@ impl Hold {
 
     /// Wakes everything that waits for the end of the hold. Not under a mutex: a waker may run any code.
     pub(crate) fn announce_over(&self) {
-        self.over.cancel();
+        self.over.set();
     }
 
     /// Another guard of this hold beside `beside`, unless `closed` is set or the hold is lost.
@@ -370,11 +379,11 @@ impl Hold {
         state.lease.next(state.is_unstated())
     }
 
-    /// What the watchdog has to do at `now`.
-    fn next_action(&self, now: Tick) -> WatchdogAction {
+    /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
+    fn next_action(&self, now: Tick, soon: Tick) -> WatchdogAction {
         let mut state = self.state.lock();
         let unstated = state.is_unstated();
-        match state.lease.due(now, unstated) {
+        match state.lease.due(now, soon, unstated) {
             Due::Nothing(next) => WatchdogAction::Later(next),
             Due::Renew(lease) => WatchdogAction::Renew {
                 count: state.count.max(1),
@@ -412,3 +421,6 @@ impl HoldRef {
         self.hold().leave(self, now)
     }
 }
+
+#[cfg(test)]
+mod tests;

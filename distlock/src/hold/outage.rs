@@ -3,6 +3,7 @@
 //! Each waiter knows only what its own attempts met. What they met together is kept here, so that waiters that have not
 //! asked yet can tell a server that does not answer from a key that is held.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use parking_lot::Mutex;
 use super::Session;
 use crate::backend::{Fault, cause};
 use crate::clock::Tick;
+use crate::key::Key;
 
-/// The attempts in a row that the server did not answer, for all keys of one client.
+/// The attempts in a row that a server did not answer, for all keys of one client that live there.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// An attempt was not answered, and the server has answered no command since.
@@ -108,53 +110,55 @@ impl Outage {
 }
 
 impl Session {
-    /// Whether an attempt was not answered, and the server has answered no command since.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.outage.is_silent()
+    /// The outage of the server that a key lives on.
+    fn outage(&self, key: &Key) -> Arc<Outage> {
+        self.outages.of(self.backend.home(key).server)
     }
 
-    /// The server answered an attempt.
-    pub(crate) fn answered(&self) {
-        self.outage.answered();
+    /// Whether an attempt at a key was not answered, and its server has answered no command since.
+    pub(crate) fn is_silent(&self, key: &Key) -> bool {
+        self.outage(key).is_silent()
     }
 
-    /// The server answered a command that is not an attempt.
-    pub(super) fn answered_other(&self) {
-        self.outage.answered_other();
+    /// The server of a key answered an attempt.
+    pub(crate) fn answered(&self, key: &Key) {
+        self.outage(key).answered();
     }
 
-    /// An attempt that was sent at `sent` failed, or it was given up and has no `failure`.
-    pub(crate) fn unanswered(&self, sent: Tick, failure: Option<Fault>) {
+    /// The server of a key answered a command that is not an attempt.
+    pub(super) fn answered_other(&self, key: &Key) {
+        self.outage(key).answered_other();
+    }
+
+    /// An attempt at a key that was sent at `sent` failed, or it was given up and has no `failure`.
+    pub(crate) fn unanswered(&self, key: &Key, sent: Tick, failure: Option<Fault>) {
         let gap = self.config.unavailable_after;
-        self.outage.unanswered(sent, self.now(), failure, gap);
+        self.outage(key).unanswered(sent, self.now(), failure, gap);
     }
 
-    /// The attempts of this client that were not answered, if the server has answered none since.
-    pub(crate) fn unanswered_attempts(&self) -> Option<Unanswered> {
-        self.outage
+    /// The attempts of this client that the server of a key did not answer, if it has answered none since.
+    pub(crate) fn unanswered_attempts(&self, key: &Key) -> Option<Unanswered> {
+        self.outage(key)
             .current(self.now(), self.config.unavailable_after)
     }
 
-    /// Since when attempts of this client were not answered, if that was so at `at` and none was answered since.
-    pub(crate) fn unanswered_at(&self, at: Tick) -> Option<Unanswered> {
-        let attempts = self.unanswered_attempts();
+    /// Since when the server of a key did not answer attempts of this client, if that was so at `at` and none was answered
+    /// since.
+    pub(crate) fn unanswered_at(&self, key: &Key, at: Tick) -> Option<Unanswered> {
+        let attempts = self.unanswered_attempts(key);
         attempts.filter(|attempts| attempts.since <= at)
     }
 
-    /// Why no answer can be expected, if this client knows that the server does not answer. A wait that ends then ends
-    /// as unavailable, and not as a timeout.
-    pub(crate) fn known_outage(&self) -> Option<Fault> {
+    /// Why no answer can be expected for a key, if this client knows that its server does not answer. A wait that ends
+    /// then ends as unavailable, and not as a timeout.
+    pub(crate) fn known_outage(&self, key: &Key) -> Option<Fault> {
         let patience = self.config.conclusive_silence();
         let conclusive = |attempts: &Unanswered| attempts.is_conclusive(self.now(), patience);
-        let attempts = self.unanswered_attempts().filter(conclusive);
-        let disconnected = || {
-            let is_down = !self.backend.is_connected();
-            is_down.then(|| Fault::NotNow(cause("no connection to the server")))
-        };
+        let attempts = self.unanswered_attempts(key).filter(conclusive);
         attempts
             .as_ref()
             .map(Unanswered::fault)
-            .or_else(disconnected)
+            .or_else(|| self.backend.disconnected(key))
     }
 }
 

@@ -13,16 +13,16 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::inspection::{Inspect, Inspection};
 use super::looks::{self, Looks};
 use super::outage::Outage;
+use super::per_server::PerServer;
 use super::release::{ReleaseTicket, Releaser, releaser};
 use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
-use super::{Hold, Origin, PendingRelease, watchdog};
+use super::{Flag, Hold, Origin, PendingRelease, watchdog};
 use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
@@ -51,13 +51,12 @@ pub(crate) struct Session {
     looks_run: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
-    pub(super) outage: Outage,
+    pub(super) outages: PerServer<Outage>,
     /// Since when no handle of the client is left. The watchdog ends then. The releaser ends when no release is
     /// pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
-    closed: AtomicBool,
-    /// Cancelled when the client is closed.
-    closing: CancellationToken,
+    /// Set when the client is closed.
+    closed: Flag,
 }
 
 impl Session {
@@ -78,10 +77,9 @@ impl Session {
             releaser_runs: AtomicBool::new(false),
             looks_run: AtomicBool::new(false),
             runtime: Mutex::default(),
-            outage: Outage::default(),
+            outages: PerServer::default(),
             retired: OnceLock::new(),
-            closed: AtomicBool::new(false),
-            closing: CancellationToken::new(),
+            closed: Flag::default(),
         })
     }
 
@@ -154,10 +152,7 @@ impl Session {
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.watch(hold, hold.next_look());
         // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
-        if hold.granted_over != self.backend.epoch() {
-            hold.doubt(self.now());
-            self.look_again(hold);
-        }
+        self.doubt_of_other_connection(hold);
         self.start_tasks();
     }
 
@@ -167,17 +162,37 @@ impl Session {
         self.look_at(hold);
     }
 
-    /// The connection with this number stands anew. The server behind it may have lost what it had granted, and may have
-    /// again what was released: all holds and the last releases are stated to it.
-    pub(super) fn reconnected(self: &Arc<Self>, epoch: u64) {
-        let now = self.now();
-        let holds = self.watchdog.holds();
-        for hold in holds.iter().filter(|hold| hold.granted_over != epoch) {
-            hold.doubt(now);
+    /// Asks the server for a hold at once if it was granted, or asked for last, over another connection than the present
+    /// one.
+    fn doubt_of_other_connection(&self, hold: &Hold) {
+        if hold.is_new_connection(self.backend.epoch(&hold.resource.key)) {
+            hold.doubt(self.now());
             self.look_again(hold);
         }
-        for pending in self.releaser.remembered.take_of_others(epoch, now) {
+    }
+
+    /// A connection stands anew. The server behind it may have lost what it had granted, and may have again what was
+    /// released: all holds and the last releases that live there are stated to it.
+    pub(super) fn reconnected(self: &Arc<Self>) {
+        for hold in self.watchdog.holds() {
+            self.doubt_of_other_connection(&hold);
+        }
+        let epoch = |key: &Key| self.backend.epoch(key);
+        for pending in self.releaser.remembered.take_of_others(epoch, self.now()) {
             self.release_later(pending);
+        }
+    }
+
+    /// Completes with the number of the connection to the server of a key when that is not `epoch` any more.
+    pub(super) async fn epoch_after(&self, key: &Key, epoch: u64) -> u64 {
+        loop {
+            // In this order: a change after the first line ends the wait.
+            let changes = self.backend.epoch_changes();
+            let current = self.backend.epoch(key);
+            if current != epoch {
+                return current;
+            }
+            self.backend.epoch_changes_after(changes).await;
         }
     }
 
@@ -186,7 +201,7 @@ impl Session {
         if !self.backend.has_connection() {
             return;
         }
-        let current = || self.backend.epoch();
+        let current = |key: &Key| self.backend.epoch(key);
         let replaced = self
             .releaser
             .remembered
@@ -231,8 +246,7 @@ impl Session {
 
     /// The number of guards of the hold of this client's owner with this number.
     pub(crate) fn count_of(&self, number: u64) -> Option<u32> {
-        let owner = Owner::new(self.id, number);
-        self.watchdog.find(owner).map(|hold| hold.count())
+        self.watchdog.find(number).map(|hold| hold.count())
     }
 
     /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
@@ -342,18 +356,16 @@ impl Session {
 
     /// Refuses acquisitions from here on.
     pub(crate) fn close(&self) {
-        // Release: pairs with the load in `is_closed`.
-        self.closed.store(true, Ordering::Release);
-        self.closing.cancel();
+        self.closed.set();
     }
 
     /// Completes when the client is closed.
     pub(crate) async fn closing(&self) {
-        self.closing.cancelled().await;
+        self.closed.wait().await;
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.is_set()
     }
 
     /// Takes note that the last handle of the client was dropped.

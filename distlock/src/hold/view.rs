@@ -26,18 +26,28 @@ use crate::error::{Error, Loss};
 
 /// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]
-pub(crate) struct HoldView {
+pub(crate) struct HoldView(View);
+
+/// Two words, since the futures of scopes and of the attribute contain several views.
+#[derive(Clone, Debug)]
+enum View {
+    /// Most guards have one hold.
+    One(Arc<HoldRef>),
+    Several(Arc<Several>),
+}
+
+/// Several holds, of which a guard needs a number.
+#[derive(Debug)]
+struct Several {
     members: Members,
     needs: usize,
     /// The guard of a Redlock inside which this one was made.
-    outer: Option<Arc<HoldView>>,
+    outer: Option<HoldView>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Members {
-    /// In place, since most guards have one hold.
-    One(Arc<HoldRef>),
-    Several(Arc<[Arc<HoldRef>]>),
+    Fixed(Box<[Arc<HoldRef>]>),
     Changing(Arc<QuorumMembers>),
 }
 
@@ -110,76 +120,104 @@ impl QuorumMembers {
 
 impl HoldView {
     pub(crate) fn one(member: Arc<HoldRef>) -> Self {
-        Self {
-            members: Members::One(member),
-            needs: 1,
-            outer: None,
-        }
+        Self(View::One(member))
     }
 
     /// A view of several holds, of which `needs` have to be held.
     pub(crate) fn of(members: impl IntoIterator<Item = Arc<HoldRef>>, needs: usize) -> Self {
-        Self {
-            members: Members::Several(members.into_iter().collect()),
-            needs,
-            outer: None,
-        }
+        Self::several(Members::Fixed(members.into_iter().collect()), needs, None)
     }
 
     /// A view of holds that change.
     pub(crate) fn of_changing(members: &Arc<QuorumMembers>, needs: usize) -> Self {
-        Self {
-            members: Members::Changing(Arc::clone(members)),
-            needs,
-            outer: None,
-        }
+        Self::several(Members::Changing(Arc::clone(members)), needs, None)
     }
 
     /// The view of a guard of a Redlock that was made inside the guard with the view `outer`.
-    pub(crate) fn inside(mut self, outer: Self) -> Self {
-        self.outer = Some(Arc::new(outer));
-        self
+    pub(crate) fn inside(
+        outer: Self,
+        members: impl IntoIterator<Item = Arc<HoldRef>>,
+        needs: usize,
+    ) -> Self {
+        let members = Members::Fixed(members.into_iter().collect());
+        Self::several(members, needs, Some(outer))
+    }
+
+    fn several(members: Members, needs: usize, outer: Option<Self>) -> Self {
+        let several = Several {
+            members,
+            needs,
+            outer,
+        };
+        Self(View::Several(Arc::new(several)))
+    }
+
+    /// The guard of a Redlock inside which this one was made.
+    fn outer(&self) -> Option<&Self> {
+        match &self.0 {
+            View::One(_) => None,
+            View::Several(several) => several.outer.as_ref(),
+        }
+    }
+
+    /// The holds, if they change.
+    fn changing(&self) -> Option<&QuorumMembers> {
+        match &self.0 {
+            View::Several(several) => match &several.members {
+                Members::Changing(members) => Some(members),
+                Members::Fixed(_) => None,
+            },
+            View::One(_) => None,
+        }
     }
 
     /// Whether the guard holds a majority of exactly the servers of these clients.
     pub(crate) fn is_quorum_of(&self, clients: impl IntoIterator<Item = Uuid>) -> bool {
-        match (&self.members, &self.outer) {
-            (Members::Changing(members), _) => members.clients == sorted(clients),
-            (_, Some(outer)) => outer.is_quorum_of(clients),
-            (_, None) => false,
+        match (self.changing(), self.outer()) {
+            (Some(members), _) => members.clients == sorted(clients),
+            (None, Some(outer)) => outer.is_quorum_of(clients),
+            (None, None) => false,
         }
     }
 
     /// Whether the guard was made inside another guard of the same Redlock.
     pub(crate) fn is_inside(&self) -> bool {
-        self.outer.is_some()
+        self.outer().is_some()
     }
 
     /// The holds. There is at least one.
     pub(crate) fn members(&self) -> MembersNow<'_> {
-        match &self.members {
-            Members::One(member) => MembersNow::Fixed(slice::from_ref(member)),
-            Members::Several(members) => MembersNow::Fixed(members),
-            Members::Changing(members) => MembersNow::Changing(members.now()),
+        match &self.0 {
+            View::One(member) => MembersNow::Fixed(slice::from_ref(member)),
+            View::Several(several) => match &several.members {
+                Members::Fixed(members) => MembersNow::Fixed(members),
+                Members::Changing(members) => MembersNow::Changing(members.now()),
+            },
         }
     }
 
     /// How many members have to be held.
     pub(crate) fn needs(&self) -> usize {
-        self.needs
+        match &self.0 {
+            View::One(_) => 1,
+            View::Several(several) => several.needs,
+        }
     }
 
     /// Whether enough members are held, by this process's clock.
     pub(crate) fn is_held(&self) -> bool {
+        if let View::One(member) = &self.0 {
+            return member.is_held();
+        }
         let members = self.members();
         let held = members.iter().filter(|member| member.is_held());
-        held.count() >= self.needs || !self.left_by_outer().is_zero()
+        held.count() >= self.needs() || !self.left_by_outer().is_zero()
     }
 
     /// How long the guard is held because the guard around it is: that one excludes other owners, and this one has its
     /// own limit.
     fn left_by_outer(&self) -> Duration {
-        match &self.outer {
+        match self.outer() {
             Some(outer) if !self.has_ended() && outer.is_held() => {
                 let members = self.members();
                 let limits = members.iter().map(|member| member.left_by_term());
@@ -191,16 +229,16 @@ impl HoldView {
 
     /// Whether the guard has ended. This does not say whether the hold is lost.
     pub(crate) fn has_ended(&self) -> bool {
-        match &self.members {
+        match self.changing() {
             // Acquire: pairs with the store in `end`.
-            Members::Changing(members) => members.ended.load(Ordering::Acquire),
-            _ => self.members().iter().any(|member| member.has_ended()),
+            Some(members) => members.ended.load(Ordering::Acquire),
+            None => self.members().iter().any(|member| member.has_ended()),
         }
     }
 
     /// Completes when the guard around this one, which holds now, no longer does.
     async fn outer_is_over(&self) {
-        match self.outer.as_deref().filter(|outer| outer.is_held()) {
+        match self.outer().filter(|outer| outer.is_held()) {
             Some(outer) => outer.clone().boxed_over().await,
             None => std::future::pending().await,
         }
@@ -213,7 +251,7 @@ impl HoldView {
 
     /// Completes when the members are others than `members`.
     async fn changed(&self, members: &[Arc<HoldRef>]) {
-        let Members::Changing(changing) = &self.members else {
+        let Some(changing) = self.changing() else {
             return std::future::pending().await;
         };
         let mut now = changing.now.subscribe();
@@ -293,7 +331,7 @@ impl HoldView {
         let members = self.members();
         let mut ends: SmallVec<[T; 1]> = members.iter().map(|member| of(member)).collect();
         ends.sort_unstable();
-        let last_needed = ends.len().saturating_sub(self.needs);
+        let last_needed = ends.len().saturating_sub(self.needs());
         ends.get(last_needed).copied().unwrap_or_default()
     }
 

@@ -6,139 +6,85 @@
 //! 2. A deadline counts from before the command was sent, on this process's own clock.
 //! 3. A released hold is never renewed: its lease ends first, and then nothing is due any more.
 //! 4. Losses do not wait for renewals: answers arrive while the task sleeps to the next deadline.
-//! 5. Only a few batches of many holds are under way at a time, so that no renewal times out behind the others. A
-//!    renewal counts as sent when its batch is sent.
+//! 5. Only a few batches of many holds are under way to a server at a time, so that no renewal times out behind the others.
+//!    A server that does not answer delays no renewals on other servers. A renewal counts as sent when its batch is sent.
+//!    A batch is filled up with holds that are due soon, so that few scripts renew many holds.
 //! 6. A hold that the server may have lost is confirmed ahead of its time, by a renewal: after it was handed over, and
 //!    when a connection stands anew.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod agenda;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
+use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use self::agenda::Agenda;
 use super::lease::Answer;
 use super::{Hold, Session, WatchdogAction};
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
-use crate::config::{INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE};
+use crate::config::{
+    INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
+};
+use crate::key::Resource;
+use crate::kind::Family;
 use crate::owner::Owner;
 use crate::telemetry;
 
-/// The watched holds, by owner and by the time of the next look at them.
+/// The watched holds, and the task's way to learn of a change.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
-    agenda: Mutex<Agenda>,
+    agenda: Mutex<Agenda<Arc<Hold>>>,
     wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Agenda {
-    holds: HashMap<Owner, (Arc<Hold>, Tick), RandomState>,
-    order: BTreeSet<(Tick, Owner)>,
-    /// When the task wakes by itself, if it does. It may find nothing to do then, which is cheaper than a wake-up for each
-    /// hold that comes and goes in between.
-    armed: Option<Tick>,
-}
-
-impl Agenda {
-    /// Plans a look at the hold at `at`, unless an earlier one is planned.
-    fn look_at(&mut self, owner: Owner, at: Tick) {
-        let Some((_, planned)) = self.holds.get_mut(&owner) else {
-            return;
-        };
-        if at >= *planned {
-            return;
-        }
-        self.order.remove(&(*planned, owner));
-        *planned = at;
-        self.order.insert((at, owner));
-    }
-
-    /// Returns whether the task has to be woken, because it would otherwise wake too late.
-    fn arm(&mut self, at: Tick) -> bool {
-        let earlier = at < self.armed.unwrap_or(Tick::NEVER);
-        if earlier {
-            self.armed = Some(at);
-        }
-        earlier
-    }
-
-    fn take_due(&mut self, now: Tick) -> Vec<Arc<Hold>> {
-        let mut due = Vec::new();
-        while let Some(&(at, owner)) = self.order.first() {
-            if at > now {
-                break;
-            }
-            self.order.pop_first();
-            if let Some((hold, planned)) = self.holds.get_mut(&owner) {
-                *planned = Tick::NEVER;
-                due.push(Arc::clone(hold));
-            }
-        }
-        // By family, because all renewals of a batch belong to one family.
-        due.sort_by_key(|hold| hold.resource.kind.family());
-        due
-    }
 }
 
 impl Watchdog {
     pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) {
         let mut agenda = self.agenda.lock();
-        let watched = (Arc::clone(hold), Tick::NEVER);
-        agenda.holds.insert(hold.owner, watched);
-        agenda.look_at(hold.owner, at);
-        let wake = agenda.arm(at);
-        drop(agenda);
-        self.wake_if(wake);
+        agenda.add(hold.owner.number(), Arc::clone(hold));
+        self.look(agenda, hold.owner, at);
     }
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
     pub(super) fn look_at(&self, owner: Owner, at: Tick) {
-        let mut agenda = self.agenda.lock();
-        agenda.look_at(owner, at);
+        self.look(self.agenda.lock(), owner, at);
+    }
+
+    fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
+        agenda.look_at(owner.number(), at);
         let wake = agenda.arm(at);
         drop(agenda);
-        self.wake_if(wake);
+        if wake {
+            self.wake.notify_one();
+        }
     }
 
     pub(super) fn unwatch(&self, owner: Owner) -> bool {
-        let mut agenda = self.agenda.lock();
-        let Some((_, planned)) = agenda.holds.remove(&owner) else {
-            return false;
-        };
-        agenda.order.remove(&(planned, owner));
-        true
+        self.agenda.lock().remove(owner.number())
     }
 
-    pub(super) fn find(&self, owner: Owner) -> Option<Arc<Hold>> {
-        let agenda = self.agenda.lock();
-        agenda.holds.get(&owner).map(|(hold, _)| Arc::clone(hold))
+    /// The hold of this client's owner with this number.
+    pub(super) fn find(&self, number: u64) -> Option<Arc<Hold>> {
+        self.agenda.lock().get(number).map(Arc::clone)
     }
 
     #[cfg(feature = "test-util")]
     pub(super) fn len(&self) -> usize {
-        self.agenda.lock().holds.len()
+        self.agenda.lock().holds().len()
     }
 
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    fn wake_if(&self, wake: bool) {
-        if wake {
-            self.wake.notify_one();
-        }
-    }
-
     /// All watched holds.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
-        let agenda = self.agenda.lock();
-        let holds = agenda.holds.values();
-        holds.map(|(hold, _)| Arc::clone(hold)).collect()
+        self.agenda.lock().holds().map(Arc::clone).collect()
     }
 
     /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
@@ -149,41 +95,42 @@ impl Watchdog {
         }
     }
 
-    fn take_due(&self, now: Tick) -> Vec<Arc<Hold>> {
-        self.agenda.lock().take_due(now)
+    fn take_due(&self, now: Tick, soon: Tick) -> Vec<Arc<Hold>> {
+        self.agenda.lock().take_due(now, soon)
     }
 
-    /// When to wake next. An alarm in the future is kept even if its hold is gone.
     fn next_alarm(&self, now: Tick) -> Tick {
-        let mut agenda = self.agenda.lock();
-        if agenda.armed.is_none_or(|armed| armed <= now) {
-            agenda.armed = agenda.order.first().map(|(at, _)| *at);
-        }
-        agenda.armed.unwrap_or(Tick::NEVER)
+        self.agenda.lock().next_alarm(now)
     }
 }
 
 /// A hold, the count to state and the lease to ask for.
 type Planned = (Arc<Hold>, u32, Duration);
 
-/// The watchdog task of one client.
+/// The watchdog task of one client. It also watches for suspends of the machine, for all sleepers of its client.
 pub(super) async fn run(session: Arc<Session>) {
+    tokio::select! {
+        () = renew_until_retired(&session) => {}
+        never = session.clock.watch() => match never {},
+    }
+}
+
+async fn renew_until_retired(session: &Arc<Session>) {
     let watchdog = &session.watchdog;
-    let epoch = session.backend.epoch();
+    let changes = session.backend.epoch_changes();
     watchdog.restart(session.now());
     // A connection may have been replaced while no task ran.
-    session.reconnected(epoch);
-    let mut replaced = session.backend.epoch_after(epoch);
-    let (mut waiting, mut renewals) = (VecDeque::new(), FuturesUnordered::new());
+    session.reconnected();
+    let mut replaced = session.backend.epoch_changes_after(changes);
+    let (mut waiting, mut renewals) = (Waiting::default(), FuturesUnordered::new());
     let mut inspect_at = Tick::NEVER;
     while !session.is_retired() {
         let now = session.now();
-        take_up(&session, now, &mut waiting);
-        while renewals.len() < RENEWALS_AT_ONCE && !waiting.is_empty() {
-            let batch = next_batch(&session, now, &mut waiting);
-            if !batch.is_empty() {
-                renewals.push(renew(Arc::clone(&session), now, batch));
-            }
+        let soon = now.after(session.config.watchdog_timeout / RENEWALS_PER_LEASE / RENEWED_EARLY);
+        take_up(session, now, soon, &mut waiting);
+        while let Some((server, batch)) = waiting.next_batch(session, now, soon) {
+            let renewed = renew(Arc::clone(session), now, batch);
+            renewals.push(renewed.map(move |()| server));
         }
         if now >= inspect_at {
             inspect_at = Tick::NEVER;
@@ -197,58 +144,93 @@ pub(super) async fn run(session: Arc<Session>) {
         tokio::select! {
             () = watchdog.wake.notified() => {}
             () = session.clock.sleep_until(next) => {}
-            Some(()) = renewals.next() => {}
-            epoch = &mut replaced => {
-                session.reconnected(epoch);
-                replaced = session.backend.epoch_after(epoch);
+            Some(server) = renewals.next() => waiting.answered(server),
+            changes = &mut replaced => {
+                session.reconnected();
+                replaced = session.backend.epoch_changes_after(changes);
             }
         }
     }
 }
 
 /// Handles losses at once. A hold that is to be renewed waits for a batch, and is looked at again when it would be lost.
-fn take_up(session: &Arc<Session>, now: Tick, waiting: &mut VecDeque<Arc<Hold>>) {
-    for hold in session.watchdog.take_due(now) {
+fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting) {
+    for hold in session.watchdog.take_due(now, soon) {
         let end = hold.end();
         if hold.is_held(now) && now < end {
             session.watchdog.look_at(hold.owner, end);
-            waiting.push_back(hold);
+            waiting.add(session, hold);
         } else {
-            attend_to(session, &hold, now);
+            attend_to(session, &hold, now, soon);
         }
     }
 }
 
-/// The first holds that wait, as long as they are of one family: each family has a script of its own.
-fn next_batch(
-    session: &Arc<Session>,
-    now: Tick,
-    waiting: &mut VecDeque<Arc<Hold>>,
-) -> Vec<Planned> {
-    let mut batch = Vec::new();
-    let Some(family) = waiting.front().map(|hold| hold.resource.kind.family()) else {
-        return batch;
-    };
-    while batch.len() < RENEWAL_BATCH {
-        if waiting
-            .front()
-            .is_none_or(|hold| hold.resource.kind.family() != family)
-        {
-            break;
+/// The holds that wait for a batch.
+///
+/// The holds of a batch share the server, because it answers for all of them or for none, and the family, because each has a
+/// script of its own.
+#[derive(Default)]
+struct Waiting {
+    lines: BTreeMap<(u32, Family), VecDeque<Arc<Hold>>>,
+    /// How many batches are under way to each server.
+    under_way: HashMap<u32, usize>,
+}
+
+impl Waiting {
+    fn add(&mut self, session: &Session, hold: Arc<Hold>) {
+        let Resource { kind, key } = &hold.resource;
+        let line = (session.backend.home(key).server, kind.family());
+        self.lines.entry(line).or_default().push_back(hold);
+    }
+
+    /// The first batch for a server that has not too many under way, and the number of that server.
+    fn next_batch(
+        &mut self,
+        session: &Arc<Session>,
+        now: Tick,
+        soon: Tick,
+    ) -> Option<(u32, Vec<Planned>)> {
+        for ((server, _), line) in &mut self.lines {
+            let under_way = self.under_way.entry(*server).or_default();
+            if *under_way >= RENEWALS_AT_ONCE {
+                continue;
+            }
+            let mut batch = Vec::new();
+            while batch.len() < RENEWAL_BATCH
+                && let Some(hold) = line.pop_front()
+            {
+                if let Some((count, lease)) = attend_to(session, &hold, now, soon) {
+                    batch.push((hold, count, lease));
+                }
+            }
+            if !batch.is_empty() {
+                *under_way += 1;
+                return Some((*server, batch));
+            }
         }
-        let Some(hold) = waiting.pop_front() else {
-            break;
-        };
-        if let Some((count, lease)) = attend_to(session, &hold, now) {
-            batch.push((hold, count, lease));
+        // Servers may have gone.
+        self.lines.retain(|_, line| !line.is_empty());
+        self.under_way.retain(|_, under_way| *under_way > 0);
+        None
+    }
+
+    /// A batch was answered by a server, or was not answered in time.
+    fn answered(&mut self, server: u32) {
+        if let Some(under_way) = self.under_way.get_mut(&server) {
+            *under_way -= 1;
         }
     }
-    batch
 }
 
 /// Takes the action that is due for a hold. If that is a renewal, returns its count and its lease.
-fn attend_to(session: &Arc<Session>, hold: &Arc<Hold>, now: Tick) -> Option<(u32, Duration)> {
-    match hold.next_action(now) {
+fn attend_to(
+    session: &Arc<Session>,
+    hold: &Arc<Hold>,
+    now: Tick,
+    soon: Tick,
+) -> Option<(u32, Duration)> {
+    match hold.next_action(now, soon) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
         WatchdogAction::Later(at) => session.watchdog.look_at(hold.owner, at),
         WatchdogAction::Lost(loss) => session.lose(hold, loss),
@@ -276,36 +258,45 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
     }
 }
 
-/// Renews a batch. If the server refuses the batch as a whole, the reason may be a single hold, such as a key that the user
-/// may no longer access. Each hold is then renewed by itself, so that none is lost because of another.
+/// Renews a batch. If the server refuses several holds, the reason may be a single one, such as a key that the user may no
+/// longer access. Each of them is then renewed by itself, so that none is lost because of another.
 async fn ask(session: &Session, batch: &[Renewal]) -> Vec<Answer> {
-    let told = |ours: bool| {
-        if ours {
-            Answer::Renewed
-        } else {
-            Answer::NotOurs
+    let mut renewed = session.backend.renew(batch).await;
+    if batch.len() > 1 {
+        let was_refused = |at: &usize| {
+            let one = renewed.get(*at);
+            matches!(one, Some(Err(fault)) if !matches!(fault, Fault::Unknown(_)))
+        };
+        let refused: Vec<usize> = (0..batch.len()).filter(was_refused).collect();
+        let alone = |at: usize| async move {
+            let mut one = session.backend.renew(&batch[at..=at]).await;
+            (at, one.pop())
+        };
+        let alone = stream::iter(refused).map(alone).buffered(RENEWALS_AT_ONCE);
+        for (at, answer) in alone.collect::<Vec<_>>().await {
+            if let Some(answer) = answer {
+                renewed[at] = answer;
+            }
         }
-    };
-    match session.backend.renew(batch).await {
-        Ok(ours) => {
-            session.answered_other();
-            ours.into_iter().map(told).collect()
-        }
-        Err(fault) if batch.len() > 1 && !matches!(fault, Fault::Unknown(_)) => {
-            let alone = |renewal: Renewal| async move {
-                match session.backend.renew(&[renewal]).await {
-                    Ok(ours) => ours.first().copied().map_or(Answer::Unknown, told),
-                    Err(fault) => failed(session, 1, &fault),
-                }
-            };
-            let alone = stream::iter(batch.to_vec()).map(alone);
-            alone.buffered(RENEWALS_AT_ONCE).collect().await
-        }
-        Err(fault) => vec![failed(session, batch.len(), &fault); batch.len()],
     }
+    answers(session, batch, renewed)
 }
 
-fn failed(session: &Session, holds: usize, fault: &Fault) -> Answer {
-    telemetry::renewal_failed(holds, fault, !session.backend.is_connected());
-    Answer::Unknown
+/// What the answers mean. Faults are logged together.
+fn answers(session: &Session, batch: &[Renewal], renewed: Vec<Result<bool, Fault>>) -> Vec<Answer> {
+    let answered = batch.iter().zip(&renewed).find(|(_, one)| one.is_ok());
+    if let Some((renewal, _)) = answered {
+        session.answered_other(&renewal.target.resource.key);
+    }
+    let faults = renewed.iter().filter_map(|one| one.as_ref().err());
+    if let (Some(fault), Some(first)) = (faults.clone().next(), batch.first()) {
+        let disconnected = session.backend.disconnected(&first.target.resource.key);
+        telemetry::renewal_failed(faults.count(), fault, disconnected.is_some());
+    }
+    let answer = |one: Result<bool, Fault>| match one {
+        Ok(true) => Answer::Renewed,
+        Ok(false) => Answer::NotOurs,
+        Err(_) => Answer::Unknown,
+    };
+    renewed.into_iter().map(answer).collect()
 }

@@ -56,8 +56,11 @@ struct Waiter<W> {
 /// The waiters of one key.
 #[derive(Debug)]
 pub(crate) struct Queue<H, W> {
-    /// By ticket, which is the order of their arrival. Any of them may leave at any time, also thousands at once.
-    waiters: BTreeMap<Ticket, Waiter<W>>,
+    /// In place, since most queues never have another waiter.
+    first: Option<(Ticket, Waiter<W>)>,
+    /// The other waiters by ticket, which is the order of their arrival. Any of them may leave at any time, also thousands at
+    /// once. The map is empty while `first` is. Its tickets are higher than that of the first waiter.
+    behind: BTreeMap<Ticket, Waiter<W>>,
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
     run: Run,
@@ -86,7 +89,8 @@ struct Run {
 impl<H, W: Clone> Queue<H, W> {
     pub(crate) fn new() -> Self {
         Self {
-            waiters: BTreeMap::new(),
+            first: None,
+            behind: BTreeMap::new(),
             slot: None,
             run: Run::default(),
             asked: None,
@@ -97,36 +101,52 @@ impl<H, W: Clone> Queue<H, W> {
     /// be before others, also before a head with a hold in its slot; otherwise it joins the end.
     pub(crate) fn join(&mut self, wake: W, takes_over: bool, rank: Option<Ticket>) -> Ticket {
         let ticket = rank.unwrap_or_else(Ticket::new);
-        self.waiters.insert(ticket, Waiter { wake, takes_over });
+        let mut later = (ticket, Waiter { wake, takes_over });
+        match &mut self.first {
+            None => {
+                self.first = Some(later);
+                return ticket;
+            }
+            Some(first) if ticket < first.0 => std::mem::swap(first, &mut later),
+            Some(_) => {}
+        }
+        self.behind.insert(later.0, later.1);
         ticket
     }
 
+    fn remove(&mut self, ticket: Ticket) {
+        if self.is_head(ticket) {
+            self.first = self.behind.pop_first();
+        } else {
+            self.behind.remove(&ticket);
+        }
+    }
+
     fn head(&self) -> Option<&Waiter<W>> {
-        self.waiters.values().next()
+        self.first.as_ref().map(|(_, waiter)| waiter)
     }
 
     pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters
-            .first_key_value()
-            .is_some_and(|(head, _)| *head == ticket)
+        self.first.as_ref().is_some_and(|(head, _)| *head == ticket)
     }
 
     /// Whether the ticket is still in the queue. A ticket of a dismissed queue is not.
     pub(crate) fn has(&self, ticket: Ticket) -> bool {
-        self.waiters.contains_key(&ticket)
+        self.is_head(ticket) || self.behind.contains_key(&ticket)
     }
 
     /// What wakes each of the waiters.
     pub(crate) fn signals(&self) -> impl Iterator<Item = &W> {
-        self.waiters.values().map(|waiter| &waiter.wake)
+        let waiters = self.head().into_iter().chain(self.behind.values());
+        waiters.map(|waiter| &waiter.wake)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.first.is_none()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiters.len()
+        usize::from(self.first.is_some()) + self.behind.len()
     }
 
     /// Whether a hold lies in the slot of the head.
@@ -164,7 +184,7 @@ impl<H, W: Clone> Queue<H, W> {
             self.slot.is_none(),
             "the head has taken what was in its slot"
         );
-        self.waiters.remove(&ticket);
+        self.remove(ticket);
         self.head().map_or(QueueEffect::Nothing, |head| {
             QueueEffect::Wake(head.wake.clone())
         })
@@ -174,8 +194,10 @@ impl<H, W: Clone> Queue<H, W> {
     /// other, so that each waiter may ask the server on its own. The tickets are void after that.
     #[must_use]
     pub(crate) fn dismiss(&mut self) -> Vec<W> {
-        let waiters = std::mem::take(&mut self.waiters);
-        waiters.into_values().map(|waiter| waiter.wake).collect()
+        let (first, behind) = (self.first.take(), std::mem::take(&mut self.behind));
+        let first = first.map(|(_, waiter)| waiter);
+        let waiters = first.into_iter().chain(behind.into_values());
+        waiters.map(|waiter| waiter.wake).collect()
     }
 
     /// Ends a guard's hold: it is handed over to the head, or it has to be released in the server.
@@ -199,13 +221,12 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// Whether a head that is not polled would be in somebody's way.
     pub(crate) fn needs_its_head(&self) -> bool {
-        self.waiters.len() > 1 || self.slot.is_some()
+        !self.behind.is_empty() || self.slot.is_some()
     }
 
     /// Checks the head, at intervals. A head that was asked at the last check and is not present is absent.
     pub(crate) fn check_head(&mut self, is_present: impl FnOnce(&W) -> bool) -> HeadCheck<W> {
-        let head = self.waiters.first_key_value();
-        let Some((ticket, head)) = head.filter(|_| self.needs_its_head()) else {
+        let Some((ticket, head)) = self.first.as_ref().filter(|_| self.needs_its_head()) else {
             self.asked = None;
             return HeadCheck::Fine;
         };
@@ -224,7 +245,7 @@ impl<H, W: Clone> Queue<H, W> {
         may_pass_on: impl FnOnce(&H) -> bool,
     ) -> QueueEffect<H, W> {
         let was_head = self.is_head(ticket);
-        self.waiters.remove(&ticket);
+        self.remove(ticket);
         if !was_head {
             return QueueEffect::Nothing;
         }
@@ -268,6 +289,25 @@ mod tests {
         assert_eq!(queue.leave(tickets[0], |_| true), QueueEffect::Wake(2));
         assert_eq!(queue.leave(tickets[2], |_| true), QueueEffect::Nothing);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn waiters_that_come_back_to_earlier_places_stand_before_the_head_and_between_others() {
+        let (mut queue, tickets) = queue(3);
+        for (at, next) in [(0, 1), (1, 2)] {
+            let left = queue.leave(tickets[at], |_| true);
+            assert_eq!(left, QueueEffect::Wake(next));
+        }
+        for at in [0, 1] {
+            queue.join(at, true, Some(tickets[at as usize]));
+        }
+        assert!(queue.signals().eq(&[0, 1, 2]) && queue.is_head(tickets[0]));
+        assert!(tickets.iter().all(|ticket| queue.has(*ticket)));
+        for (at, next) in [(0, 1), (1, 2)] {
+            let left = queue.leave(tickets[at], |_| true);
+            assert_eq!(left, QueueEffect::Wake(next));
+        }
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]

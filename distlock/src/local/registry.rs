@@ -177,8 +177,7 @@ impl Registry {
     }
 
     /// Ends a guard: its hold goes on with other guards or with the next local waiter, or it is to be released.
-    pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef) -> EndOutcome {
-        let now = self.session.now();
+    pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef, now: Tick) -> EndOutcome {
         let hold = hold_ref.hold();
         // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
         // the last one.

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::registry::{EndOutcome, Registry};
+use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{HoldRef, NestError, Release};
 use crate::kind::Nesting;
@@ -80,10 +81,9 @@ impl HoldShare {
 
     /// Decreases the count, and returns the work that remains.
     pub(crate) fn end(mut self) -> Remaining {
-        let term = self.hold_ref.term();
-        let late = term.has_ended(self.hold_ref.now()).then(|| term.loss());
-        self.ended = true;
-        match (self.registry.end(&self.hold_ref), late) {
+        let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
+        let late = term.has_ended(now).then(|| term.loss());
+        match (self.end_at(now), late) {
             (EndOutcome::Done, None) => Remaining::Nothing(Ok(())),
             (EndOutcome::Done, Some(loss)) | (EndOutcome::Lost(loss), _) => {
                 Remaining::Nothing(Err(Error::lost(self.key(), loss)))
@@ -96,10 +96,14 @@ impl HoldShare {
         }
     }
 
+    fn end_at(&mut self, now: Tick) -> EndOutcome {
+        self.ended = true;
+        self.registry.end(&self.hold_ref, now)
+    }
+
     /// Ends the share without giving permits back.
     pub(crate) fn forget(mut self) {
-        self.ended = true;
-        if let EndOutcome::Release(pending) = self.registry.end(&self.hold_ref) {
+        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now()) {
             let session = &self.registry.session;
             session.release_later(pending.without_permits());
         }
@@ -107,8 +111,7 @@ impl HoldShare {
 
     /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.ended = true;
-        match self.registry.end(&self.hold_ref) {
+        match self.end_at(self.hold_ref.now()) {
             EndOutcome::Done => Ok(()),
             EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
             EndOutcome::Release(pending) => {
@@ -123,7 +126,7 @@ impl Drop for HoldShare {
     /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
         if !self.ended
-            && let EndOutcome::Release(pending) = self.registry.end(&self.hold_ref)
+            && let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now())
         {
             self.registry.session.release_later(pending);
         }

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use foldhash::fast::RandomState;
+
 use crate::clock::Tick;
 use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
 
@@ -20,14 +22,14 @@ pub(super) struct YieldList<K> {
 /// Keys, each with a value until a time. Each key is kept for the same time.
 #[derive(Debug)]
 struct Until<K, V> {
-    until: HashMap<K, (Tick, V)>,
+    until: HashMap<K, (Tick, V), RandomState>,
     order: VecDeque<(Tick, K)>,
 }
 
 impl<K, V> Default for Until<K, V> {
     fn default() -> Self {
         Self {
-            until: HashMap::new(),
+            until: HashMap::default(),
             order: VecDeque::new(),
         }
     }
@@ -51,6 +53,10 @@ impl<K: Clone + Eq + Hash> YieldList<K> {
 
     /// How many other clients may go first for this key. Only the first call for a key returns them.
     pub(super) fn take(&mut self, key: &K, now: Tick) -> u32 {
+        // Nearly always: a client that is alone yields nothing.
+        if self.to_yield.until.is_empty() {
+            return 0;
+        }
         self.to_yield.drop_outdated(now);
         let taken = self.to_yield.until.remove(key);
         taken.map_or(0, |(_, others)| others)

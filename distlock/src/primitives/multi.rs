@@ -27,6 +27,10 @@ use crate::owner::Holder;
 ///   same time. Beside two other clients that were each hot on one of two keys, with 16 tasks and empty sections, the
 ///   longest wait in 20 s was 47 ms. Long sections in other processes make it longer. The benchmark `lock`, group
 ///   `several`, measures it.
+/// * **In a Redis Cluster** one command can name keys of one slot only. Keys of several slots are acquired slot by slot. If
+///   one is refused, those before it are released at once, and the acquisition waits for the refused key. The acquisition
+///   has its places in the queues of all keys there too, so it does not starve in one client. A common hash tag, as in
+///   `{cart:1}:order` and `{cart:1}:stock`, puts the keys into one slot, and into one command.
 /// * **Compatible with single locks.** Each key is stored like a single lock, and excludes other owners of that key,
 ///   including those of Redisson.
 ///

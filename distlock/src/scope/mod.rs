@@ -23,11 +23,10 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::hold::{HoldRef, HoldView};
+use crate::hold::{Flag, HoldRef, HoldView};
 use crate::key::{Key, Resource};
 use crate::kind::Nesting;
 use crate::local::Around;
@@ -44,7 +43,7 @@ pub(crate) struct EnclosingScope {
     /// Written under the mutex of each hold.
     closed: AtomicBool,
     /// Wakes the waiters of the gates when the frames close.
-    closing: CancellationToken,
+    closing: Flag,
 }
 
 /// The frame of one key.
@@ -142,7 +141,7 @@ impl EnclosingScope {
             parent: Mutex::new(parent),
             view,
             closed: AtomicBool::new(false),
-            closing: CancellationToken::new(),
+            closing: Flag::default(),
         }
     }
 
@@ -187,7 +186,7 @@ impl EnclosingScope {
         for member in self.view.members().iter() {
             member.hold().close(&self.closed);
         }
-        self.closing.cancel();
+        self.closing.set();
     }
 }
 
@@ -234,7 +233,7 @@ impl Frame {
 
     /// Completes when the frame closes.
     pub(crate) async fn closing(&self) {
-        self.scope.closing.cancelled().await;
+        self.scope.closing.wait().await;
     }
 }
 

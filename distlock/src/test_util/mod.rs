@@ -2,6 +2,8 @@
 //!
 //! This module is not part of the public API and may change in any release.
 
+#[cfg(feature = "redis")]
+pub mod fuzz;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -17,8 +19,9 @@ use crate::primitives::{ExpirablePermit, Permit};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, LatchChange, Looked, PermitChange,
-    Released, Renewal, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Home, Inspected, LatchChange, Looked, PermitChange,
+    Released, Renewal, Renewed, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
+    renewed_together,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::key::{Key, Resource};
@@ -68,6 +71,11 @@ pub fn held_until(guard: &Guard) -> (Duration, Duration) {
     let (now, until) = guard.held_until();
     let start = Tick::default();
     (now.since(start), until.since(start))
+}
+
+/// On how many servers the guard of a Redlock is held now, by this process's clock.
+pub fn held_parts(guard: &Guard) -> usize {
+    guard.held_parts()
 }
 
 /// The number of keys that a server in this process stores, without expired ones, and of its subscribed channels.

@@ -177,8 +177,9 @@ impl Verbs {
             return Ok(Answer::Renewed(Vec::new()));
         };
         let backend = &self.client.registry().session.backend;
+        let renewed = async { backend.renew(&batch).await.into_iter().collect() };
         Ok(Answer::Renewed(
-            self.reply(&first.target, backend.renew(&batch)).await?,
+            self.reply(&first.target, Box::pin(renewed)).await?,
         ))
     }
 

@@ -11,6 +11,7 @@ use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
 use crate::hold::{Grant, Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
+use crate::key::Key;
 use crate::kind::{Family, Kind};
 use crate::telemetry;
 
@@ -58,6 +59,9 @@ pub(super) enum Outcome {
     },
     /// The grant came too late to be useful and is released. This owner is not used again.
     TooLate,
+    /// There was a grant, but too few replicas have it, or the server may not grant yet. It is released. This owner is not
+    /// used again.
+    Unconfirmed(Fault),
     Failed(Fault),
 }
 
@@ -83,15 +87,16 @@ impl Attempts {
         &self.attempts[at].target
     }
 
-    /// Sends one attempt. A grant that is answered after `latest` is released.
-    pub(super) async fn once(&mut self, latest: Tick) -> Outcome {
-        let sent = self.session.now();
+    /// Sends one attempt now, at `sent`. A grant that is answered after `latest` is released.
+    pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
         // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
         let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
         let longest = self.attempts.iter().map(lasts).max();
         // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
-        let epoch = self.session.backend.epoch();
+        // Several keys of one attempt live on one server.
+        let key = self.target(0).resource.key.clone();
+        let epoch = self.session.backend.epoch(&key);
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
@@ -106,11 +111,17 @@ impl Attempts {
             all => self.session.backend.attempt_all(all).await,
         };
         match &answer {
-            Err(fault) if !fault.is_final() => self.session.unanswered(sent, Some(fault.clone())),
-            _ => self.session.answered(),
+            Err(fault) if !fault.is_final() => {
+                let failure = Some(fault.clone());
+                self.session.unanswered(&key, sent, failure);
+            }
+            _ => self.session.answered(&key),
         }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
+                if let Err(fault) = self.confirmed(&key, sent).await {
+                    return Outcome::Unconfirmed(fault);
+                }
                 self.placed_until = None;
                 self.granted((sent, epoch), token, latest, before)
             }
@@ -142,6 +153,21 @@ impl Attempts {
                 Outcome::Failed(fault)
             }
         }
+    }
+
+    /// Waits until enough replicas have what was granted, if the client wants that.
+    async fn confirmed(&self, key: &Key, sent: Tick) -> Result<(), Fault> {
+        let Some(confirmed) = self.session.backend.confirm(&self.attempts) else {
+            return Ok(());
+        };
+        let confirmed = confirmed.await;
+        if let Err(fault) = &confirmed {
+            telemetry::unconfirmed_grant(key, fault);
+            if !fault.is_final() {
+                self.session.unanswered(key, sent, Some(fault.clone()));
+            }
+        }
+        confirmed
     }
 
     /// There is no semaphore. The waiter waits until somebody sets its permits. But if this client has seen the semaphore
@@ -226,5 +252,21 @@ impl Drop for Attempts {
             };
             self.session.release_later(pending);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Client;
+    use crate::key::Key;
+
+    #[tokio::test(start_paused = true)]
+    async fn token_is_above_all_that_the_client_has_seen() {
+        let client = Client::in_memory();
+        let (key, high) = (Key::new("", "order:42").unwrap(), 1 << 60);
+        // Of a server that has lost its data since, or whose clock was set back.
+        client.registry().session.saw_token(&key, high);
+        let guard = client.fenced_lock("order:42").acquire().await.unwrap();
+        assert!(guard.token() > high, "{}", guard.token());
     }
 }

@@ -1,34 +1,142 @@
-//! What a waiter does that has heard nothing for long: the key may have changed without a message.
+//! What a waiter does that hears nothing: the holder's lease may end, and the key may change without a message.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, LOOK_PRECISION, MAX_SLEEP_UNTOLD};
+use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD};
 use crate::hold::Session;
+use crate::local::QueueSlot;
 
-/// Completes when a waiter that heard nothing for long should repeat its attempt: if a look at the key shows that another
-/// owner no longer blocks it until `end`, if the server does not answer, or if messages may not arrive.
-pub(super) async fn changed_without_a_message(
+/// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the owner in its way is over, if a
+/// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
+///
+/// Each look tells anew when the lease is over, so a holder that renews it costs no attempts.
+pub(super) async fn due_without_a_message(
     session: &Arc<Session>,
     target: &Target,
-    end: Tick,
+    lease: &mut LeaseInTheWay<'_>,
     was_active: bool,
 ) {
     loop {
         let pause = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
-        let next = session.now().after(pause);
+        let next = session.now().after(pause).min(lease.over_at);
         session.clock.sleep_until(next).await;
-        if !was_active {
+        if !was_active || next == lease.over_at {
             return;
         }
-        let Some(looked) = session.look(target).await else {
+        let looked = tokio::select! {
+            biased;
+            looked = session.look(target) => looked,
+            () = session.clock.sleep_until(lease.over_at) => return,
+        };
+        let Some(looked) = looked.filter(|looked| !looked.is_open) else {
             return;
         };
-        let now = session.now();
-        let ends = looked.ttl.map_or(Tick::NEVER, |ttl| now.after(ttl));
-        if looked.is_open || ends.after(LOOK_PRECISION) < end {
-            return;
+        lease.told(looked.ttl, session.now());
+    }
+}
+
+/// The lease of the owner that blocks a waiter. The waiter's turn and its place in the queue are told when it ends.
+pub(super) struct LeaseInTheWay<'a> {
+    blocking: &'a mut Blocking,
+    pub(super) slot: &'a QueueSlot,
+    over_at: Tick,
+}
+
+impl<'a> LeaseInTheWay<'a> {
+    /// What an attempt that was just refused told.
+    pub(super) fn new(turn: &'a mut Turn<'_>, ttl: Option<Duration>, now: Tick) -> Self {
+        Self {
+            blocking: &mut turn.blocking,
+            slot: &turn.slot,
+            over_at: over_at(ttl, now),
         }
+    }
+
+    fn told(&mut self, ttl: Option<Duration>, now: Tick) {
+        self.over_at = over_at(ttl, now);
+        *self.blocking = Blocking::owner(ttl, now);
+        self.slot.note_busy_until(ttl.map(|ttl| now.after(ttl)));
+    }
+}
+
+/// The server rounds down: when it answers 0, up to a millisecond is left.
+fn over_at(ttl: Option<Duration>, now: Tick) -> Tick {
+    ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::task::{JoinSet, yield_now};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::{Client, MemoryServer};
+
+    /// A sleeper that nobody watches reads the clock this often.
+    const UNWATCHED: Duration = Duration::from_secs(1);
+
+    /// Counts how often a future is polled.
+    async fn counted<F: Future>(polls: Arc<AtomicUsize>, future: F) {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            future.as_mut().poll(cx).map(drop)
+        })
+        .await;
+    }
+
+    /// How often idle waiters, watchers of latches and holders were polled, each by itself, before the first of them looked.
+    /// `None` if that time was too short for a watch that is missing to show, as on a busy machine.
+    async fn polls_of(idle: usize) -> Option<usize> {
+        let server = MemoryServer::new();
+        let client = || Client::on_clock(Clock::boot(), &server);
+        let (holder, waiting) = (client(), client());
+        // The clients' tasks run before the first answer if the server is real.
+        drop((
+            holder.lock("other").acquire().await,
+            waiting.lock("other").acquire().wait(Duration::ZERO).await,
+        ));
+        yield_now().await;
+        let begun = Instant::now();
+        let polls = Arc::<AtomicUsize>::default();
+        let (mut holds, mut tasks) = (Vec::new(), JoinSet::new());
+        for n in 0..idle {
+            let (key, latch) = (format!("order:{n}"), format!("import:{n}"));
+            let held = holder.lock(&key).acquire().await.unwrap();
+            tasks.spawn(counted(Arc::clone(&polls), held.lost()));
+            holds.push(held);
+            let waits = waiting.lock(key).acquire().into_future();
+            tasks.spawn(counted(Arc::clone(&polls), waits));
+            let count = holder.count_down_latch(&latch);
+            assert!(count.try_set_count(1).await.unwrap());
+            let (latch, polls) = (waiting.count_down_latch(latch), Arc::clone(&polls));
+            tasks.spawn(async move { counted(polls, latch.wait().into_future()).await });
+        }
+        sleep(UNWATCHED / 2).await;
+        let (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
+        sleep(UNWATCHED * 2).await;
+        let polls = polls.load(Ordering::Relaxed) - before;
+        let is_before_the_first_look =
+            begun.elapsed() < MAX_SLEEP_UNTOLD.mul_f64(*LOOK_AFTER.start());
+        (is_before_the_first_look && since.elapsed() > UNWATCHED).then_some(polls)
+    }
+
+    #[tokio::test]
+    async fn idle_waiters_are_not_polled_until_they_look() {
+        let polls = loop {
+            if let Some(polls) = polls_of(1_000).await {
+                break polls;
+            }
+        };
+        assert!(polls < 100, "{polls} polls of 3000 idle futures");
     }
 }

@@ -19,10 +19,10 @@
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
 //!    decides. If it hears nothing for [`MAX_SLEEP_UNTOLD`](crate::config::MAX_SLEEP_UNTOLD), it [looks](look) at the
-//!    key, because a key can change without a message. The looks of all waiters of a client are sent in batches, and
-//!    only a waiter whose key has changed attempts again.
-//! 6. **Several keys** that are granted together are waited for in one queue at a time, with the same place in all; see
-//!    [`several`].
+//!    key, because a key can change without a message. A look also tells when the lease is over by now. The looks of all
+//!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
+//! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all; see [`several`].
+//!    Keys of several slots of a cluster are asked for slot by slot; see [`parts`].
 //! 7. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
 //!    a hold that had reached its slot goes to the next waiter. An owner whose attempt was not answered is ended in the
 //!    background.
@@ -75,6 +75,7 @@
 mod attempt;
 mod look;
 mod number;
+mod parts;
 pub(crate) mod quorum;
 mod request;
 mod several;
@@ -88,7 +89,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use self::attempt::{Attempts, Outcome};
-use self::look::changed_without_a_message;
+use self::look::{LeaseInTheWay, due_without_a_message};
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
 use self::several::{Place, Several};
@@ -118,13 +119,28 @@ pub(crate) async fn try_once(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {
+    registry.session.start_tasks();
+    match request.has_several_keys() {
+        false => try_keys(registry, request, &[0]).await,
+        true => Box::pin(parts::try_each(registry, request)).await,
+    }
+}
+
+/// Makes a single attempt on the keys with these indices, which one command can name.
+async fn try_keys(
+    registry: &Arc<Registry>,
+    request: &Request,
+    keys: &[usize],
+) -> Result<TryOutcome, Error> {
     let session = &registry.session;
-    session.start_tasks();
     let failed = |fault: Fault| {
-        let key = &request.requested[0].resource.key;
+        let key = &request.requested[keys[0]].resource.key;
         fault.into_error(key, session.now().since(request.since))
     };
-    let outcome = request.attempts(session, false).once(Tick::NEVER).await;
+    let requested = keys.iter().map(|at| &request.requested[*at]);
+    let mut attempts = request.attempts_on(requested, session, false);
+    let outcome = attempts.once(session.now(), Tick::NEVER).await;
+    drop(attempts);
     match outcome {
         Outcome::Granted(hold_refs) => {
             for hold_ref in &hold_refs {
@@ -132,11 +148,15 @@ pub(crate) async fn try_once(
             }
             Ok(TryOutcome::Granted(hold_refs))
         }
-        Outcome::Held { at, ttl, is_unset } => Ok(TryOutcome::Held { at, ttl, is_unset }),
+        Outcome::Held { at, ttl, is_unset } => Ok(TryOutcome::Held {
+            at: keys[at],
+            ttl,
+            is_unset,
+        }),
         Outcome::TooLate => Err(failed(Fault::NotNow(cause(
             "the grant arrived when its lease was nearly over",
         )))),
-        Outcome::Failed(fault) => Err(failed(fault)),
+        Outcome::Unconfirmed(fault) | Outcome::Failed(fault) => Err(failed(fault)),
     }
 }
 
@@ -166,7 +186,12 @@ pub(crate) async fn acquire(
     registry.session.start_tasks();
     let mut next = Place::first(request);
     loop {
-        match Waiter::join(registry, request, next).win().await? {
+        let outcome = {
+            // Dropped before anything else happens: its owner is ended, and its turn goes to the next one.
+            let mut waiter = Waiter::join(registry, request, next);
+            waiter.win().await?
+        };
+        match outcome {
             RoundOutcome::All(hold_refs) if registry.session.is_closed() => {
                 for hold_ref in hold_refs {
                     drop(HoldShare::new(Arc::clone(registry), hold_ref, None));
@@ -206,7 +231,7 @@ struct Waiter<'a> {
     subscription: Option<Subscription>,
     turn: Turn<'a>,
     several: Several,
-    unanswered: Option<UnansweredAttempts>,
+    unanswered: Option<Box<UnansweredAttempts>>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
     /// Whether it has heard of a release since its last attempt.
@@ -216,12 +241,11 @@ struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     fn join(registry: &'a Arc<Registry>, request: &'a Request, place: Place) -> Self {
         let session = &registry.session;
+        let several = Several::new(&place);
         let Place {
             at,
             rank,
             waiter_slot,
-            unhindered_since,
-            failed,
             ..
         } = place;
         Self {
@@ -233,7 +257,7 @@ impl<'a> Waiter<'a> {
             attempts: request.attempts(session, true),
             subscription: None,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
-            several: Several::new(unhindered_since, failed),
+            several,
             unanswered: None,
             pause: request.requested[at].backoff.first,
             heard: false,
@@ -245,10 +269,10 @@ impl<'a> Waiter<'a> {
     }
 
     /// Waits for its turn, and then until everything is granted or another key is refused.
-    async fn win(mut self) -> Result<RoundOutcome, Error> {
+    async fn win(&mut self) -> Result<RoundOutcome, Error> {
         loop {
-            let session = self.session;
-            let is_unanswered = |at| session.unanswered_at(at).is_some();
+            let (session, key) = (self.session, &self.requested().resource.key);
+            let is_unanswered = |at| session.unanswered_at(key, at).is_some();
             match self.turn.wait(self.deadline, is_unanswered).await? {
                 MyTurn::HandedOver(hold_ref) => {
                     return Ok(RoundOutcome::All(smallvec![hold_ref]));
@@ -281,10 +305,7 @@ impl<'a> Waiter<'a> {
             return self.ask_server().await;
         }
         match self.turn.slot.state() {
-            PlaceState::Behind(holder) => {
-                Box::pin(self.watch_neighbour(&holder)).await?;
-                Ok(None)
-            }
+            PlaceState::Behind(holder) => Box::pin(self.watch_neighbour(&holder)).await,
             _ => Box::pin(self.collect()).await,
         }
     }
@@ -301,10 +322,11 @@ impl<'a> Waiter<'a> {
         let outcome = tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
-            outcome = self.attempts.once(self.deadline) => outcome,
+            outcome = self.attempts.once(sent, self.deadline) => outcome,
             () = self.session.clock.sleep_until(latest) => match latest {
                 latest if latest == self.deadline => {
-                    self.session.unanswered(sent, None);
+                    let key = &self.requested().resource.key;
+                    self.session.unanswered(key, sent, None);
                     return self.last_chance();
                 }
                 // The fault of an earlier attempt says more than `no answer`.
@@ -347,6 +369,11 @@ impl<'a> Waiter<'a> {
                 let late = cause("the grant arrived too late to be used");
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
+            Outcome::Unconfirmed(fault) => {
+                self.let_others_pass();
+                self.renew_attempts();
+                Box::pin(self.failed(sent, fault)).await?;
+            }
             Outcome::Failed(fault) => {
                 self.let_others_pass();
                 Box::pin(self.failed(sent, fault)).await?;
@@ -369,12 +396,11 @@ impl<'a> Waiter<'a> {
             return self.back_off(ttl).await;
         }
         let now = self.session.now();
-        // The server rounds down: when it answers 0, up to a millisecond is left.
-        let end = ttl.map_or(Tick::NEVER, |ttl| now.after(ttl + Duration::from_millis(1)));
-        let until = end.min(self.next_sign_of_life(now)).min(self.deadline);
+        let until = self.next_sign_of_life(now).min(self.deadline);
         self.subscribed();
-        let (session, slot) = (self.session, &self.turn.slot);
-        let target = self.waited_for();
+        let (session, target) = (self.session, self.waited_for());
+        let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
+        let slot = lease.slot;
         let Some(subscription) = &mut self.subscription else {
             return;
         };
@@ -388,7 +414,7 @@ impl<'a> Waiter<'a> {
                 }
             }
             () = session.clock.sleep_until(until) => {}
-            () = changed_without_a_message(session, &target, end, was_active) => {}
+            () = due_without_a_message(session, &target, &mut lease, was_active) => {}
         }
     }
 

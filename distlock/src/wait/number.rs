@@ -28,6 +28,8 @@ pub(crate) async fn until_zero(
     latch: &Resource,
     wait: Option<Duration>,
 ) -> Result<(), Error> {
+    // A long sleep relies on them.
+    session.start_tasks();
     let since = session.now();
     let deadline = wait.map_or(Tick::NEVER, |wait| since.after(wait));
     let mut watch = Watch {
@@ -146,7 +148,8 @@ impl Watch<'_> {
             subscription.mark_seen();
         }
         let session = self.request.session;
-        let (epoch, signal) = (session.backend.epoch(), self.signal());
+        let key = &self.request.target.resource.key;
+        let (epoch, signal) = (session.backend.epoch(key), self.signal());
         tokio::select! {
             biased;
             count = self.request.answer() => {
@@ -174,7 +177,7 @@ impl Watch<'_> {
             return Ok(());
         };
         let session = self.request.session;
-        let key = self.request.target.resource.key.text();
+        let key = &self.request.target.resource.key;
         // The message comes over another connection than the count, and so may come later.
         let latest = session.now().after(session.config.response_timeout);
         loop {
@@ -186,10 +189,10 @@ impl Watch<'_> {
                 if signal.messages != before.messages {
                     return Ok(());
                 }
-            } else if session.backend.epoch() == seen.epoch {
+            } else if !session.backend.may_have_lost(key, seen.epoch) {
                 return Ok(());
             } else {
-                return Err(Error::lost(key, Loss::NumberGone));
+                return Err(Error::lost(key.text(), Loss::NumberGone));
             }
             let Some(subscription) = &mut self.subscription else {
                 return Ok(());
@@ -198,7 +201,7 @@ impl Watch<'_> {
                 biased;
                 () = subscription.changed(true) => {}
                 () = session.clock.sleep_until(latest) => {
-                    return Err(Error::lost(key, Loss::NumberGone));
+                    return Err(Error::lost(key.text(), Loss::NumberGone));
                 }
             }
         }
@@ -234,7 +237,10 @@ impl Watch<'_> {
                 break;
             }
             // Before the look, as for a read.
-            let (epoch, signal) = (session.backend.epoch(), Some(subscription.state()));
+            let (epoch, signal) = (
+                session.backend.epoch(&target.resource.key),
+                Some(subscription.state()),
+            );
             let looked = tokio::select! {
                 biased;
                 () = subscription.changed(was_active) => break,
@@ -285,6 +291,9 @@ impl Watch<'_> {
     /// Whether a first read that was not answered for this long shows that the server does not answer.
     fn shows_outage(&self, waited: Duration) -> bool {
         let session = self.request.session;
-        waited >= session.config.conclusive_silence() || session.known_outage().is_some()
+        waited >= session.config.conclusive_silence()
+            || session
+                .known_outage(&self.request.target.resource.key)
+                .is_some()
     }
 }

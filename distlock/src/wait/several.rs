@@ -3,7 +3,8 @@
 //! It has the same place in the queues of all its keys: before everything that came later. It *waits* in one of these
 //! queues, and others pass it in the rest, so it is in nobody's way there. When it is first in that queue and the key is
 //! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
-//! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers.
+//! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers. Keys in
+//! several slots of a cluster are asked for [slot by slot](super::parts).
 //!
 //! # No deadlock, and nobody is kept waiting for long
 //! * It holds nothing while it waits. While it collects, an offer lies in its slot for at most [`HAND_OVER_TIME`], until
@@ -20,14 +21,15 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::parts::Part;
 use super::turn::Blocking;
 use super::{HoldRefs, Request, RoundOutcome, Waiter};
 use crate::clock::Tick;
 use crate::config::{
-    COLLECTIONS_WITHOUT_REST, HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING,
+    COLLECTIONS_WITHOUT_REST, HAND_OVER_TIME, NEIGHBOUR_TRUST, PART_BACKOFF, WAIT_PER_COLLECTING,
 };
 use crate::error::Error;
-use crate::hold::{Hold, Session};
+use crate::hold::{Hold, HoldRef, Session};
 use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
@@ -43,17 +45,22 @@ pub(super) struct Place {
     pub(super) failed: u32,
     /// It rests until then, in no queue.
     rest_until: Tick,
+    unanswered: Option<(usize, Tick)>,
 }
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
 pub(super) struct Several {
     /// The places in the queues of the other keys, by the index of the key, while it collects.
     places: Vec<(usize, QueueSlot)>,
+    /// Its place in all queues. It keeps it if it has to give a granted key back.
+    pub(super) rank: Option<Ticket>,
     /// The indices of the keys that the server is asked for; `None` is all of them.
-    asked: Option<SmallVec<[usize; 4]>>,
+    asked: Option<Part>,
     unhindered_since: Tick,
     /// How often it collected in vain.
     failed: u32,
+    /// The key whose server did not answer when it was asked beside others, and since when.
+    unanswered: Option<(usize, Tick)>,
 }
 
 /// What is known of the keys while an acquisition collects.
@@ -63,8 +70,18 @@ struct Overview {
     busy: Option<(usize, Option<Arc<Hold>>)>,
     /// A key that other processes have next.
     yields: Option<usize>,
-    free: SmallVec<[usize; 4]>,
+    free: Part,
     offered: bool,
+}
+
+/// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
+fn rest_after(taken_for: Duration, failed: u32) -> Duration {
+    let share = taken_for * WAIT_PER_COLLECTING;
+    let Some(doublings) = failed.checked_sub(COLLECTIONS_WITHOUT_REST + 1) else {
+        return share;
+    };
+    let backoff = PART_BACKOFF.first * 2_u32.saturating_pow(doublings.min(16));
+    share.max(backoff.min(PART_BACKOFF.longest))
 }
 
 impl Place {
@@ -76,6 +93,7 @@ impl Place {
             unhindered_since: request.since,
             failed: 0,
             rest_until: request.since,
+            unanswered: None,
         }
     }
 
@@ -92,41 +110,65 @@ impl Place {
 }
 
 impl Several {
-    pub(super) fn new(unhindered_since: Tick, failed: u32) -> Self {
+    pub(super) fn new(place: &Place) -> Self {
         Self {
             places: Vec::new(),
+            rank: None,
             asked: None,
-            unhindered_since,
-            failed,
+            unhindered_since: place.unhindered_since,
+            failed: place.failed,
+            unanswered: place.unanswered,
         }
+    }
+
+    /// The server of the key with this index did not answer an attempt that was sent at `sent`. Returns since when it has not.
+    pub(super) fn unanswered_beside(&mut self, at: usize, sent: Tick) -> Tick {
+        let earlier = self.unanswered.filter(|(other, _)| *other == at);
+        let since = earlier.map_or(sent, |(_, since)| since);
+        self.unanswered = Some((at, since));
+        since
+    }
+
+    pub(super) fn answered_beside(&mut self, at: usize) {
+        self.unanswered = self.unanswered.filter(|(other, _)| *other != at);
     }
 }
 
 impl Waiter<'_> {
     /// Waits behind a hold of its own client that lasts. An attempt would be refused because of that hold, so the server is
     /// asked for the hold itself: now, and each time a message shows that others use the key.
-    pub(super) async fn watch_neighbour(&mut self, holder: &Arc<Hold>) -> Result<(), Error> {
+    ///
+    /// A hold that is being released for longer than usual shows that the server may be gone. An attempt finds that out.
+    pub(super) async fn watch_neighbour(
+        &mut self,
+        holder: &Arc<Hold>,
+    ) -> Result<Option<RoundOutcome>, Error> {
         self.turn.count_as_waiter()?;
         self.turn.blocking = Blocking::neighbour(holder);
         self.session.doubt(holder);
         if !self.requested().resource.kind.listens() {
             self.back_off(None).await;
-            return Ok(());
+            return Ok(None);
         }
         let deadline = self.deadline;
+        let released_until = match self.turn.blocking {
+            Blocking::Releasing(_) => self.session.now().after(NEIGHBOUR_TRUST),
+            _ => Tick::NEVER,
+        };
         loop {
             let was_active = self.is_active();
             self.subscribed();
             let (session, slot) = (self.session, &self.turn.slot);
             let Some(subscription) = &mut self.subscription else {
-                return Ok(());
+                return Ok(None);
             };
             tokio::select! {
                 biased;
-                () = slot.woken() => return Ok(()),
-                () = holder.over() => return Ok(()),
+                () = slot.woken() => return Ok(None),
+                () = holder.over() => return Ok(None),
                 () = subscription.changed(was_active) => {}
-                () = session.clock.sleep_until(deadline) => return Ok(()),
+                () = session.clock.sleep_until(deadline) => return Ok(None),
+                () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
             }
             subscription.mark_seen();
             session.doubt(holder);
@@ -135,12 +177,16 @@ impl Waiter<'_> {
 
     /// Collects all keys, and asks the server for those that were not offered.
     pub(super) async fn collect(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        if let Some(outcome) = self.probe().await? {
+            return Ok(outcome);
+        }
         self.take_places();
         let now = self.session.now();
         let unhindered = now.since(self.several.unhindered_since);
         let until = now.after(unhindered / WAIT_PER_COLLECTING);
         let until = until.min(self.deadline);
         let offers_until = now.after(HAND_OVER_TIME);
+        let released_until = now.after(NEIGHBOUR_TRUST).min(self.deadline);
         // From then on the server is asked for a hold that is in the way, once.
         let mut trusted = now.after(NEIGHBOUR_TRUST);
         let free = loop {
@@ -156,7 +202,12 @@ impl Waiter<'_> {
                 None => Blocking::Queue,
             };
             let now = self.session.now();
-            if now >= until {
+            // A hold that is only being released is soon out of the way, and nobody uses it.
+            let latest = match self.turn.blocking {
+                Blocking::Releasing(_) => until.max(released_until),
+                _ => until,
+            };
+            if now >= latest {
                 return Ok(Some(self.collected_in_vain(at, unhindered)));
             }
             if now >= offers_until {
@@ -172,8 +223,8 @@ impl Waiter<'_> {
                 };
             }
             let next = match overview.offered && now < offers_until {
-                true => until.min(offers_until),
-                false => until,
+                true => latest.min(offers_until),
+                false => latest,
             };
             let over = async {
                 match &holder {
@@ -188,19 +239,13 @@ impl Waiter<'_> {
                 () = self.session.clock.sleep_until(next.min(trusted)) => {}
             }
         };
-        if free.is_empty() {
-            return Ok(self.take_all(HoldRefs::new()));
-        }
-        self.ask_for(free);
-        match self.ask_server().await? {
-            Some(RoundOutcome::All(granted)) => Ok(self.take_all(granted)),
-            other => Ok(other),
-        }
+        self.ask_for_parts(free).await
     }
 
     /// Takes its places in the queues of the other keys.
     fn take_places(&mut self) {
         let (request, slot) = (self.request, &self.turn.slot);
+        self.several.rank = slot.ticket();
         let others = (0..request.requested.len()).filter(|at| *at != self.at);
         let place = |at| (at, slot.place_beside(request.joining(at, true)));
         self.several.places = others.map(place).collect();
@@ -248,7 +293,7 @@ impl Waiter<'_> {
     }
 
     /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
-    fn ask_for(&mut self, keys: SmallVec<[usize; 4]>) {
+    pub(super) fn ask_for(&mut self, keys: Part) {
         let asked = (keys.len() < self.request.requested.len()).then_some(keys);
         if self.several.asked != asked {
             self.several.asked = asked;
@@ -280,28 +325,22 @@ impl Waiter<'_> {
     /// Takes note of what the server granted.
     pub(super) fn granted(&mut self, hold_refs: &HoldRefs) {
         for (position, hold_ref) in hold_refs.iter().enumerate() {
-            let at = self.asked(position);
-            let place = self
-                .several
-                .places
-                .iter_mut()
-                .find(|(other, _)| *other == at);
-            match place {
-                Some((_, place)) => place.granted(hold_ref.hold()),
-                None => self.turn.slot.granted(hold_ref.hold()),
-            }
+            self.granted_at(self.asked(position), hold_ref.hold());
         }
     }
 
-    /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns `None`.
-    fn take_all(&mut self, granted: HoldRefs) -> Option<RoundOutcome> {
-        let asked = self.several.asked.take();
-        let of_server = match (&asked, granted.is_empty()) {
-            (_, true) => SmallVec::new(),
-            (Some(asked), _) => asked.clone(),
-            (None, _) => (0..granted.len()).collect::<SmallVec<[usize; 4]>>(),
-        };
-        let mut all: Vec<_> = of_server.into_iter().zip(granted).collect();
+    /// The server granted the key with this index.
+    pub(super) fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
+        let mut places = self.several.places.iter_mut();
+        match places.find(|(other, _)| *other == at) {
+            Some((_, place)) => place.granted(hold),
+            None => self.turn.slot.granted(hold),
+        }
+    }
+
+    /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
+    /// has to wait again.
+    pub(super) fn take_all(&mut self, mut all: Vec<(usize, Arc<HoldRef>)>) -> Option<RoundOutcome> {
         let others = self
             .several
             .places
@@ -333,6 +372,18 @@ impl Waiter<'_> {
         RoundOutcome::Elsewhere(place)
     }
 
+    /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
+    /// server granted meanwhile.
+    pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
+        self.several.failed += 1;
+        let mut place = self.place_elsewhere(at);
+        let rest = rest_after(taken_for, self.several.failed);
+        // Random, so that two clients do not take each other's keys in step.
+        let rest = rest.mul_f64(rand::random_range(1.0..2.0));
+        place.rest_until = place.unhindered_since.after(rest);
+        RoundOutcome::Elsewhere(place)
+    }
+
     /// Waits in the queue of this key next.
     pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
         RoundOutcome::Elsewhere(self.place_elsewhere(at))
@@ -342,11 +393,12 @@ impl Waiter<'_> {
         let now = self.session.now();
         Place {
             at,
-            rank: self.turn.slot.ticket(),
+            rank: self.turn.slot.ticket().or(self.several.rank),
             waiter_slot: self.turn.take_waiter_slot(),
             unhindered_since: now,
             failed: self.several.failed,
             rest_until: now,
+            unanswered: self.several.unanswered,
         }
     }
 }

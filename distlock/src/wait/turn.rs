@@ -192,7 +192,7 @@ impl<'a> Turn<'a> {
                     let trusted = *self.trust_until.get_or_insert(trust);
                     // A release that a silent server has to confirm may take until the end of the lease.
                     let is_stuck = neighbour.count() == 0
-                        && session.is_silent()
+                        && session.is_silent(&self.request.requested[self.at].resource.key)
                         && !self.request.has_several_keys();
                     if is_stuck || now >= trusted {
                         return Ok(MyTurn::Attempt { yield_first: false });

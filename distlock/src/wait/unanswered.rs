@@ -7,7 +7,8 @@ use super::turn::Blocking;
 use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
-use crate::error::Error;
+use crate::error::{Blocker, Error};
+use crate::key::Key;
 
 /// Attempts in a row that were not answered.
 pub(super) struct UnansweredAttempts {
@@ -33,10 +34,12 @@ impl Waiter<'_> {
         }
         let now = self.session.now();
         let longest = self.session.config.longest_pause();
-        let unanswered = self.unanswered.get_or_insert_with(|| UnansweredAttempts {
-            since: sent,
-            pause: RETRY_BACKOFF.first.min(longest),
-            last: fault.clone(),
+        let unanswered = self.unanswered.get_or_insert_with(|| {
+            Box::new(UnansweredAttempts {
+                since: sent,
+                pause: RETRY_BACKOFF.first.min(longest),
+                last: fault.clone(),
+            })
         });
         unanswered.last = fault;
         let pause = unanswered.pause;
@@ -67,7 +70,8 @@ impl Waiter<'_> {
     /// with an attempt of another waiter.
     fn unanswered_since(&self) -> Option<Tick> {
         let own = self.unanswered.as_ref()?.since;
-        let of_client = self.session.unanswered_attempts();
+        let key = &self.requested().resource.key;
+        let of_client = self.session.unanswered_attempts(key);
         let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
         Some(seen.map_or(own, |seen| seen.min(own)))
     }
@@ -75,7 +79,7 @@ impl Waiter<'_> {
     /// The error for a waiter that stood in line behind one that has found that the server does not answer.
     pub(super) fn given_up(&self) -> Error {
         let (key, now) = (&self.requested().resource.key, self.session.now());
-        match self.session.unanswered_attempts() {
+        match self.session.unanswered_attempts(key) {
             Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
             // An answer has arrived at this moment.
             None => self.timed_out(),
@@ -92,7 +96,7 @@ impl Waiter<'_> {
         let key = &self.requested().resource.key;
         let own = self.unanswered.as_ref().map(|own| own.last.clone());
         let fault = own.or_else(|| match self.turn.blocking {
-            Blocking::Nobody | Blocking::Queue => self.session.known_outage(),
+            Blocking::Nobody | Blocking::Queue => self.session.known_outage(key),
             Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => None,
         });
         match fault {
@@ -101,6 +105,17 @@ impl Waiter<'_> {
                 let now = self.session.now();
                 let blocker = self.turn.blocker(now);
                 self.request.timed_out(key, now, blocker)
+            }
+        }
+    }
+
+    /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
+    pub(super) fn timed_out_beside(&self, key: &Key) -> Error {
+        match self.session.known_outage(key) {
+            Some(fault) => fault.into_error(key, self.waited()),
+            None => {
+                let now = self.session.now();
+                self.request.timed_out(key, now, Blocker::Unanswered)
             }
         }
     }

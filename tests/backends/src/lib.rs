@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | [`faults`] | commands that are delayed, lost, executed twice or late, and subscriptions that receive nothing |
 //! | [`flaws`] | mistakes that a lock library could contain, one at a time; the tests have to find each of them |
+//! | [`hostile_nodes`] | a cluster whose nodes answer what a fuzzer wants |
 //!
-//! [`Disturbed`] builds them into a client. No published crate depends on this one.
+//! [`Disturbed`] builds the first two into a client. No published crate depends on this one.
 
 pub mod faults;
 pub mod flaws;
+pub mod hostile_nodes;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What the lock costs beside the bare commands it sends: ratios, side by side in one run, on a server of its own.
 //!
-//! `cargo bench -p distlock-tests`, or one group of rows: `cargo bench -p distlock-tests -- shared`. Rounds of both sides
+//! `cargo bench -p distlock-bench --bench lock`, or one group of rows with `-- shared` behind it. Rounds of both sides
 //! alternate, so that a noisy machine hurts them alike, and the
 //! median of the rounds' ratios is printed. A bare pair is the library's own two scripts, sent by EVALSHA over one
 //! multiplexed connection with the same socket settings, and nothing else.
@@ -12,6 +12,7 @@
 #![allow(missing_docs, reason = "a program")]
 
 mod bare;
+mod engines;
 mod hand_over;
 mod hot_keys;
 mod plain;
@@ -21,6 +22,7 @@ mod shared;
 
 use std::time::{Duration, Instant};
 
+use distlock_bench::quartiles;
 use distlock_tests::RedisServer;
 use tokio::task::JoinSet;
 
@@ -56,6 +58,10 @@ fn main() {
             hot_keys::on_redis(&server).await;
             hot_keys::beside_two_others(&server).await;
         }
+        if chosen("engines", "a cluster, and replicas that confirm") {
+            engines::cluster(&server).await;
+            engines::confirmed().await;
+        }
         if chosen("shared", "four clients on one hot key") {
             shared::hot_key(&server).await;
         }
@@ -77,15 +83,9 @@ fn chosen(name: &str, what: &str) -> bool {
 }
 
 /// One line of the report; `goal` says which way is good.
-fn report(what: &str, mut ratios: Vec<f64>, goal: &str) {
-    ratios.sort_by(f64::total_cmp);
-    let at = |part: f64| ratios[((ratios.len() - 1) as f64 * part) as usize];
-    println!(
-        "{what:<58} {:>7.2}  ({:.2} to {:.2})  goal {goal}",
-        at(0.5),
-        at(0.25),
-        at(0.75)
-    );
+fn report(what: &str, ratios: Vec<f64>, goal: &str) {
+    let [low, median, high] = quartiles(ratios);
+    println!("{what:<58} {median:>7.2}  ({low:.2} to {high:.2})  goal {goal}");
 }
 
 /// Runs `work` in all tasks at once, and answers how long they took together.

@@ -7,7 +7,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`memory`] | runs in memory on paused time |
-//! | [`redis`] | runs on a real server behind a proxy, with child processes |
+//! | [`redis`] | runs on real servers with child processes: one behind a proxy, a cluster, or a set with Sentinels |
 //! | [`fault_plan`] | the list of faults that a seed makes |
 //! | [`history`] | the events of a run, and the checker |
 
@@ -33,7 +33,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use distlock_tests::resource::Resource;
 use history::{
-    Bounds, History, Operations, Timestamp, Violation, check, contended, fault_coverage,
+    Bounds, History, Operations, Timestamp, Violation, check, contended, fault_coverage, overlaps,
 };
 
 use planned_operation::Workload;
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Faults by kind: how many met an operation, and how many there were.
     pub faults: BTreeMap<String, (usize, usize)>,
+    /// How often two owners relied on one lock because its master was lost.
+    pub overlaps: usize,
     /// The longest time that an acquisition took to be answered.
     pub longest_wait: Duration,
     /// The rules that were violated.
@@ -80,6 +82,7 @@ fn evaluate(
         contended: contended(&operations),
         writes: resource.values().values().sum(),
         faults: fault_coverage(&operations),
+        overlaps: overlaps(&operations).len(),
         longest_wait: Duration::from_nanos(waits.max().unwrap_or_default()),
         violations: check(&operations, bounds),
         failed: vec![(format!("{backend}-{seed}"), history.clone())],
@@ -135,6 +138,7 @@ impl Outcome {
             let sum = self.faults.entry(kind).or_default();
             *sum = (sum.0 + met, sum.1 + of);
         }
+        self.overlaps += other.overlaps;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         if !other.violations.is_empty() {
             self.failed.extend(other.failed);
@@ -223,6 +227,13 @@ impl fmt::Display for Outcome {
         writeln!(f, "faults        {of}, {met} met an operation")?;
         for (kind, (met, of)) in &self.faults {
             writeln!(f, "              {of} x {kind}, {met} met")?;
+        }
+        if self.overlaps > 0 {
+            writeln!(
+                f,
+                "overlaps      {}, after a master was lost",
+                self.overlaps
+            )?;
         }
         writeln!(f, "longest wait  {:?}", self.longest_wait)?;
         writeln!(f, "violations    {}", self.violations.len())?;

@@ -1,4 +1,5 @@
-//! One lock, one attribute and one layer: each of them works, and is refused while the key is held.
+//! One lock, one attribute and one layer: each of them works, and is refused while the key is held. A URL with TLS is refused
+//! with what is missing.
 
 use std::time::Duration;
 
@@ -35,6 +36,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(pay(&client, 42).await.is_err_and(|error| error.is_busy()));
     assert_eq!(status().await?, StatusCode::CONFLICT);
     guard.release().await?;
+
+    // These features have no TLS: the error names the one to turn on.
+    for url in ["rediss://h", "rediss+cluster://h", "rediss+sentinel://h/s"] {
+        let Err(error) = Client::connect(url).await else {
+            return Err(format!("{url} without TLS").into());
+        };
+        assert!(matches!(error, Error::InvalidUrl { .. }), "{error}");
+        assert!(error.to_string().contains("`tls-rustls`"), "{error}");
+    }
 
     println!("one lock, one attribute and one layer work");
     Ok(())

@@ -161,7 +161,7 @@ impl Connection {
     pub(super) fn learn(&self, request: &Frame) {
         if request.is_resp {
             let mut role = self.role.lock();
-            *role = role.after(&request.word());
+            *role = role.after(request);
         }
     }
 

@@ -89,6 +89,11 @@ impl Scanner {
         &mut self.bytes
     }
 
+    /// Takes all that comes from now on for something that is not RESP.
+    pub(super) fn pass_through(&mut self) {
+        self.is_resp = false;
+    }
+
     /// The next whole frame, if it is there.
     pub(super) fn next_frame(&mut self) -> Option<Frame> {
         while self.is_resp && self.lacking > 0 {

@@ -26,6 +26,7 @@ use super::Shared;
 use super::connection::Connection;
 use super::frame::{Frame, Scanner, Side};
 use super::rules::Place;
+use super::select::Role;
 use super::writer::Writer;
 
 /// Messages that wait in one direction before the sender is held back.
@@ -147,6 +148,10 @@ impl Lane<'_> {
         let mut scanner = Scanner::new(self.from);
         loop {
             let read = input.read_buf(scanner.buffer()).await;
+            // A replica gets its copy of the data as bytes, and the lines between them have no end of their own.
+            if self.place().role == Role::Replica {
+                scanner.pass_through();
+            }
             while let Some(frame) = scanner.next_frame() {
                 let _ = queue.send(self.parcel(frame)).await;
             }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::frame::{Frame, Side};
 
+/// How the name of each connection begins that a Sentinel makes.
+const SENTINEL_NAME: &str = "\r\nsentinel-";
+
 /// What a connection is for, told by the commands it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -13,13 +16,20 @@ pub enum Role {
     Commands,
     /// Has sent a subscription; it stays a subscriber.
     Subscriber,
+    /// A Sentinel's, which sends commands on one and listens on another.
+    Sentinel,
+    /// A replica's: after the handshake it carries the data and no replies.
+    Replica,
 }
 
 impl Role {
     /// The role after another request.
-    pub(super) fn after(self, command: &str) -> Self {
-        match command {
-            _ if self == Self::Subscriber || is_subscription(command) => Self::Subscriber,
+    pub(super) fn after(self, request: &Frame) -> Self {
+        match request.word().as_str() {
+            _ if [Self::Subscriber, Self::Sentinel, Self::Replica].contains(&self) => self,
+            command if is_subscription(command) => Self::Subscriber,
+            "REPLCONF" | "PSYNC" | "SYNC" => Self::Replica,
+            "CLIENT" if request.contains(SENTINEL_NAME) => Self::Sentinel,
             "HELLO" | "AUTH" | "CLIENT" | "SELECT" | "PING" => self,
             _ => Self::Commands,
         }
@@ -110,6 +120,18 @@ impl Select {
     pub const COMMANDS: Self = Self {
         age: Age::Any,
         role: Some(Role::Commands),
+    };
+
+    /// Those of replicas, from the first request that tells one.
+    pub const REPLICAS: Self = Self {
+        age: Age::Any,
+        role: Some(Role::Replica),
+    };
+
+    /// Those of Sentinels.
+    pub const SENTINELS: Self = Self {
+        age: Age::Any,
+        role: Some(Role::Sentinel),
     };
 
     /// The connection with this id, from [`super::Proxy::connections`].

@@ -73,6 +73,12 @@ impl RedisServer {
         command.query_async(&mut self.try_connection().await?).await
     }
 
+    /// As [`RedisServer::try_cli`], with the error as a text: what was seen instead.
+    pub(super) async fn try_text<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, String> {
+        let answer = self.try_cli(words).await;
+        answer.map_err(|error| error.to_string())
+    }
+
     /// `PTTL`: milliseconds to live, -1 for a key without an end, -2 for no key.
     ///
     /// # Panics
@@ -106,6 +112,12 @@ impl RedisServer {
     pub async fn info(&self, section: &str) -> HashMap<String, String> {
         let text: String = self.ask(&["INFO", section]).await;
         fields(&text, ':')
+    }
+
+    /// As [`RedisServer::info`], of a server that may be down.
+    pub(super) async fn try_info(&self, section: &str) -> Result<HashMap<String, String>, String> {
+        let text: String = self.try_text(&["INFO", section]).await?;
+        Ok(fields(&text, ':'))
     }
 
     /// How often a command ran since the start or `CONFIG RESETSTAT`, also inside of scripts.

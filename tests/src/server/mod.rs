@@ -10,15 +10,21 @@
 //! The program is `redis-server` from the path, or what `DISTLOCK_TEST_SERVER` names; a script in
 //! its place must `exec` the server, or the pids differ.
 
+pub mod cluster;
 mod inspect;
+mod launch;
+mod log_time;
+mod login;
 mod port;
+pub mod sentinel;
+mod tls;
+mod users;
 
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::ffi::OsString;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -29,15 +35,18 @@ use tokio::time::timeout;
 use crate::eventually::Patience;
 use crate::guardian::{Guarded, scratch};
 
+use launch::{LOG, NotReady, PORT_ATTEMPTS, all_ports_taken, all_serve, launch, program};
+use login::Login;
+use tls::TlsPort;
+
+pub use cluster::RedisCluster;
 pub use inspect::ClientLine;
 pub(crate) use inspect::client_lines;
 pub use port::{free_port, loopback};
+pub use sentinel::SentinelSet;
 
 /// Client name of the harness's own connections, by which the leak check knows them.
 pub const HARNESS_NAME: &str = "distlock-tests";
-
-/// Names the server program to test against.
-const PROGRAM_VARIABLE: &str = "DISTLOCK_TEST_SERVER";
 
 /// A start takes some 20 ms; this is for a machine that does much else.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -49,17 +58,14 @@ const READY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longer than any pause that a test puts on a server, so that a test's own questions get through.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Other ports to try if one was taken between the choice and the start.
-const PORT_ATTEMPTS: usize = 10;
+/// Who may do anything on a server that tests with few rights share. Nobody gets in without a password there.
+const ADMIN: [&str; 2] = ["harness", "harness-password"];
 
 /// Exit status of a shell that cannot find the program.
 const NOT_FOUND: i32 = 127;
 
 /// What the server logs before it gives up on a port.
 const TAKEN: &str = "Address already in use";
-
-/// Both outputs of the server go here.
-const LOG: &str = "server.log";
 
 /// A server process on a loopback port, ended by `Drop`.
 #[derive(Debug)]
@@ -76,6 +82,10 @@ pub struct RedisServer {
 #[must_use]
 pub struct Builder {
     appendonly: bool,
+    login: Option<Login>,
+    // What a Sentinel's file contains at first; a data server has none.
+    sentinel: Option<Vec<String>>,
+    tls: Option<TlsPort>,
     args: Vec<OsString>,
 }
 
@@ -88,7 +98,41 @@ impl Builder {
 
     /// One more setting, such as `("--maxclients", "5")`. Goes after ours, and so wins.
     pub fn arg(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.args.extend([name.into(), value.into()]);
+        let value = value.into();
+        self.args.push(name.into());
+        match value.to_str() {
+            // Servers before version 7 want each of the words by itself.
+            Some(words) if words.contains(' ') => {
+                self.args.extend(words.split(' ').map(OsString::from));
+            }
+            _ => self.args.push(value),
+        }
+        self
+    }
+
+    /// Only this user may do anything, and with this password. The server's URL contains both.
+    pub fn credentials(mut self, user: &str, password: &str) -> Self {
+        self.login = Some(Login::new(user, password));
+        self
+    }
+
+    /// Nobody gets in but the harness, and the users that a test [creates](RedisServer::set_user).
+    pub fn without_default_user(self) -> Self {
+        let [user, password] = ADMIN;
+        self.credentials(user, password)
+    }
+
+    /// A Sentinel with these lines in its file, and not a server of data.
+    fn sentinel(mut self, lines: Vec<String>) -> Self {
+        self.sentinel = Some(lines);
+        self
+    }
+
+    /// With the settings of another one as well. Where both say something, the other one wins.
+    fn followed_by(mut self, other: &Self) -> Self {
+        self.appendonly |= other.appendonly;
+        self.login = other.login.clone().or(self.login);
+        self.args.extend_from_slice(&other.args);
         self
     }
 
@@ -97,23 +141,28 @@ impl Builder {
     /// # Panics
     /// If the program is missing, refuses its settings or does not answer in time; with its log.
     pub async fn start(self) -> RedisServer {
+        let mut options = self;
+        for _ in 0..PORT_ATTEMPTS {
+            let mut server = options.clone().launch(free_port());
+            if all_serve(vec![&mut server]).await {
+                return server;
+            }
+            if let Some(tls) = &mut options.tls {
+                tls.move_on();
+            }
+        }
+        all_ports_taken()
+    }
+
+    /// Starts the process, and does not wait.
+    fn launch(self, port: u16) -> RedisServer {
         let dir = scratch();
-        let port = free_port();
-        let process = launch(&self, port, dir.path());
-        let mut server = RedisServer {
-            process,
+        RedisServer {
+            process: launch(&self, port, dir.path()),
             options: self,
             port,
             dir,
-        };
-        for _ in 0..PORT_ATTEMPTS {
-            match server.ready().await {
-                Ok(()) => return server,
-                Err(NotReady::PortTaken) => server.relaunch(free_port()),
-                Err(NotReady::Failed(why)) => panic!("{why}"),
-            }
         }
-        panic!("{PORT_ATTEMPTS} ports in a row were taken before the server could bind them");
     }
 }
 
@@ -146,7 +195,12 @@ impl RedisServer {
     /// URL for a client, without options.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://{}", self.addr())
+        let login = self.login().map(Login::in_url);
+        format!("redis://{}{}", login.unwrap_or_default(), self.addr())
+    }
+
+    fn login(&self) -> Option<&Login> {
+        self.options.login.as_ref()
     }
 
     /// Process id of the server that runs now, or ran last.
@@ -166,6 +220,19 @@ impl RedisServer {
     pub fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// When the server logged a text, in nanoseconds of [`monotonic_nanos`](crate::pulse::monotonic_nanos). For servers that
+    /// were started in the last ten minutes.
+    #[must_use]
+    pub fn logged(&self, text: &str) -> Vec<(u64, String)> {
+        log_time::of_lines(&self.log(), text)
+    }
+
+    /// Whether the process runs: it was neither killed nor stopped, as far as the harness knows.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.process.runs()
     }
 
     /// SIGKILL: no goodbye, nothing saved. On return the process has ended.
@@ -191,7 +258,7 @@ impl RedisServer {
     /// If it does not come back in time, with its log.
     pub async fn restart(&mut self) {
         self.kill();
-        self.relaunch(self.port);
+        self.process = launch(&self.options, self.port, self.dir.path());
         match self.ready().await {
             Ok(()) => {}
             Err(NotReady::PortTaken) => panic!("port {} was taken by somebody else", self.port),
@@ -231,11 +298,6 @@ impl RedisServer {
         name.arg("SETNAME").arg(HARNESS_NAME);
         name.query_async::<()>(&mut connection).await?;
         Ok(connection)
-    }
-
-    fn relaunch(&mut self, port: u16) {
-        self.process = launch(&self.options, port, self.dir.path());
-        self.port = port;
     }
 
     /// Waits until our process, and not a stranger on our port, answers.
@@ -301,56 +363,4 @@ impl RedisServer {
     fn log_path(&self) -> PathBuf {
         self.dir.path().join(LOG)
     }
-}
-
-/// Why a started server does not serve.
-enum NotReady {
-    PortTaken,
-    Failed(String),
-}
-
-impl NotReady {
-    fn missing() -> Self {
-        Self::Failed(format!(
-            "cannot find {:?}: install it (`apt-get install redis-server`), or let \
-             {PROGRAM_VARIABLE} name a server program",
-            program()
-        ))
-    }
-}
-
-fn program() -> OsString {
-    env::var_os(PROGRAM_VARIABLE).unwrap_or_else(|| "redis-server".into())
-}
-
-fn launch(options: &Builder, port: u16, dir: &Path) -> Guarded {
-    let log = dir.join(LOG);
-    let open = OpenOptions::new().create(true).append(true).open(&log);
-    let stdout = open.expect("the log of the server can be written");
-    let args = settings(options, port, dir);
-    Guarded::spawn(program(), args, &log, Stdio::null(), stdout.into())
-        .expect("a process for the server")
-}
-
-/// The command line: what every server here has, then what the test asked for.
-fn settings(options: &Builder, port: u16, dir: &Path) -> Vec<OsString> {
-    let port = port.to_string();
-    let appendonly = if options.appendonly { "yes" } else { "no" };
-    let ours: [(&str, &OsStr); 8] = [
-        ("--port", port.as_ref()),
-        ("--bind", "127.0.0.1".as_ref()),
-        ("--dir", dir.as_ref()),
-        ("--save", "".as_ref()),
-        ("--appendonly", appendonly.as_ref()),
-        // Not `everysec`: that may keep answered writes in memory while a sync runs, and a kill
-        // would lose them. Without syncs each write is in the file before its answer.
-        ("--appendfsync", "no".as_ref()),
-        // For DEBUG SLEEP, refused by default from version 7.
-        ("--enable-debug-command", "local".as_ref()),
-        ("--daemonize", "no".as_ref()),
-    ];
-    let ours = ours
-        .iter()
-        .flat_map(|(name, value)| [name.into(), value.into()]);
-    ours.chain(options.args.iter().cloned()).collect()
 }

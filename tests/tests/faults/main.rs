@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod cluster;
 mod failures;
 mod foreign;
 mod lives;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         waiters::rows(),
         server::rows(),
         processes::rows(),
+        cluster::rows(),
     ]
     .concat();
     let mut rows: Vec<Row> = listed.iter().map(Row::of).collect();

@@ -15,7 +15,7 @@ enum Server {
     /// In paused time, or with threads.
     Memory(MemoryServer),
     /// In real time.
-    Redis(RedisServer),
+    Redis(Box<RedisServer>),
 }
 
 /// Where a row is played.
@@ -31,7 +31,7 @@ impl Stage {
     }
 
     pub(crate) async fn redis() -> Self {
-        Self::on(Server::Redis(RedisServer::start().await))
+        Self::on(Server::Redis(Box::new(RedisServer::start().await)))
     }
 
     fn on(server: Server) -> Self {

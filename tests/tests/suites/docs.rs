@@ -1,7 +1,7 @@
 //! The figures in the READMEs and in the guide are those of the code.
 //!
 //! Beside each time in the prose stands a comment that does not show on the page, at most [`NEAR`] lines below it:
-//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config.rs`, whose value is
+//! `<!-- 30 s: WATCHDOG_TIMEOUT -->`. It names what holds the figure: a constant of `distlock/src/config/constants.rs`, whose value is
 //! compared; or a test, which must exist; or another library, as in `<!-- 100 ms: of lock4j -->`. A comment may also be about
 //! words, such as `a third`.
 
@@ -211,7 +211,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn times_in_the_readmes_and_the_guide_are_those_of_the_code() {
-    let config = fs::read_to_string(root().join("distlock/src/config.rs")).unwrap();
+    let config = fs::read_to_string(root().join("distlock/src/config/constants.rs")).unwrap();
     let constants = constants(&config);
     let code: String = files(&root().join("tests"), "rs")
         .iter()

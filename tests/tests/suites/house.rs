@@ -25,6 +25,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["key"],
     &["clock"],
     &["config"],
+    &["credentials", "pem"],
     &["kind"],
     &["owner"],
     &["error"],

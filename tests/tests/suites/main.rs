@@ -8,6 +8,7 @@
 
 mod api;
 mod conformance;
+mod corpus;
 mod differential;
 mod docs;
 mod flaws;

@@ -2,8 +2,6 @@
 //!
 //! A verb states a count and never adds to it, so a verb that is sent twice leaves what it left the first time.
 
-use std::collections::BTreeMap;
-
 use super::Call;
 use super::store::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
@@ -12,55 +10,61 @@ use crate::key::Key;
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
-/// Who holds a lock, and how often each holder has entered it.
-pub(super) type Holders = BTreeMap<Holder, u32>;
+/// Who holds a lock, and how often the holder has entered it. No verb here adds a second holder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    holder: Holder,
+    count: u32,
+}
 
 /// What keeps a lock taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Holder {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
     Owner(Owner),
     /// Nobody. This owner has released the lock, but it stays taken for the rest of its minimum hold time.
     Released(Owner),
 }
 
-impl Holder {
+impl Held {
+    fn by(holder: Holder) -> Self {
+        Self { holder, count: 1 }
+    }
+
+    fn is_by(&self, owner: Owner) -> bool {
+        self.holder == Holder::Owner(owner)
+    }
+
+    /// The name that Redis shows for the holder.
     fn text(&self) -> String {
-        match self {
-            Self::Owner(owner) => owner.text(),
-            Self::Released(owner) => format!("{}:rest", owner.text()),
+        match self.holder {
+            Holder::Owner(owner) => owner.text(),
+            Holder::Released(owner) => format!("{}:rest", owner.text()),
         }
     }
-}
 
-/// The holders by the names that Redis shows for them.
-#[cfg(feature = "test-util")]
-pub(super) fn shown(holders: &Holders) -> BTreeMap<String, u64> {
-    let shown = |(holder, count): (&Holder, &u32)| (holder.text(), u64::from(*count));
-    holders.iter().map(shown).collect()
-}
-
-/// The holders of a lock. A read/write lock under the key has none: no owner here can hold it.
-fn holders<'a>(state: &'a mut State, key: &Key) -> Result<Option<&'a mut Holders>, Fault> {
-    match state
-        .values
-        .get_mut(key.name())
-        .map(|entry| &mut entry.value)
-    {
-        Some(Value::Lock(holders)) => Ok(Some(holders)),
-        Some(Value::ReadWrite(_)) | None => Ok(None),
-        Some(_) => Err(Fault::WrongType),
+    /// The holder by its name, and its count.
+    #[cfg(feature = "test-util")]
+    pub(super) fn shown(&self) -> (String, u64) {
+        (self.text(), u64::from(self.count))
     }
 }
 
-/// The answer to an attempt on a key that holds another kind of value: another kind of lock counts as held by another
-/// owner, and anything else has the wrong type.
-fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
-    match &state.values.get(key.name())?.value {
-        Value::Lock(_) => None,
-        Value::ReadWrite(_) => Some(Ok(Attempted::Held {
-            ttl: state.ttl(key.name(), now),
-        })),
-        _ => Some(Err(Fault::WrongType)),
+/// Whom an attempt finds under its key.
+enum Found<'a> {
+    Nobody,
+    /// Its own owner: an earlier attempt was granted.
+    Itself(&'a mut Held),
+    Another,
+}
+
+/// Whom an attempt of this owner finds. A read/write lock counts as held by another owner.
+fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, Fault> {
+    let entry = state.values.get_mut(key.name());
+    match entry.map(|entry| &mut entry.value) {
+        None => Ok(Found::Nobody),
+        Some(Value::Lock(held)) if held.is_by(owner) => Ok(Found::Itself(held)),
+        Some(Value::Lock(_) | Value::ReadWrite(_)) => Ok(Found::Another),
+        Some(_) => Err(Fault::WrongType),
     }
 }
 
@@ -70,27 +74,22 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
     } = &attempt.target;
     let key = &resource.key;
     let expires = now.after(attempt.lease);
-    if let Some(answer) = foreign(state, key, now) {
-        return answer;
-    }
-    let is_new = match holders(state, key)? {
-        Some(holders) => match holders.get_mut(&Holder::Owner(*owner)) {
-            Some(count) => {
-                *count = 1;
-                false
-            }
-            None => {
-                let ttl = state.ttl(key.name(), now);
-                return Ok(Attempted::Held { ttl });
-            }
-        },
-        None => {
-            let holders = Value::Lock(BTreeMap::from([(Holder::Owner(*owner), 1)]));
-            state.insert(key.name(), holders, expires);
+    let is_new = match find(state, key, *owner)? {
+        Found::Nobody => {
+            let held = Value::Lock(Held::by(Holder::Owner(*owner)));
+            state.insert(key.name(), held, expires);
             true
         }
+        Found::Itself(held) => {
+            held.count = 1;
+            state.expire_at_least(key.name(), expires);
+            false
+        }
+        Found::Another => {
+            let ttl = state.ttl(key.name(), now);
+            return Ok(Attempted::Held { ttl });
+        }
     };
-    state.expire_at_least(key.name(), expires);
     let is_fenced = resource.kind == Kind::Fenced;
     let token = is_fenced.then(|| {
         let now = clock::micros_since_1970();
@@ -107,11 +106,9 @@ pub(super) fn attempt_all(
     now: Tick,
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
-        if let Some(answer) = foreign(state, &target.resource.key, now) {
-            return answer.map(|held| (at, held));
-        }
-        if !is_free_for(state, target)? {
-            let ttl = state.ttl(target.resource.key.name(), now);
+        let key = &target.resource.key;
+        if let Found::Another = find(state, key, target.owner)? {
+            let ttl = state.ttl(key.name(), now);
             return Ok((at, Attempted::Held { ttl }));
         }
     }
@@ -127,24 +124,17 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
     } = &renewal.target;
     let key = &resource.key;
     // A value of another type means that the owner's lock is gone: one lost hold must not fail the whole batch.
-    let Ok(Some(holders)) = holders(state, key) else {
+    let Ok(Found::Itself(held)) = find(state, key, *owner) else {
         return false;
     };
-    let Some(count) = holders.get_mut(&Holder::Owner(*owner)) else {
-        return false;
-    };
-    *count = renewal.count;
+    held.count = renewal.count;
     state.expire_at_least(key.name(), now.after(renewal.lease));
     true
 }
 
 pub(super) fn is_held_by(state: &mut State, target: &Target) -> Result<bool, Fault> {
-    let holders = holders(state, &target.resource.key)?;
-    Ok(holders.is_some_and(|holders| holders.contains_key(&Holder::Owner(target.owner))))
-}
-
-fn is_free_for(state: &mut State, target: &Target) -> Result<bool, Fault> {
-    Ok(holders(state, &target.resource.key)?.is_none() || is_held_by(state, target)?)
+    let found = find(state, &target.resource.key, target.owner)?;
+    Ok(matches!(found, Found::Itself(_)))
 }
 
 pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
@@ -155,7 +145,7 @@ pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<
     if target.taken_for.is_zero() {
         state.remove(key.name());
     } else {
-        let released = Value::Lock(BTreeMap::from([(Holder::Released(target.owner), 1)]));
+        let released = Value::Lock(Held::by(Holder::Released(target.owner)));
         state.insert(key.name(), released, call.now.after(target.taken_for));
     }
     let others = state.publish(call.client, Family::Lock, key);
@@ -176,7 +166,7 @@ pub(super) fn release_all(
     targets.iter().map(one).collect()
 }
 
-/// Removes a lock with all its holders, and answers whether there was one.
+/// Removes a lock with its holder, and answers whether there was one.
 pub(super) fn remove(state: &mut State, key: &Key) -> Result<bool, Fault> {
     let value = state.values.get(key.name()).map(|entry| &entry.value);
     let is_lock = match value {
@@ -196,9 +186,8 @@ pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<
 }
 
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
-    let holder = |(holder, count): (&Holder, &u32)| (holder.text().into_bytes(), u64::from(*count));
     let holders = match state.values.get(key.name()).map(|entry| &entry.value) {
-        Some(Value::Lock(holders)) => holders.iter().map(holder).collect(),
+        Some(Value::Lock(held)) => vec![(held.text().into_bytes(), u64::from(held.count))],
         Some(Value::ReadWrite(holders)) => holders.holders().collect(),
         Some(_) => return Err(Fault::WrongType),
         None => return Ok(Inspected::default()),

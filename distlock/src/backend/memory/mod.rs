@@ -46,8 +46,8 @@ use self::store::{State, Store};
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
-    Subscription, Target,
+    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Renewed,
+    Reply, Subscription, Target, renewed_together,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
@@ -221,8 +221,8 @@ impl Backend for MemoryBackend {
         self.run(|state, call| lock::attempt_all(state, attempts, call.now))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        self.run(|state, call| {
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
+        let renewed = self.run(|state, call| {
             let one = |renewal: &Renewal| {
                 Ok(match renewal.lease_family()? {
                     LeaseFamily::Lock => lock::renew(state, renewal, call.now),
@@ -231,7 +231,8 @@ impl Backend for MemoryBackend {
                 })
             };
             batch.iter().map(one).collect()
-        })
+        });
+        Box::pin(async { renewed_together(renewed.await, batch) })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
@@ -302,24 +303,34 @@ impl Backend for MemoryBackend {
     }
 
     #[cfg(not(feature = "testing"))]
-    fn epoch(&self) -> u64 {
+    fn epoch(&self, _: &Key) -> u64 {
         // There is no connection that could be replaced.
         0
     }
 
     #[cfg(not(feature = "testing"))]
-    fn epoch_after(&self, _: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+    fn epoch_changes(&self) -> u64 {
+        0
+    }
+
+    #[cfg(not(feature = "testing"))]
+    fn epoch_changes_after(&self, _: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
         Box::pin(std::future::pending())
     }
 
     #[cfg(feature = "testing")]
-    fn epoch(&self) -> u64 {
+    fn epoch(&self, _: &Key) -> u64 {
         self.store.faults.epoch()
     }
 
     #[cfg(feature = "testing")]
-    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
-        Box::pin(self.store.faults.epoch_after(epoch))
+    fn epoch_changes(&self) -> u64 {
+        self.store.faults.epoch()
+    }
+
+    #[cfg(feature = "testing")]
+    fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(self.store.faults.epoch_after(changes))
     }
 
     fn has_connection(&self) -> bool {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -36,15 +37,15 @@ impl RefUnwindSafe for Store {}
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) values: HashMap<Name, Entry>,
+    pub(super) values: HashMap<Name, Entry, RandomState>,
     /// Every key of `values`, by the time at which it expires.
     pub(super) expiries: BTreeSet<(Tick, Name)>,
-    pub(super) channels: HashMap<Topic, Channel>,
+    pub(super) channels: HashMap<Topic, Channel, RandomState>,
     pub(super) tokens: Tokens,
     /// What is remembered of owners and requests of expirable semaphores.
     pub(super) notes: permit::Notes,
     /// The waiters of fair locks, by key. A key without waiters has no entry.
-    pub(super) queues: HashMap<Name, fair::Places>,
+    pub(super) queues: HashMap<Name, fair::Places, RandomState>,
     /// The subscribers to notify once the mutex is released.
     pub(super) published: Vec<watch::Sender<Signal>>,
 }
@@ -58,7 +59,7 @@ pub(super) struct Entry {
 
 #[derive(Debug)]
 pub(super) enum Value {
-    Lock(lock::Holders),
+    Lock(lock::Held),
     ReadWrite(rw::ReadWrite),
     /// Whether a writer or readers go first at a read/write lock.
     Turn(rw::Turn),
@@ -100,9 +101,10 @@ impl State {
 
     /// Stores a value, in place of the one that was there.
     pub(super) fn insert(&mut self, name: &Name, value: Value, expires: Tick) {
-        self.remove(name);
-        self.values
-            .insert(Arc::clone(name), Entry { value, expires });
+        let entry = Entry { value, expires };
+        if let Some(former) = self.values.insert(Arc::clone(name), entry) {
+            self.removed(name, &former);
+        }
         self.expiries.insert((expires, Arc::clone(name)));
     }
 
@@ -111,9 +113,14 @@ impl State {
         let Some(entry) = self.values.remove(name) else {
             return false;
         };
+        self.removed(name, &entry);
+        true
+    }
+
+    /// Forgets what belonged to a value that is not under its key any more.
+    fn removed(&mut self, name: &Name, entry: &Entry) {
         self.expiries.remove(&(entry.expires, Arc::clone(name)));
         self.tokens.freed(name);
-        true
     }
 
     /// The time until a key expires; `None` when it never expires or does not exist.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::store::{Entry, Name, Value};
-use super::{MemoryServer, fair, lock};
+use super::{MemoryServer, fair};
 
 impl MemoryServer {
     /// The number of stored keys and of subscribed channels.
@@ -41,7 +41,7 @@ impl MemoryServer {
         let mut state = self.store.state.lock();
         state.sweep(now);
         let lock = |(key, entry): (&Name, &Entry)| match &entry.value {
-            Value::Lock(holders) => Some((key.to_string(), lock::shown(holders))),
+            Value::Lock(held) => Some((key.to_string(), BTreeMap::from([held.shown()]))),
             _ => None,
         };
         state.values.iter().filter_map(lock).collect()

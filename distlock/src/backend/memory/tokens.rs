@@ -6,13 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use super::store::Name;
 
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     /// The last token of each key that is held. A free key has one only if a client had seen a token above the server's
     /// time, which no client of this server does unless the server lost its data.
-    last: HashMap<Name, u64>,
+    last: HashMap<Name, u64, RandomState>,
     /// The server's time in microseconds since 1970. It grows with each token, also if the machine's clock is set back.
     time: u64,
 }

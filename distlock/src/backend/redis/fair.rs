@@ -42,5 +42,5 @@ async fn run(
     let (ours, channel) = (names::fair_ours(name), names::lock_channel(name));
     let keys = [&**name, &queue, &timeouts, &ours];
     let with = |call: Call| with(call.keys(keys.into_iter())).arg(&channel);
-    backend.run(script, with).await
+    backend.run(key, script, with).await
 }

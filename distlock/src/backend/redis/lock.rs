@@ -8,7 +8,8 @@ use crate::kind::Kind;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
-    let name = &**target.resource.key.name();
+    let key = &target.resource.key;
+    let name = &**key.name();
     let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
     if target.resource.kind == Kind::Fenced {
         let fence = names::fence(name);
@@ -17,16 +18,17 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
             let call = call.keys([name, &fence].into_iter()).arg(&owner).arg(lease);
             call.arg(attempt.above).arg(token_ttl)
         };
-        let value = backend.run(&script::FENCED_ACQUIRE, with);
+        let value = backend.run(key, &script::FENCED_ACQUIRE, with);
         return value.await.and_then(reply::attempted);
     }
     let with = |call: Call| call.key(name).arg(&owner).arg(lease);
-    let value = backend.run(&script::LOCK_ACQUIRE, with);
+    let value = backend.run(key, &script::LOCK_ACQUIRE, with);
     value.await.and_then(reply::attempted)
 }
 
 pub(super) async fn attempt_all(
     backend: &RedisBackend,
+    first: &Key,
     attempts: &[Attempt],
 ) -> Result<(usize, Attempted), Fault> {
     let with = |call: Call| {
@@ -38,40 +40,68 @@ pub(super) async fn attempt_all(
             call.arg(owner).arg(reply::millis(attempt.lease))
         })
     };
-    let value = backend.run(&script::LOCK_ACQUIRE_ALL, with).await?;
+    let value = backend.run(first, &script::LOCK_ACQUIRE_ALL, with).await?;
     reply::attempted_all(value, attempts.len())
 }
 
-pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
-    let with = |call: Call| {
+pub(super) async fn renew(
+    backend: &RedisBackend,
+    first: &Key,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
+    let value = backend.run(first, &script::LOCK_RENEW, renewals(batch));
+    reply::renewed(value.await?, batch.len())
+}
+
+/// The keys and arguments of the script that renews. What most locks of a batch have in common is sent once.
+pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+    |call| {
         let keys = batch
             .iter()
             .map(|renewal| &**renewal.target.resource.key.name());
-        batch.iter().fold(call.keys(keys), |call, renewal| {
-            let call = call.arg(renewal.target.owner.text()).arg(renewal.count);
+        let call = call.keys(keys);
+        let Some(first) = batch.first() else {
+            return call;
+        };
+        let (client, lease) = (first.target.owner.client(), first.lease);
+        let is_of_client = |renewal: &Renewal| renewal.target.owner.client() == client;
+        let call = if batch.iter().all(is_of_client) {
+            let call = call
+                .arg(first.target.owner.stem())
+                .arg(reply::millis(lease));
+            let numbers = batch.iter().map(|renewal| renewal.target.owner.number());
+            numbers.fold(call, Call::arg)
+        } else {
+            let owners = batch.iter().map(|renewal| renewal.target.owner.text());
+            owners.fold(call.arg("").arg(reply::millis(lease)), Call::arg)
+        };
+        let unusual = (1_usize..).zip(batch.iter());
+        let unusual = unusual.filter(|(_, renewal)| (renewal.count, renewal.lease) != (1, lease));
+        unusual.fold(call, |call, (position, renewal)| {
+            let call = call.arg(position).arg(renewal.count);
             call.arg(reply::millis(renewal.lease))
         })
-    };
-    let value = backend.run(&script::LOCK_RENEW, with).await?;
-    reply::renewed(value, batch.len())
+    }
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
-    let name = target.resource.key.name();
+    let key = &target.resource.key;
+    let name = key.name();
     let (owner, channel) = (target.owner.text(), names::lock_channel(name));
     let with = |call: Call| call.key(name).arg(&owner).arg(&channel);
     let value = if target.taken_for.is_zero() {
-        backend.run(&script::LOCK_RELEASE, with).await?
+        backend.run(key, &script::LOCK_RELEASE, with).await?
     } else {
         let taken_for = reply::millis(target.taken_for);
         let with = |call: Call| with(call).arg(taken_for);
-        backend.run(&script::LOCK_KEEP, with).await?
+        backend.run(key, &script::LOCK_KEEP, with).await?
     };
-    reply::released(value, || backend.subscriber.subscribers(&channel))
+    reply::released(value, || backend.subscribers(key, &channel))
 }
 
 pub(super) async fn release_all(
     backend: &RedisBackend,
+    first: &Key,
     targets: &[Target],
 ) -> Result<Vec<Released>, Fault> {
     let channel = |target: &Target| names::lock_channel(target.resource.key.name());
@@ -83,22 +113,78 @@ pub(super) async fn release_all(
             call.arg(target.owner.text()).arg(channel)
         })
     };
-    let value = backend.run(&script::LOCK_RELEASE_ALL, with).await?;
+    let value = backend.run(first, &script::LOCK_RELEASE_ALL, with).await?;
     let values = reply::each(value, targets.len())?;
     let released = values.into_iter().zip(&channels);
     released
-        .map(|(one, channel)| reply::released(one, || backend.subscriber.subscribers(channel)))
+        .map(|(one, channel)| reply::released(one, || backend.subscribers(first, channel)))
         .collect()
 }
 
 pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
     let channel = names::lock_channel(key.name());
     let with = |call: Call| call.key(key.name()).arg(&channel);
-    let value = backend.run(&script::LOCK_FORCE_RELEASE, with);
+    let value = backend.run(key, &script::LOCK_FORCE_RELEASE, with);
     value.await.and_then(reply::forced)
 }
 
 pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
-    let value = backend.run(&script::LOCK_INSPECT, |call| call.key(key.name()));
+    let value = backend.run(key, &script::LOCK_INSPECT, |call| call.key(key.name()));
     value.await.and_then(reply::inspected)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis::Arg;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::backend::redis::script::Publish;
+    use crate::key::Resource;
+    use crate::owner::Owner;
+
+    /// The arguments of the renewal of these holds: client, number, count and lease in seconds.
+    fn arguments(holds: &[(u128, u64, u32, u64)]) -> Vec<String> {
+        let renewal = |(client, number, count, lease): &(u128, u64, u32, u64)| {
+            let resource = Resource {
+                kind: Kind::Reentrant,
+                key: Key::new("", &format!("key {number}")).unwrap(),
+            };
+            let owner = Owner::new(Uuid::from_u128(*client), *number);
+            Renewal {
+                target: Target::of(&resource, owner),
+                count: *count,
+                lease: Duration::from_secs(*lease),
+            }
+        };
+        let batch: Vec<Renewal> = holds.iter().map(renewal).collect();
+        let call = renewals(&batch)(script::LOCK_RENEW.by_digest(Publish::Plain)).into_cmd();
+        let text = |arg| match arg {
+            Arg::Simple(text) => String::from_utf8_lossy(text).into_owned(),
+            other => format!("{other:?}"),
+        };
+        // Without the command, the digest, and the keys with their number.
+        call.args_iter().skip(3 + batch.len()).map(text).collect()
+    }
+
+    #[test]
+    fn what_locks_have_in_common_is_sent_once() {
+        let stem = format!("{}:", Uuid::from_u128(7));
+        let usual = [(7, 1, 1, 30), (7, 2, 1, 30)];
+        assert_eq!(arguments(&usual), [&stem, "30000", "1", "2"]);
+        let unusual = [(7, 1, 1, 30), (7, 2, 3, 30), (7, 3, 1, 60)];
+        let expected = [
+            &stem, "30000", "1", "2", "3", "2", "3", "30000", "3", "1", "60000",
+        ];
+        assert_eq!(arguments(&unusual), expected);
+    }
+
+    #[test]
+    fn owners_of_several_clients_are_sent_whole() {
+        let owners = [7, 8].map(|client| Owner::new(Uuid::from_u128(client), 1).text());
+        let expected = ["", "30000", &owners[0], &owners[1]];
+        assert_eq!(arguments(&[(7, 1, 1, 30), (8, 1, 1, 30)]), expected);
+    }
 }

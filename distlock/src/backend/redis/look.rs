@@ -3,9 +3,14 @@
 use super::script::{self, Call};
 use super::{RedisBackend, reply};
 use crate::backend::{Fault, Looked, Target};
+use crate::key::Key;
 use crate::kind::{Family, Kind};
 
-pub(super) async fn look(backend: &RedisBackend, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+pub(super) async fn look(
+    backend: &RedisBackend,
+    first: &Key,
+    batch: &[Target],
+) -> Result<Vec<Looked>, Fault> {
     let with = |call: Call| {
         let keys = batch.iter().map(|target| &**target.resource.key.name());
         batch.iter().fold(call.keys(keys), |call, target| {
@@ -17,6 +22,6 @@ pub(super) async fn look(backend: &RedisBackend, batch: &[Target]) -> Result<Vec
             }
         })
     };
-    let value = backend.run(&script::LOOK, with).await?;
+    let value = backend.run(first, &script::LOOK, with).await?;
     reply::looked(value, batch)
 }

@@ -1,57 +1,58 @@
-//! Redis and Valkey as single servers: one Lua script for each operation, over one connection for commands and one for
-//! messages.
+//! Redis and Valkey: one Lua script for each operation, over one connection for commands and one for messages to each
+//! server.
 //!
 //! The data, its names and the messages are Redisson's; the scripts are our own. The files for the primitives have the
 //! same functions as those in `memory`. No type of the driver leaves this folder.
 
-mod channels;
+mod confirm;
+mod connection;
 mod fair;
-mod greeting;
+#[cfg(feature = "test-util")]
+pub(crate) mod fuzz;
 mod latch;
-mod link;
 mod lock;
 mod look;
+mod messages;
 mod names;
 mod number;
-mod outage;
 mod permit;
 mod reply;
 mod rw;
 mod script;
 mod semaphore;
-mod subscriber;
-mod url;
+mod servers;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
-use redis::{Cmd, Value};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use redis::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use self::link::Link;
-use self::outage::OutageLog;
+use self::connection::url;
 use self::script::{Call, Script};
-use self::subscriber::Subscriber;
+use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Reply,
-    Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Fault, Home, Inspected, Looked, Released, Renewal,
+    Renewed, Reply, Subscription, Target, cause, renewed_together,
 };
 use crate::clock::{self, Clock};
-use crate::config::{ATTEMPTS_AT_ONCE, CONNECT_TIMEOUT, Config};
+use crate::config::{Config, MOST_MARKS_KEPT};
 use crate::error::Error;
 use crate::key::{Key, Resource};
-use crate::kind::Family;
+use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
-/// One client's connections to a Redis server.
+/// One client's connections to its servers.
 pub(crate) struct RedisBackend {
-    link: Arc<Link>,
-    subscriber: Subscriber,
+    servers: Servers,
     response_timeout: Duration,
     /// How long an unused fencing token is kept; `None` keeps it forever.
     fencing_token_ttl: Option<Duration>,
@@ -61,73 +62,44 @@ pub(crate) struct RedisBackend {
     requests_remembered: Duration,
     /// How long the server remembers a request to a plain semaphore or a latch.
     remembered: Duration,
-    /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind
-    /// attempts.
-    attempt_slots: Semaphore,
-    /// The marks of requests that were answered. The next command takes them along, to be removed.
-    answered: Mutex<Vec<String>>,
+    /// The marks of requests that were answered, and their keys. The next command to their server takes them along, to be
+    /// removed.
+    answered: Mutex<Vec<(Key, String)>>,
 }
 
 impl RedisBackend {
     /// Connects. Returns when the server has answered.
     pub(crate) async fn connect(url: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
-        let server = url::parse(url)?;
+        let url = url::parse(url)?;
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
-                server: server.address(),
+                server: url.target.to_string(),
             });
         }
-        let commands = server.client(config.nodelay)?;
-        // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
-        let messages = server.client(true)?;
-        let longest_pause = config.longest_reconnect_pause();
-        let outages = Arc::new(OutageLog::new(server.address()));
-        let backend = Self {
-            link: Link::new(
-                "commands",
-                commands,
-                longest_pause,
-                Arc::clone(&outages),
-                Arc::new(|_| {}),
-            ),
-            subscriber: Subscriber::new(
-                messages,
-                clock,
-                config.response_timeout,
-                Arc::clone(&outages),
-            ),
+        Ok(Self {
+            servers: Servers::connect(url, config, clock).await?,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
-            attempt_slots: Semaphore::new(ATTEMPTS_AT_ONCE),
             answered: Mutex::default(),
-        };
-        match backend.link.connected(CONNECT_TIMEOUT).await {
-            Ok(mut connected) => {
-                let (name, connection) = (outages.server(), &mut connected.connection);
-                let known = greeting::check_commands(name, connection);
-                // A server that does not answer in time may still have all that is needed.
-                if let Ok(Err(fault)) = timeout(config.response_timeout, known).await {
-                    return Err(server.unreachable(fault, CONNECT_TIMEOUT));
-                }
-                let warned = greeting::warn_of_eviction(name, connection);
-                // Without an answer there is no warning. It is not needed for locks.
-                let _in_time = timeout(config.response_timeout, warned).await;
-                Ok(backend)
-            }
-            Err(fault) => Err(server.unreachable(fault, CONNECT_TIMEOUT)),
-        }
+        })
     }
 
-    /// A slot for an attempt. Waits for one if all are in use, for at most the response timeout.
-    async fn attempt_slot(&self) -> Result<SemaphorePermit<'_>, Fault> {
+    /// A slot for an attempt at a key. Waits for one if all of its server are in use, for at most the response timeout.
+    async fn attempt_slot(&self, key: &Key) -> Result<OwnedSemaphorePermit, Fault> {
+        if let Some(left) = self.servers.grace_left(key) {
+            return Err(restarted(left));
+        }
         // Every waiter comes by here now and then, so that its subscription is restored on a runtime that is alive.
-        self.subscriber.revive();
-        match self.attempt_slots.try_acquire() {
+        let slots = self.servers.with_node(key, |node| {
+            node.subscriber().revive();
+            Arc::clone(node.attempt_slots())
+        });
+        match Arc::clone(&slots).try_acquire_owned() {
             Ok(slot) => Ok(slot),
-            Err(_) => timeout(self.response_timeout, self.attempt_slots.acquire())
+            Err(_) => timeout(self.response_timeout, slots.acquire_owned())
                 .await
                 .ok()
                 .and_then(Result::ok)
@@ -135,77 +107,96 @@ impl RedisBackend {
         }
     }
 
-    /// Runs a script. Marks of answered requests are removed by a command beside it.
-    async fn run(&self, script: &Script, with: impl Fn(Call) -> Call) -> Result<Value, Fault> {
-        let answered = std::mem::take(&mut *self.answered.lock());
-        if answered.is_empty() {
-            return self.run_script(script, with).await;
-        }
-        let mut remove = redis::cmd("DEL");
-        remove.arg(&answered);
-        // If it fails, the marks expire.
-        let (value, _) = tokio::join!(self.run_script(script, with), self.send(remove));
-        value
-    }
-
-    /// Runs a script by its digest, or by its source if the server does not know it.
-    async fn run_script(
+    /// Runs a script for a key. Marks of answered requests are removed by commands beside it.
+    async fn run(
         &self,
+        key: &Key,
         script: &Script,
         with: impl Fn(Call) -> Call,
     ) -> Result<Value, Fault> {
-        match self.send(with(script.by_digest()).into_cmd()).await {
-            Err(Failed::NoScript) => match self.send(with(script.by_source()).into_cmd()).await {
-                Err(Failed::NoScript) => {
-                    Err(Fault::NotNow(cause("the server did not keep the script")))
-                }
-                Err(Failed::With(fault)) => Err(fault),
-                Ok(value) => Ok(value),
-            },
-            Err(Failed::With(fault)) => Err(fault),
-            Ok(value) => Ok(value),
+        let answered = self.take_answered(key);
+        if answered.is_empty() {
+            return self.servers.run(key, script, with).await;
         }
+        let remove = |(key, marks): (Key, Vec<String>)| async move {
+            let mut remove = redis::cmd("DEL");
+            remove.arg(&marks);
+            self.servers.send(&key, remove).await
+        };
+        let removed = join_all(answered.into_iter().map(remove));
+        // If it fails, the marks expire.
+        let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
+        value
     }
 
-    async fn send(&self, command: Cmd) -> Result<Value, Failed> {
-        let mut connected = self
-            .link
-            .connected(self.response_timeout)
-            .await
-            .map_err(Failed::With)?;
-        let answer = command.query_async::<Value>(&mut connected.connection);
-        match timeout(self.response_timeout, answer).await {
-            Ok(Ok(value)) => {
-                self.link.answered();
-                Ok(value)
-            }
-            Ok(Err(error)) if reply::is_noscript(&error) => Err(Failed::NoScript),
-            Ok(Err(error)) => {
-                if reply::breaks_connection(&error) {
-                    self.link.broken(connected.epoch, &error.to_string());
-                }
-                Err(Failed::With(reply::fault(error)))
-            }
-            Err(_) => {
-                self.link.timed_out(connected.epoch);
-                let text = format!("no answer within {:?}", self.response_timeout);
-                Err(Failed::With(Fault::Unknown(cause(text))))
-            }
+    /// Takes the marks that live on the server of this key, by slot.
+    fn take_answered(&self, key: &Key) -> Vec<(Key, Vec<String>)> {
+        let mut answered = self.answered.lock();
+        if answered.is_empty() {
+            return Vec::new();
         }
+        let server = self.servers.home(key).server;
+        let mut slots: BTreeMap<u16, (Key, Vec<String>)> = BTreeMap::new();
+        answered.retain_mut(|(key, mark)| {
+            let home = self.servers.home(key);
+            if home.server != server {
+                return true;
+            }
+            let (_, marks) = slots
+                .entry(home.slot)
+                .or_insert_with(|| (key.clone(), Vec::new()));
+            marks.push(std::mem::take(mark));
+            false
+        });
+        slots.into_values().collect()
     }
-}
 
-/// Why a command has no result.
-enum Failed {
-    /// The server does not know the script, so the command was not executed.
-    NoScript,
-    With(Fault),
+    /// How many of this client's subscriptions the server counts for a key's channel.
+    fn subscribers(&self, key: &Key, channel: &str) -> i64 {
+        self.servers
+            .with_node(key, |node| node.subscriber().subscribers(channel))
+    }
+
+    /// Renews holds of one family and one slot.
+    async fn renew_in_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
+        let renewed = async {
+            let Some(first) = batch.first() else {
+                return Ok(Vec::new());
+            };
+            // One script renews them all: a batch has one family.
+            let key = &first.target.resource.key;
+            match first.lease_family()? {
+                LeaseFamily::Lock => lock::renew(self, key, batch).await,
+                LeaseFamily::ReadWrite => rw::renew(self, key, batch).await,
+                LeaseFamily::Permit => permit::renew(self, key, batch).await,
+            }
+        };
+        renewed_together(renewed.await, batch)
+    }
+
+    /// Renews holds of several slots: those of each slot in a command of its own, all at once.
+    async fn renew_by_slot(&self, batch: &[Renewal]) -> Vec<Result<bool, Fault>> {
+        let mut slots: BTreeMap<u16, (Vec<usize>, Vec<Renewal>)> = BTreeMap::new();
+        for (at, renewal) in batch.iter().enumerate() {
+            let slot = self.servers.home(&renewal.target.resource.key).slot;
+            let (positions, renewals) = slots.entry(slot).or_default();
+            positions.push(at);
+            renewals.push(renewal.clone());
+        }
+        let answers = slots.into_values().map(|(positions, renewals)| async move {
+            let renewed = self.renew_in_slot(&renewals).await;
+            positions.into_iter().zip(renewed).collect::<Vec<_>>()
+        });
+        let mut answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
+        answers.sort_by_key(|(at, _)| *at);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
 }
 
 impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
-            let _slot = self.attempt_slot().await?;
+            let _slot = self.attempt_slot(&attempt.target.resource.key).await?;
             match attempt.target.hold_family()? {
                 HoldFamily::Lock => lock::attempt(self, attempt).await,
                 HoldFamily::Fair => fair::attempt(self, attempt).await,
@@ -218,23 +209,33 @@ impl Backend for RedisBackend {
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
         Box::pin(async move {
-            let _slot = self.attempt_slot().await?;
-            lock::attempt_all(self, attempts).await
+            let Some(first) = attempts.first() else {
+                return Ok((0, Attempted::Granted { token: None }));
+            };
+            let key = &first.target.resource.key;
+            let _slot = self.attempt_slot(key).await?;
+            lock::attempt_all(self, key, attempts).await
         })
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        Box::pin(async move {
-            let Some(first) = batch.first() else {
-                return Ok(Vec::new());
-            };
-            // One script renews them all: a batch has one family.
-            match first.lease_family()? {
-                LeaseFamily::Lock => lock::renew(self, batch).await,
-                LeaseFamily::ReadWrite => rw::renew(self, batch).await,
-                LeaseFamily::Permit => permit::renew(self, batch).await,
+    fn confirm<'a>(&'a self, granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
+        let key = &granted.first()?.target.resource.key;
+        // Asked again after the grant: it may have come over a connection that was made since the attempt began.
+        if let Some(left) = self.servers.grace_left(key) {
+            return Some(Box::pin(ready(Err(restarted(left)))));
+        }
+        let confirm = || -> Reply<'a, ()> { Box::pin(confirm::confirm(self, granted)) };
+        self.servers.confirms(key).then(confirm)
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
+        let slot = |renewal: &Renewal| self.servers.home(&renewal.target.resource.key).slot;
+        match batch {
+            [first, rest @ ..] if rest.iter().any(|one| slot(one) != slot(first)) => {
+                Box::pin(self.renew_by_slot(batch))
             }
-        })
+            _ => Box::pin(self.renew_in_slot(batch)),
+        }
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
@@ -250,7 +251,12 @@ impl Backend for RedisBackend {
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
-        Box::pin(lock::release_all(self, targets))
+        Box::pin(async move {
+            match targets.first() {
+                Some(first) => lock::release_all(self, &first.resource.key, targets).await,
+                None => Ok(Vec::new()),
+            }
+        })
     }
 
     fn withdraw<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
@@ -286,13 +292,18 @@ impl Backend for RedisBackend {
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
-        Box::pin(look::look(self, batch))
+        Box::pin(async move {
+            match batch.first() {
+                Some(first) => look::look(self, &first.resource.key, batch).await,
+                None => Ok(Vec::new()),
+            }
+        })
     }
 
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         Box::pin(async move {
             // A slot as for attempts: all waiters of a latch ask for its count at once when it opens.
-            let _slot = self.attempt_slot().await?;
+            let _slot = self.attempt_slot(key).await?;
             match change {
                 Change::Semaphore(change) => semaphore::adjust(self, key, request, change).await,
                 Change::Permit(change) => permit::adjust(self, key, request, change).await,
@@ -303,23 +314,44 @@ impl Backend for RedisBackend {
 
     fn answered(&self, key: &Key, request: Owner) {
         let mark = names::mark(key.name(), &request.text());
-        self.answered.lock().push(mark);
+        let mut answered = self.answered.lock();
+        if answered.len() < MOST_MARKS_KEPT {
+            answered.push((key.clone(), mark));
+        }
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {
-        self.subscriber.subscribe(names::channel(target))
+        let channel = names::channel(target);
+        let subscribe = |node: &Node| node.subscriber().subscribe(channel);
+        self.servers.with_node(&target.resource.key, subscribe)
     }
 
-    fn is_connected(&self) -> bool {
-        self.link.is_up()
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.servers.refuses(kind, key.name())
     }
 
-    fn epoch(&self) -> u64 {
-        self.link.epoch()
+    fn home(&self, key: &Key) -> Home {
+        self.servers.home(key)
     }
 
-    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
-        Box::pin(self.link.epoch_after(epoch))
+    fn disconnected(&self, key: &Key) -> Option<Fault> {
+        self.servers.disconnected(key)
+    }
+
+    fn epoch(&self, key: &Key) -> u64 {
+        self.servers.epoch(key)
+    }
+
+    fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
+        self.servers.may_have_lost(key, epoch)
+    }
+
+    fn epoch_changes(&self) -> u64 {
+        self.servers.epochs().changes()
+    }
+
+    fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(self.servers.epochs().changes_after(changes))
     }
 
     fn has_connection(&self) -> bool {
@@ -328,14 +360,21 @@ impl Backend for RedisBackend {
 
     #[cfg(feature = "test-util")]
     fn channels(&self) -> usize {
-        self.subscriber.channels()
+        self.servers.channels()
     }
+}
+
+/// The server may not grant yet, for so long.
+fn restarted(left: Duration) -> Fault {
+    Fault::NotNow(cause(format!(
+        "the server was restarted and may have lost its locks, so it grants nothing for another {left:.1?} (`restart_grace`)"
+    )))
 }
 
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBackend")
-            .field("epoch", &self.epoch())
+            .field("servers", &self.servers)
             .finish_non_exhaustive()
     }
 }

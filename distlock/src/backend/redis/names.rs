@@ -1,7 +1,8 @@
 //! The names of keys and channels in Redis. They are Redisson's, byte for byte, unless the comment says otherwise.
 
+use super::servers::hashed_part;
 use crate::backend::Target;
-use crate::kind::{Family, Line};
+use crate::kind::{Family, Kind, Line};
 
 /// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag
 /// already.
@@ -110,6 +111,68 @@ pub(super) fn channel(target: &Target) -> String {
     }
 }
 
+/// The names that a primitive uses beside its key. An owner's names are among them for one owner.
+fn beside(kind: Kind, name: &str) -> Vec<String> {
+    const OWNER: &str = "owner";
+    let mut names = Vec::new();
+    match kind.family() {
+        Family::Lock => {
+            names.push(lock_channel(name));
+            if kind == Kind::Fenced {
+                names.push(fence(name));
+            }
+            if kind.is_fair() {
+                names.push(format!("{}:{OWNER}", lock_channel(name)));
+                names.extend([fair_queue(name), fair_timeouts(name), fair_ours(name)]);
+            }
+        }
+        Family::ReadWrite => {
+            names.extend([rw_channel(name), rw_turn(name), rw_mark(name)]);
+            names.push(format!("{}{OWNER}:rwlock_timeout:1", rw_stem(name)));
+        }
+        Family::Semaphore => {
+            names.extend([semaphore_channel(name), semaphore_owners(name)]);
+            names.push(mark(name, OWNER));
+        }
+        Family::Permit => {
+            names.extend([semaphore_channel(name), permits(name)]);
+            names.push(mark(name, OWNER));
+            names.push(suffixed(name, &format!("{OWNER}:ended")));
+        }
+        Family::Latch => names.extend([latch_channel(name), mark(name, OWNER)]),
+    }
+    names
+}
+
+/// Why a cluster cannot have a primitive under this name: not all of its names lie in one slot. They have to, because a
+/// script uses several of them. `None` if they do.
+///
+/// Names are compared by the part that decides about the slot, since one that contains an owner would otherwise be in the
+/// key's slot for some owners only.
+pub(super) fn scattered(kind: Kind, name: &str) -> Option<&'static str> {
+    // The usual name: all others wrap it in braces.
+    if !name.contains(['{', '}']) {
+        return None;
+    }
+    let part = hashed_part(name);
+    if beside(kind, name)
+        .iter()
+        .all(|other| hashed_part(other) == part)
+    {
+        return None;
+    }
+    Some(match kind.family() {
+        Family::Latch => {
+            "the names of a count-down latch whose key has braces are not in one slot of the cluster; use a key without \
+             `{` and `}`"
+        }
+        _ => {
+            "its braces put the names of this lock into several slots of the cluster; use a key without `{` and `}`, or \
+             with a hash tag such as `{cart:1}:lock`"
+        }
+    })
+}
+
 /// Redisson's name for the channels of semaphores.
 const SEMAPHORE_CHANNEL: &str = "redisson_sc";
 
@@ -180,6 +243,60 @@ mod tests {
         assert_eq!(rw_mark("k"), "{k}:rwlock_readers_wait");
         assert_eq!(rw_channel("{c}:k"), "redisson_rwlock:{c}:k");
         assert_eq!(rw_stem("{c}:k"), "{c}:k:");
+    }
+
+    #[test]
+    fn names_that_a_cluster_refuses_are_those_that_lie_in_several_slots() {
+        use Kind::*;
+        let all = [
+            Reentrant,
+            NonReentrant,
+            Spin,
+            Fenced,
+            Fair,
+            NonReentrantFair,
+            Read,
+            Write,
+            Semaphore,
+            Permit,
+            Latch,
+        ];
+        for name in [
+            "k",
+            "order:42",
+            "a b  c",
+            "über:straße 注文",
+            "redisson_lock__channel:k",
+            "k:lock",
+        ] {
+            for kind in all {
+                assert_eq!(scattered(kind, name), None, "{kind:?} {name:?}");
+            }
+        }
+        // With a hash tag, which Redisson keeps, except in the channel of a latch.
+        for name in [
+            "{cart:1}:lock",
+            "tail:{cart:1}",
+            "a{b}c",
+            "{a}{b}",
+            "a{b}}",
+            "x{y{z}}",
+            "{カート}:1",
+        ] {
+            for kind in all {
+                assert_eq!(
+                    scattered(kind, name).is_some(),
+                    kind == Latch,
+                    "{kind:?} {name:?}"
+                );
+            }
+        }
+        // Braces that are no hash tag, or are one only in names that are wrapped.
+        for name in ["a{b", "a}b", "{}x", "{", "}", "}{", "{}", "{}{a}"] {
+            for kind in all {
+                assert!(scattered(kind, name).is_some(), "{kind:?} {name:?}");
+            }
+        }
     }
 
     #[test]

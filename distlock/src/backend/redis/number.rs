@@ -24,12 +24,12 @@ pub(super) async fn once(
         let call = call.keys(keys.into_iter()).arg(what).arg(number);
         call.arg(channel).arg(remembered)
     };
-    backend.run(script, with).await.and_then(reply::number)
+    backend.run(key, script, with).await.and_then(reply::number)
 }
 
 /// The number under a key, 0 when there is none.
 pub(super) async fn count(backend: &RedisBackend, key: &Key) -> Result<i64, Fault> {
-    let value = backend.run(&script::NUMBER_COUNT, |call| call.key(key.name()));
+    let value = backend.run(key, &script::NUMBER_COUNT, |call| call.key(key.name()));
     value.await.and_then(reply::number)
 }
 
@@ -46,12 +46,12 @@ pub(super) async fn remove(
         let keys: SmallVec<[&str; 2]> = std::iter::once(&**key.name()).chain(beside).collect();
         call.keys(keys.into_iter()).arg(channel).arg(payload)
     };
-    let value = backend.run(&script::NUMBER_DELETE, with);
+    let value = backend.run(key, &script::NUMBER_DELETE, with);
     value.await.and_then(reply::forced)
 }
 
 /// How long the number stays. Its holders are unknown.
 pub(super) async fn inspect(backend: &RedisBackend, key: &Key) -> Result<Inspected, Fault> {
-    let value = backend.run(&script::NUMBER_INSPECT, |call| call.key(key.name()));
+    let value = backend.run(key, &script::NUMBER_INSPECT, |call| call.key(key.name()));
     value.await.and_then(reply::inspected)
 }

@@ -45,15 +45,19 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
         call.arg(lease).arg(&channel)
     };
-    let value = backend.run(&script::PERMIT_ACQUIRE, with);
+    let value = backend.run(key, &script::PERMIT_ACQUIRE, with);
     value.await.and_then(reply::attempted_permits)
 }
 
 /// Renews in portions: a command for many permits would block the server.
-pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
+pub(super) async fn renew(
+    backend: &RedisBackend,
+    first: &Key,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
     let mut ours = Vec::with_capacity(batch.len());
     for portion in portions(batch) {
-        ours.extend(renew_portion(backend, portion).await?);
+        ours.extend(renew_portion(backend, first, portion).await?);
     }
     Ok(ours)
 }
@@ -73,18 +77,26 @@ fn portions(mut batch: &[Renewal]) -> impl Iterator<Item = &[Renewal]> {
     })
 }
 
-async fn renew_portion(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
+async fn renew_portion(
+    backend: &RedisBackend,
+    first: &Key,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
+    let value = backend.run(first, &script::PERMIT_RENEW, renewals(batch));
+    reply::renewed(value.await?, batch.len())
+}
+
+/// The keys and arguments of the script that renews.
+pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
     let permits = |renewal: &Renewal| names::permits(renewal.target.resource.key.name());
     let keys: Vec<String> = batch.iter().map(permits).collect();
-    let with = |call: Call| {
+    move |call| {
         batch.iter().fold(call.keys(all(&keys)), |call, renewal| {
             let call = call.arg(&PermitId::seed(renewal.target.owner)[..]);
             call.arg(renewal.target.permits)
                 .arg(reply::millis(renewal.lease))
         })
-    };
-    let value = backend.run(&script::PERMIT_RENEW, with).await?;
-    reply::renewed(value, batch.len())
+    }
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
@@ -109,8 +121,8 @@ async fn end(
         let call = call.keys(all(&keys)).arg(&seed[..]).arg(target.permits);
         call.arg(&channel).arg(remembered)
     };
-    let value = backend.run(&script::PERMIT_RELEASE, with).await?;
-    reply::released(value, || backend.subscriber.subscribers(&channel))
+    let value = backend.run(key, &script::PERMIT_RELEASE, with).await?;
+    reply::released(value, || backend.subscribers(key, &channel))
 }
 
 pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
@@ -151,7 +163,7 @@ pub(super) async fn adjust(
         PermitChange::RemainingLease(id) => {
             let permits = names::permits(key.name());
             let with = |call: Call| call.key(&permits).arg(&id.as_bytes()[..]);
-            let value = backend.run(&script::PERMIT_REMAINING, with).await?;
+            let value = backend.run(key, &script::PERMIT_REMAINING, with).await?;
             reply::number(value)
         }
     }
@@ -184,13 +196,13 @@ async fn once(
     let channel = names::semaphore_channel(key.name());
     let remembered = reply::millis(backend.requests_remembered);
     let with = |call: Call| with(call.keys(all(&keys))).arg(&channel).arg(remembered);
-    backend.run(script, with).await.and_then(reply::number)
+    backend.run(key, script, with).await.and_then(reply::number)
 }
 
 /// Runs a script that needs nothing but the keys of the semaphore.
 async fn ask(backend: &RedisBackend, script: &Script, key: &Key) -> Result<Value, Fault> {
     let keys = keys(key);
-    backend.run(script, |call| call.keys(all(&keys))).await
+    backend.run(key, script, |call| call.keys(all(&keys))).await
 }
 
 #[cfg(test)]

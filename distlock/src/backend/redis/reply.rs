@@ -53,8 +53,9 @@ pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attem
     match &value {
         Value::Nil => Ok((0, Attempted::Granted { token: None })),
         Value::Array(values) => match values.as_slice() {
-            [Value::Int(at), Value::Int(left)] => usize::try_from(at - 1)
+            [Value::Int(at), Value::Int(left)] => usize::try_from(*at)
                 .ok()
+                .and_then(|at| at.checked_sub(1))
                 .filter(|at| *at < wanted)
                 .map(|at| (at, Attempted::Held { ttl: ttl(*left) }))
                 .ok_or_else(|| unexpected(&value)),
@@ -208,11 +209,43 @@ pub(super) fn is_noscript(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
+/// What a node of a cluster says of a command that it does not carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// Another node has the slot. The text names both.
+    Moved(String),
+    /// Another node may have the keys, because the slot is on its way there. The text names both.
+    Ask(String),
+    /// The slot is on its way, and the keys of the command are on both nodes.
+    TryAgain,
+}
+
+/// Whether the node sends the command elsewhere.
+pub(super) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
+    let ErrorKind::Server(kind) = error.kind() else {
+        return None;
+    };
+    let text = || error.detail().unwrap_or_default().to_owned();
+    match kind {
+        ServerErrorKind::Moved => Some(Elsewhere::Moved(text())),
+        ServerErrorKind::Ask => Some(Elsewhere::Ask(text())),
+        ServerErrorKind::TryAgain => Some(Elsewhere::TryAgain),
+        _ => None,
+    }
+}
+
 /// Whether the error means that the connection cannot be used any more.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
     // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead
     // to the current master.
-    error.is_unrecoverable_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+    error.is_unrecoverable_error()
+        || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || is_readonly_in_script(&error.to_string())
+}
+
+/// Servers before version 7 put the error that a script got into a longer text.
+fn is_readonly_in_script(text: &str) -> bool {
+    text.contains(" -READONLY ")
 }
 
 /// What an error of the driver or the server means for the verb that got it.
@@ -238,6 +271,7 @@ pub(super) fn fault(error: RedisError) -> Fault {
             Meaning::WrongType => Fault::WrongType,
             Meaning::Denied => Fault::Denied(cause),
             Meaning::NotNow => Fault::NotNow(cause),
+            Meaning::Unknown => Fault::Unknown(cause),
             Meaning::Other => Fault::Protocol(cause),
         },
     }
@@ -256,24 +290,43 @@ enum Meaning {
     WrongType,
     Denied,
     NotNow,
+    Unknown,
     Other,
 }
 
 /// The meaning of an error code that the driver has no name for. Servers before version 7 put the error that a script
 /// got into a longer text, so the code is looked for there as well.
 fn meaning(code: &str, text: &str) -> Meaning {
-    let is = |what: &str| code == what || text.contains(&format!(" {what} "));
+    let is = |what: &str| {
+        let before = [' ', '-'];
+        let longer = before.map(|before| text.contains(&format!("{before}{what} ")));
+        code == what || longer.contains(&true)
+    };
     if text.contains("nknown") && text.contains("command called from") {
         Meaning::NoCommand
+    } else if text.contains("access a non local key") || text.contains("while the cluster is down")
+    {
+        // In mid-script: a key that the script does not declare has moved to another node already, or other masters are
+        // gone. The script may have written before, and states what is wanted, so it can be repeated.
+        Meaning::Unknown
     } else if is("WRONGTYPE") {
         Meaning::WrongType
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].into_iter().any(is)
         || text.contains("user executing the script can't")
+        // Redis 7.2 and later, and Valkey.
+        || text.contains("ACL failure in script")
     {
         Meaning::Denied
-    } else if ["OOM", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED"]
-        .into_iter()
-        .any(is)
+    } else if [
+        "OOM",
+        "NOREPLICAS",
+        "MISCONF",
+        "BUSY",
+        "UNBLOCKED",
+        "READONLY",
+    ]
+    .into_iter()
+    .any(is)
         || text.contains("max number of clients")
     {
         Meaning::NotNow
@@ -283,45 +336,4 @@ fn meaning(code: &str, text: &str) -> Meaning {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leases_round_up_to_whole_milliseconds() {
-        assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
-        assert_eq!(millis(Duration::from_micros(1_001)), 2);
-        assert_eq!(millis(Duration::from_nanos(1)), 1);
-    }
-
-    #[test]
-    fn replies_are_read_and_odd_ones_are_faults() {
-        assert_eq!(
-            attempted(Value::Nil).unwrap(),
-            Attempted::Granted { token: None }
-        );
-        assert_eq!(
-            attempted(Value::Int(-1)).unwrap(),
-            Attempted::Held { ttl: None }
-        );
-        assert!(attempted(Value::Okay).is_err());
-        assert_eq!(
-            released(Value::Int(1), || 1).unwrap(),
-            Released::Freed { others: 0 }
-        );
-        assert_eq!(
-            released(Value::Int(4), || 1).unwrap(),
-            Released::Freed { others: 3 }
-        );
-        assert_eq!(released(Value::Int(-1), || 0).unwrap(), Released::NotOurs);
-        assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
-        let held = vec![
-            Value::Int(5),
-            Value::BulkString(b"o".to_vec()),
-            Value::BulkString(b"2".to_vec()),
-        ];
-        assert_eq!(
-            inspected(Value::Array(held)).unwrap().holders,
-            [(b"o".to_vec(), 2)]
-        );
-    }
-}
+mod tests;

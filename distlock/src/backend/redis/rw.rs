@@ -7,7 +7,7 @@ use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::config::{READERS_PATIENCE, READERS_TURN};
-use crate::key::Resource;
+use crate::key::{Key, Resource};
 use crate::kind::Kind;
 use crate::owner::Owner;
 
@@ -31,7 +31,8 @@ pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result
 }
 
 async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
-    let name = &**attempt.target.resource.key.name();
+    let key = &attempt.target.resource.key;
+    let name = &**key.name();
     let (owner, stem) = (attempt.target.owner.text(), names::rw_stem(name));
     let around = attempt.inside.as_ref().map(Owner::text).unwrap_or_default();
     let with = |call: Call| {
@@ -39,12 +40,13 @@ async fn attempt_read(backend: &RedisBackend, attempt: &Attempt) -> Result<Attem
         let call = call.arg(&stem).arg(&around);
         call.arg(reply::millis(READERS_PATIENCE))
     };
-    let value = backend.run(&script::RW_READ_ACQUIRE, with);
+    let value = backend.run(key, &script::RW_READ_ACQUIRE, with);
     value.await.and_then(reply::attempted)
 }
 
 async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
-    let name = &**attempt.target.resource.key.name();
+    let key = &attempt.target.resource.key;
+    let name = &**key.name();
     let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
     let (place, channel) = (
         attempt.place.map_or(0, reply::millis),
@@ -55,12 +57,22 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
         let call = call.arg(reply::millis(attempt.lease)).arg(place);
         call.arg(&channel)
     };
-    let value = backend.run(&script::RW_WRITE_ACQUIRE, with);
+    let value = backend.run(key, &script::RW_WRITE_ACQUIRE, with);
     value.await.and_then(reply::attempted)
 }
 
-pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<Vec<bool>, Fault> {
-    let with = |call: Call| {
+pub(super) async fn renew(
+    backend: &RedisBackend,
+    first: &Key,
+    batch: &[Renewal],
+) -> Result<Vec<bool>, Fault> {
+    let value = backend.run(first, &script::RW_RENEW, renewals(batch));
+    reply::renewed(value.await?, batch.len())
+}
+
+/// The keys and arguments of the script that renews.
+pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
+    |call| {
         let keys = batch
             .iter()
             .map(|renewal| &**renewal.target.resource.key.name());
@@ -72,13 +84,12 @@ pub(super) async fn renew(backend: &RedisBackend, batch: &[Renewal]) -> Result<V
                 .arg(reply::millis(renewal.lease))
                 .arg(names::rw_stem(target.resource.key.name()))
         })
-    };
-    let value = backend.run(&script::RW_RENEW, with).await?;
-    reply::renewed(value, batch.len())
+    }
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
-    let name = &**target.resource.key.name();
+    let key = &target.resource.key;
+    let name = &**key.name();
     let (owner, stem) = (target.owner.text(), names::rw_stem(name));
     let channel = names::rw_channel(name);
     let value = if target.resource.kind == Kind::Write {
@@ -86,12 +97,12 @@ pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<R
             let call = with_turn(call, name, &owner).arg(&stem).arg(&channel);
             call.arg(reply::millis(READERS_TURN))
         };
-        backend.run(&script::RW_WRITE_RELEASE, with).await?
+        backend.run(key, &script::RW_WRITE_RELEASE, with).await?
     } else {
         let with = |call: Call| call.key(name).arg(&owner).arg(&stem).arg(&channel);
-        backend.run(&script::RW_READ_RELEASE, with).await?
+        backend.run(key, &script::RW_READ_RELEASE, with).await?
     };
-    reply::released(value, || backend.subscriber.subscribers(&channel))
+    reply::released(value, || backend.subscribers(key, &channel))
 }
 
 pub(super) async fn force_release(
@@ -104,7 +115,7 @@ pub(super) async fn force_release(
         let call = with_turn(call, name, mode(*kind)).arg(&stem).arg(&channel);
         call.arg(reply::millis(READERS_TURN))
     };
-    let value = backend.run(&script::RW_FORCE_RELEASE, with);
+    let value = backend.run(key, &script::RW_FORCE_RELEASE, with);
     value.await.and_then(reply::forced)
 }
 
@@ -114,6 +125,6 @@ pub(super) async fn inspect(
 ) -> Result<Inspected, Fault> {
     let stem = names::rw_stem(key.name());
     let with = |call: Call| call.key(key.name()).arg(mode(*kind)).arg(&stem);
-    let value = backend.run(&script::RW_INSPECT, with);
+    let value = backend.run(key, &script::RW_INSPECT, with);
     value.await.and_then(reply::inspected)
 }

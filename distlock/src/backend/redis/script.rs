@@ -3,15 +3,40 @@
 //! SCRIPT LOAD is not used: EVAL stores the script in the server as well, in a single round trip, and the user needs
 //! one permission less.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::sync::{LazyLock, OnceLock};
 
 use redis::{Cmd, ToRedisArgs};
 
-/// A script and its digest.
+/// How the scripts publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Publish {
+    /// By PUBLISH. In a cluster, every node gets the message.
+    Plain,
+    /// By SPUBLISH: only the nodes that have the slot of the channel get the message.
+    Sharded,
+    /// Both ways.
+    Both,
+}
+
+/// A script, in the variants for all ways to publish.
 pub(super) struct Script {
-    source: &'static str,
+    plain: Text,
+    sharded: OnceLock<Text>,
+    both: OnceLock<Text>,
+}
+
+/// The text of a script, and its digest.
+struct Text {
+    source: Cow<'static, str>,
     digest: String,
 }
+
+/// Publishes both ways. Returns how many subscribers there were, counted once for each way.
+const PUBLISH_BOTH: &str = "local function publish_both(channel, message)
+  return redis.call('SPUBLISH', channel, message) + redis.call('PUBLISH', channel, message)
+end
+";
 
 /// Declares the scripts, and the same list for the tests. A script with several files begins with those that it shares.
 macro_rules! scripts {
@@ -57,6 +82,7 @@ scripts! {
     RW_INSPECT = "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "scripts/semaphore_release.lua";
+    SEMAPHORE_STATE = "scripts/semaphore_state.lua";
     SEMAPHORE_ADJUST = "scripts/semaphore_adjust.lua";
     LATCH_ADJUST = "scripts/latch_adjust.lua";
     NUMBER_COUNT = "scripts/number_count.lua";
@@ -67,16 +93,44 @@ scripts! {
 
 impl Script {
     fn new(source: &'static str) -> Self {
-        let digest = redis::Script::new(source).get_hash().to_owned();
+        Self {
+            plain: Text::new(source.into()),
+            sharded: OnceLock::new(),
+            both: OnceLock::new(),
+        }
+    }
+
+    fn text(&self, publish: Publish) -> &Text {
+        let source = &self.plain.source;
+        match publish {
+            Publish::Plain => &self.plain,
+            Publish::Sharded => self.sharded.get_or_init(|| {
+                let call = PUBLISH_CALL.replace("PUBLISH", "SPUBLISH");
+                Text::new(source.replace(PUBLISH_CALL, &call).into())
+            }),
+            Publish::Both => self.both.get_or_init(|| {
+                let source = source.replace(PUBLISH_CALL, "publish_both(");
+                Text::new(format!("{PUBLISH_BOTH}{source}").into())
+            }),
+        }
+    }
+
+    pub(super) fn by_digest(&self, publish: Publish) -> Call {
+        Call::new("EVALSHA", &self.text(publish).digest)
+    }
+
+    pub(super) fn by_source(&self, publish: Publish) -> Call {
+        Call::new("EVAL", &self.text(publish).source)
+    }
+}
+
+/// How the scripts call the command that publishes.
+const PUBLISH_CALL: &str = "redis.call('PUBLISH', ";
+
+impl Text {
+    fn new(source: Cow<'static, str>) -> Self {
+        let digest = redis::Script::new(&source).get_hash().to_owned();
         Self { source, digest }
-    }
-
-    pub(super) fn by_digest(&self) -> Call {
-        Call::new("EVALSHA", &self.digest)
-    }
-
-    pub(super) fn by_source(&self) -> Call {
-        Call::new("EVAL", self.source)
     }
 }
 
@@ -147,6 +201,31 @@ mod tests {
         let indices = body.split(&before_index).skip(1);
         let numbers = indices.filter_map(|rest| rest.split(']').next()?.parse().ok());
         numbers.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn every_message_is_published_in_the_way_that_is_asked_for() {
+        let mut published = 0;
+        for (file, source) in FILES {
+            let script = Script::new(source);
+            assert!(
+                !source.replace(PUBLISH_CALL, "").contains("'PUBLISH'"),
+                "{file} publishes in a way of its own"
+            );
+            let calls =
+                |publish: Publish, call: &str| script.text(publish).source.matches(call).count();
+            let plain = calls(Publish::Plain, PUBLISH_CALL);
+            assert_eq!(
+                calls(Publish::Sharded, "redis.call('SPUBLISH', "),
+                plain,
+                "{file}"
+            );
+            assert_eq!(calls(Publish::Sharded, PUBLISH_CALL), 0, "{file}");
+            assert_eq!(calls(Publish::Both, "publish_both("), plain + 1, "{file}");
+            assert_eq!(calls(Publish::Both, PUBLISH_CALL), 1, "{file}");
+            published += plain;
+        }
+        assert!(published > 10);
     }
 
     #[test]

@@ -10,15 +10,26 @@ use crate::owner::Owner;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
-    let name = target.resource.key.name();
+    let key = &target.resource.key;
+    let name = key.name();
     let owner = target.owner.text();
     let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
     let with = |call: Call| {
         let call = call.keys([&**name, &owners, &ended].into_iter());
         call.arg(&owner).arg(target.permits)
     };
-    let value = backend.run(&script::SEMAPHORE_ACQUIRE, with);
+    let value = backend.run(key, &script::SEMAPHORE_ACQUIRE, with);
     value.await.and_then(reply::attempted_permits)
+}
+
+/// The keys and arguments of the script that states what an owner has.
+pub(super) fn statement(target: &Target) -> impl Fn(Call) -> Call {
+    let owners = names::semaphore_owners(target.resource.key.name());
+    move |call| {
+        call.key(&owners)
+            .arg(target.owner.text())
+            .arg(target.permits)
+    }
 }
 
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
@@ -39,7 +50,8 @@ async fn end(
     target: &Target,
     remembered: Duration,
 ) -> Result<Released, Fault> {
-    let name = target.resource.key.name();
+    let key = &target.resource.key;
+    let name = key.name();
     let owner = target.owner.text();
     let (owners, ended) = (names::semaphore_owners(name), names::mark(name, &owner));
     let channel = names::semaphore_channel(name);
@@ -48,8 +60,8 @@ async fn end(
         let call = call.arg(&owner).arg(target.permits);
         call.arg(&channel).arg(reply::millis(remembered))
     };
-    let value = backend.run(&script::SEMAPHORE_RELEASE, with).await?;
-    reply::released(value, || backend.subscriber.subscribers(&channel))
+    let value = backend.run(key, &script::SEMAPHORE_RELEASE, with).await?;
+    reply::released(value, || backend.subscribers(key, &channel))
 }
 
 /// Publishes nothing, like Redisson's `delete`: without a number no waiter could be granted anything.

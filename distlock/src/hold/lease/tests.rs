@@ -14,6 +14,23 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// What is due at `now`, without what is due soon.
+fn due(lease: &mut Lease, now: Tick, unstated: bool) -> Due {
+    lease.due(now, now, unstated)
+}
+
+#[test]
+fn renewal_that_is_due_soon_is_sent_already_but_not_right_after_a_failed_one() {
+    let mut lease = Lease::granted(at(0), WATCHDOG, Term::Kept, WATCHDOG);
+    assert_eq!(lease.due(at(90), at(99), false), Due::Nothing(at(100)));
+    assert_eq!(lease.due(at(90), at(100), false), Due::Renew(WATCHDOG));
+    assert_eq!(lease.due(at(91), at(150), false), Due::Nothing(at(300)));
+    lease.answered(at(90), WATCHDOG, Answer::Unknown, at(95));
+    let again = at(95).after(Config::retry_pause(WATCHDOG));
+    assert_eq!(lease.due(at(96), at(200), false), Due::Nothing(again));
+    assert_eq!(lease.due(again, again, false), Due::Renew(WATCHDOG));
+}
+
 fn kept() -> Lease {
     Lease::granted(at(0), WATCHDOG, Term::Kept, WATCHDOG)
 }
@@ -21,15 +38,15 @@ fn kept() -> Lease {
 #[test]
 fn kept_hold_is_renewed_at_every_third_and_deadline_counts_from_sending() {
     let mut lease = kept();
-    assert_eq!(lease.due(at(99), false), Due::Nothing(at(100)));
-    assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
-    assert_eq!(lease.due(at(150), false), Due::Nothing(at(300)));
+    assert_eq!(due(&mut lease, at(99), false), Due::Nothing(at(100)));
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(150), false), Due::Nothing(at(300)));
     assert_eq!(
         lease.answered(at(100), WATCHDOG, Answer::Renewed, at(160)),
         None
     );
     assert_eq!(lease.deadline(), at(400));
-    assert_eq!(lease.due(at(199), false), Due::Nothing(at(200)));
+    assert_eq!(due(&mut lease, at(199), false), Due::Nothing(at(200)));
 }
 
 #[test]
@@ -38,7 +55,7 @@ fn failed_renewal_is_tried_again_until_the_deadline_then_lost_once() {
     let mut now = at(100);
     let mut tries = 0;
     loop {
-        match lease.due(now, false) {
+        match due(&mut lease, now, false) {
             Due::Renew(_) => {
                 tries += 1;
                 lease.answered(now, WATCHDOG, Answer::Unknown, now);
@@ -49,14 +66,14 @@ fn failed_renewal_is_tried_again_until_the_deadline_then_lost_once() {
         }
     }
     assert_eq!(tries, 7);
-    assert_eq!(lease.due(now, false), Due::Over);
+    assert_eq!(due(&mut lease, now, false), Due::Over);
     assert_eq!(lease.release(now), Err(Loss::Expired));
 }
 
 #[test]
 fn not_ours_is_a_loss_at_once() {
     let mut lease = kept();
-    lease.due(at(100), false);
+    due(&mut lease, at(100), false);
     let loss = lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(101));
     assert_eq!(loss, Some(Loss::Gone));
     assert!(!lease.is_held(at(101)));
@@ -65,31 +82,37 @@ fn not_ours_is_a_loss_at_once() {
 #[test]
 fn fixed_lease_is_not_renewed_and_ends() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
-    assert_eq!(lease.due(at(0), false), Due::Nothing(at(500)));
-    assert_eq!(lease.due(at(500), false), Due::Lost(Loss::Expired));
+    assert_eq!(due(&mut lease, at(0), false), Due::Nothing(at(500)));
+    assert_eq!(due(&mut lease, at(500), false), Due::Lost(Loss::Expired));
 }
 
 #[test]
 fn hold_with_a_limit_is_renewed_up_to_it_and_ends_there() {
     let mut lease = Lease::granted(at(0), WATCHDOG, Term::KeptUntil(at(450)), WATCHDOG);
-    assert_eq!(lease.due(at(100), false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(100), false), Due::Renew(WATCHDOG));
     lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
-    assert_eq!(lease.due(at(200), false), Due::Renew(ms(250)));
+    assert_eq!(due(&mut lease, at(200), false), Due::Renew(ms(250)));
     lease.answered(at(200), ms(250), Answer::Renewed, at(201));
-    assert_eq!(lease.due(at(201), false), Due::Nothing(at(450)));
-    assert_eq!(lease.due(at(450), false), Due::Lost(Loss::HeldTooLong));
+    assert_eq!(due(&mut lease, at(201), false), Due::Nothing(at(450)));
+    assert_eq!(
+        due(&mut lease, at(450), false),
+        Due::Lost(Loss::HeldTooLong)
+    );
 }
 
 #[test]
 fn hold_with_a_limit_ends_before_the_lease_that_another_guard_left_it() {
     let mut lease = kept();
     lease.join(Term::KeptUntil(at(320)));
-    lease.due(at(100), false);
+    due(&mut lease, at(100), false);
     lease.answered(at(100), WATCHDOG, Answer::Renewed, at(101));
     lease.leave(Term::Kept);
     assert_eq!(lease.deadline(), at(400));
-    assert_eq!(lease.due(at(250), false), Due::Nothing(at(320)));
-    assert_eq!(lease.due(at(320), false), Due::Lost(Loss::HeldTooLong));
+    assert_eq!(due(&mut lease, at(250), false), Due::Nothing(at(320)));
+    assert_eq!(
+        due(&mut lease, at(320), false),
+        Due::Lost(Loss::HeldTooLong)
+    );
 }
 
 #[test]
@@ -104,7 +127,7 @@ fn limit_is_that_of_the_guards_that_live() {
     lease.leave(Term::Kept);
     let mut now = at(0);
     let lost = loop {
-        match lease.due(now, false) {
+        match due(&mut lease, now, false) {
             Due::Renew(requested) => {
                 lease.answered(now, requested, Answer::Renewed, now);
             }
@@ -129,9 +152,9 @@ fn limit_of_the_last_guard_counts_although_the_lease_is_longer() {
 fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
     lease.join(Term::Until(at(200)));
-    assert_eq!(lease.due(at(1), false), Due::Nothing(at(500)));
+    assert_eq!(due(&mut lease, at(1), false), Due::Nothing(at(500)));
     lease.join(Term::Until(at(900)));
-    assert_eq!(lease.due(at(10), false), Due::Renew(ms(890)));
+    assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(890)));
     lease.answered(at(10), ms(890), Answer::Renewed, at(11));
     assert_eq!(lease.deadline(), at(900));
 }
@@ -139,33 +162,33 @@ fn longer_nested_lease_lengthens_the_hold_and_a_shorter_one_does_not_shorten_it(
 #[test]
 fn short_fixed_hold_is_renewed_at_once_when_the_watchdog_gets_it() {
     let mut lease = Lease::granted(at(0), ms(90), Term::Until(at(90)), WATCHDOG);
-    assert_eq!(lease.due(at(10), true), Due::Renew(ms(80)));
+    assert_eq!(due(&mut lease, at(10), true), Due::Renew(ms(80)));
     lease.join(Term::Kept);
     lease.answered(at(10), ms(80), Answer::Renewed, at(20));
-    assert_eq!(lease.due(at(20), false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(20), false), Due::Renew(WATCHDOG));
     lease.answered(at(20), WATCHDOG, Answer::Renewed, at(21));
-    assert_eq!(lease.due(at(21), false), Due::Nothing(at(120)));
+    assert_eq!(due(&mut lease, at(21), false), Due::Nothing(at(120)));
 }
 
 #[test]
 fn unstated_count_is_told_at_once_and_again_after_a_failure() {
     let mut lease = kept();
-    assert_eq!(lease.due(at(5), true), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(5), true), Due::Renew(WATCHDOG));
     lease.answered(at(5), WATCHDOG, Answer::Unknown, at(6));
-    assert_eq!(lease.due(at(6), true), Due::Nothing(at(36)));
-    assert_eq!(lease.due(at(36), true), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(6), true), Due::Nothing(at(36)));
+    assert_eq!(due(&mut lease, at(36), true), Due::Renew(WATCHDOG));
 }
 
 #[test]
 fn released_hold_is_never_due_whatever_answer_comes_late() {
     let mut lease = kept();
-    lease.due(at(100), false);
+    due(&mut lease, at(100), false);
     assert_eq!(lease.release(at(110)), Ok(()));
     assert_eq!(
         lease.answered(at(100), WATCHDOG, Answer::NotOurs, at(120)),
         None
     );
-    assert_eq!(lease.due(at(1000), true), Due::Over);
+    assert_eq!(due(&mut lease, at(1000), true), Due::Over);
 }
 
 #[test]
@@ -183,8 +206,8 @@ fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     let first = at(0).after(interval);
     lease.passed_on(at(1));
     lease.passed_on(at(2));
-    assert_eq!(lease.due(at(3), false), Due::Nothing(first));
-    assert_eq!(lease.due(first, false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(3), false), Due::Nothing(first));
+    assert_eq!(due(&mut lease, first, false), Due::Renew(WATCHDOG));
     // This hand-over comes after the question, which answers the two before it only.
     lease.passed_on(first.after(ms(1)));
     assert_eq!(lease.unconfirmed(), 3);
@@ -192,11 +215,11 @@ fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
     lease.answered(first, WATCHDOG, Answer::Renewed, answered);
     assert_eq!(lease.unconfirmed(), 1);
     assert_eq!(
-        lease.due(answered, false),
+        due(&mut lease, answered, false),
         Due::Nothing(first.after(interval))
     );
     let later = first.after(interval);
-    assert_eq!(lease.due(later, false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, later, false), Due::Renew(WATCHDOG));
     lease.answered(later, WATCHDOG, Answer::Renewed, later);
     assert_eq!(lease.unconfirmed(), 0);
 }
@@ -205,22 +228,22 @@ fn hold_that_is_handed_over_is_asked_for_once_in_the_interval() {
 fn hold_that_was_confirmed_long_ago_is_asked_for_with_its_first_hand_over() {
     let mut lease = kept();
     lease.passed_on(at(50));
-    assert_eq!(lease.due(at(50), false), Due::Renew(WATCHDOG));
+    assert_eq!(due(&mut lease, at(50), false), Due::Renew(WATCHDOG));
 }
 
 #[test]
 fn doubt_is_settled_by_an_answer_to_what_was_sent_after_it() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
     lease.doubt(at(10));
-    assert_eq!(lease.due(at(10), false), Due::Renew(ms(490)));
+    assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(490)));
     lease.doubt(at(11));
     lease.answered(at(10), ms(490), Answer::Renewed, at(12));
-    assert_eq!(lease.due(at(12), false), Due::Renew(ms(488)));
+    assert_eq!(due(&mut lease, at(12), false), Due::Renew(ms(488)));
     lease.answered(at(12), ms(488), Answer::Unknown, at(13));
-    assert_eq!(lease.due(at(13), false), Due::Nothing(at(43)));
-    assert_eq!(lease.due(at(43), false), Due::Renew(ms(457)));
+    assert_eq!(due(&mut lease, at(13), false), Due::Nothing(at(43)));
+    assert_eq!(due(&mut lease, at(43), false), Due::Renew(ms(457)));
     lease.answered(at(43), ms(457), Answer::Renewed, at(44));
-    assert_eq!(lease.due(at(44), false), Due::Nothing(at(500)));
+    assert_eq!(due(&mut lease, at(44), false), Due::Nothing(at(500)));
 }
 
 #[derive(Clone, Debug)]
@@ -269,7 +292,7 @@ proptest! {
             let before = lease.deadline();
             match step {
                 Step::Pass(by) => now += by,
-                Step::Due { unstated } => match lease.due(at(now), unstated) {
+                Step::Due { unstated } => match due(&mut lease, at(now), unstated) {
                     Due::Renew(requested) => {
                         prop_assert!(sent.is_none() && !over);
                         sent = Some((at(now), requested));

@@ -52,23 +52,40 @@ impl Release {
     /// Whether one command can release both.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let now = self.session.now();
+        let slot = |one: &Self| one.session.backend.home(&one.target.resource.key).slot;
         let plain = |one: &Self| {
             one.target.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now
         };
-        Arc::ptr_eq(&self.session, &other.session) && plain(self) && plain(other)
+        Arc::ptr_eq(&self.session, &other.session)
+            && plain(self)
+            && plain(other)
+            && slot(self) == slot(other)
     }
 
     pub(crate) async fn confirm(self) -> Result<(), Error> {
-        let mut results = confirm_all(smallvec![self]).await;
-        results.pop().unwrap_or(Ok(()))
+        let targets = |now| smallvec![self.target_at(now)];
+        let sent = send(&self.session, targets, self.deadline).await;
+        // Dropping the ticket leaves the release to the background.
+        let answer =
+            sent.map_err(|(fault, after)| fault.into_error(&self.target.resource.key, after))?;
+        match answer.released.first() {
+            Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
+            None => Ok(()),
+        }
+    }
+
+    fn target_at(&self, now: Tick) -> Target {
+        self.target
+            .clone()
+            .taken_until(self.ticket.taken_until(), now)
     }
 
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
     /// without an answer and the lease has not ended yet.
     fn settle(self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
-        let (key, now) = (self.target.resource.key.text(), self.session.now());
+        let key = self.target.resource.key.text();
         let ended = match released {
-            Released::NotOurs if !doubtful || now >= self.deadline => {
+            Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
                 let resource = &self.target.resource;
                 telemetry::ended_before_the_loss(
                     &resource.key,
@@ -95,14 +112,7 @@ pub(crate) async fn confirm_all(
         return SmallVec::new();
     };
     let session = Arc::clone(&first.session);
-    let targets = |now| {
-        let target = |one: &Release| {
-            one.target
-                .clone()
-                .taken_until(one.ticket.taken_until(), now)
-        };
-        releases.iter().map(target).collect()
-    };
+    let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
     match send(&session, targets, latest).await {
@@ -130,7 +140,7 @@ struct Answer {
     released: Answers,
     /// Whether an earlier try may have been carried out before this one.
     doubtful: bool,
-    /// The connection that they were sent over, or an earlier one.
+    /// The connection that they were sent over, or an earlier one. Releases that are sent together go to one server.
     epoch: u64,
 }
 
@@ -143,14 +153,15 @@ async fn send(
 ) -> Result<Answer, (Fault, Duration)> {
     let since = session.now();
     let give_up = since.after(session.config.unavailable_after).min(deadline);
-    let (mut first_try, mut doubtful, mut last) = (true, false, None);
+    let (mut now, mut first_try, mut doubtful, mut last) = (since, true, false, None);
     let longest = session.config.longest_pause();
     let mut pause = RETRY_BACKOFF.first.min(longest);
     loop {
         // The backend bounds the first try. Later ones have less time left.
         let latest = if first_try { Tick::NEVER } else { give_up };
-        let targets = targets(session.now());
-        let epoch = session.backend.epoch();
+        let targets = targets(now);
+        let first = targets.first().map(|target| &target.resource.key);
+        let epoch = first.map_or(0, |key| session.backend.epoch(key));
         let answer = tokio::select! {
             biased;
             answer = send_once(session, &targets) => answer,
@@ -169,7 +180,7 @@ async fn send(
             }
             Err(fault) => fault,
         };
-        let now = session.now();
+        now = session.now();
         if fault.is_final() || now >= give_up {
             return Err((fault, now.since(since)));
         }
@@ -178,6 +189,7 @@ async fn send(
         last = Some(fault);
         let until = now.after(pause).min(give_up);
         session.clock.sleep_until(until).await;
+        now = session.now();
         pause = (pause * 2).min(longest);
     }
 }

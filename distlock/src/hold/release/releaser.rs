@@ -24,6 +24,7 @@ use super::{PendingRelease, Settled};
 use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::hold::Session;
+use crate::hold::per_server::PerServer;
 use crate::telemetry;
 
 /// The pending releases of one client.
@@ -32,8 +33,9 @@ pub(in crate::hold) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
     done: Notify,
-    /// Limits how many are sent at once: a thousand guards that are dropped together must not time each other out.
-    permits: Semaphore,
+    /// Limits how many are sent at once to each server: a thousand guards that are dropped together must not time each other
+    /// out.
+    permits: PerServer<Semaphore>,
     pub(in crate::hold) remembered: RememberedReleases,
 }
 
@@ -43,7 +45,7 @@ impl Default for Releaser {
             list: Mutex::default(),
             wake: Notify::new(),
             done: Notify::new(),
-            permits: Semaphore::new(RELEASES_AT_ONCE),
+            permits: PerServer::new(|| Semaphore::new(RELEASES_AT_ONCE)),
             remembered: RememberedReleases::default(),
         }
     }
@@ -108,6 +110,12 @@ struct InFlight {
 }
 
 impl InFlight {
+    /// The number of the server that it goes to.
+    fn server(&self, session: &Session) -> u32 {
+        let key = self.pending.as_ref().map(|one| &one.target.resource.key);
+        key.map_or(0, |key| session.backend.home(key).server)
+    }
+
     /// Returns whether the release was neither answered nor given up before.
     fn settle(&mut self, settled: Settled) -> bool {
         let pending = self.pending.as_mut();
@@ -173,7 +181,8 @@ async fn end_owner(mut in_flight: InFlight) {
             // An attempt may lie in the sockets of a server that hangs.
             (Ending::Unanswered, Some(sent_over)) => {
                 let failed = failed_over.unwrap_or(sent_over);
-                failed_over = Some(session.backend.epoch_after(failed).await);
+                let key = pending.target().resource.key.clone();
+                failed_over = Some(session.epoch_after(&key, failed).await);
                 // The server goes on, and takes a moment until it has read everything.
                 pending.until = session.now().after(session.config.response_timeout);
             }
@@ -199,7 +208,9 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         let Some(until) = in_flight.pending.as_ref().map(|pending| pending.until) else {
             return ending;
         };
-        let permit = session.releaser.permits.acquire().await;
+        let server = in_flight.server(&session);
+        let permits = session.releaser.permits.of(server);
+        let permit = permits.acquire().await;
         // Its time passed while it waited behind releases that were not answered. It would not be answered either.
         if began < until && session.now() >= until {
             drop(permit);
@@ -209,8 +220,8 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         let Some(pending) = &mut in_flight.pending else {
             return ending;
         };
-        let sent_over = session.backend.epoch();
         let (target, unconfirmed) = (pending.target_at(session.now()), pending.take_unconfirmed());
+        let sent_over = session.backend.epoch(&target.resource.key);
         let outcome = if pending.withdraws {
             session.backend.withdraw(&target).await
         } else {
@@ -219,11 +230,11 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         // Given back before the pause, so that other releases can be sent.
         drop(permit);
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.
-        let epoch = session.backend.epoch();
+        let epoch = session.backend.epoch(&target.resource.key);
         let is_over = session.now() >= until;
         match outcome {
             Ok(released) => {
-                session.answered_other();
+                session.answered_other(&target.resource.key);
                 ending = Ending::Answered(sent_over);
                 if released == Released::NotOurs {
                     let key = &target.resource.key;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::PendingRelease;
 use crate::clock::Tick;
 use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
+use crate::key::Key;
 
 /// Answered releases, oldest first.
 #[derive(Debug, Default)]
@@ -24,8 +25,8 @@ struct Remembered {
 }
 
 impl RememberedReleases {
-    /// Adds a release that was answered by `now` and was sent over connection `epoch`. Returns it if `current` is another
-    /// connection: the release has to be sent again.
+    /// Adds a release that was answered by `now` and was sent over connection `epoch`. Returns it if `current`, the present
+    /// connection for its key, is another one: the release has to be sent again.
     ///
     /// Only a release drops those that are older: while nothing is answered, the last ones are kept.
     pub(in crate::hold) fn add(
@@ -33,7 +34,7 @@ impl RememberedReleases {
         pending: PendingRelease,
         epoch: u64,
         now: Tick,
-        current: impl FnOnce() -> u64,
+        current: impl FnOnce(&Key) -> u64,
     ) -> Option<PendingRelease> {
         // A plain semaphore remembers each release by itself.
         if !pending.target().resource.kind.has_lease() {
@@ -41,7 +42,7 @@ impl RememberedReleases {
         }
         let mut releases = self.0.lock();
         // Under the mutex: a connection that stands anew after this finds the release here.
-        if current() != epoch {
+        if current(&pending.target().resource.key) != epoch {
             return Some(pending);
         }
         while releases.len() >= MOST_RELEASES_REMEMBERED
@@ -56,15 +57,81 @@ impl RememberedReleases {
         None
     }
 
-    /// Takes the releases that were sent over other connections than `epoch`, as far as the server may still have a hold
-    /// of their owners at `now`.
-    pub(in crate::hold) fn take_of_others(&self, epoch: u64, now: Tick) -> Vec<PendingRelease> {
+    /// Takes the releases that were sent over other connections than the `current` one for their key, as far as the server
+    /// may still have a hold of their owners at `now`.
+    pub(in crate::hold) fn take_of_others(
+        &self,
+        current: impl Fn(&Key) -> u64,
+        now: Tick,
+    ) -> Vec<PendingRelease> {
+        let is_other = |one: &Remembered| one.epoch != current(&one.pending.target().resource.key);
         let mut releases = self.0.lock();
-        let (others, same): (VecDeque<_>, _) =
-            releases.drain(..).partition(|one| one.epoch != epoch);
+        let (others, same): (VecDeque<_>, _) = releases.drain(..).partition(is_other);
         *releases = same;
         drop(releases);
         let pending = others.into_iter().map(|one| one.pending);
         pending.filter(|one| one.until > now).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::backend::Target;
+    use crate::key::{Key, Resource};
+    use crate::kind::Kind;
+    use crate::owner::Owner;
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_millis(ms)
+    }
+
+    /// A release of an owner of which the server may have something until `until`.
+    fn release(until: Tick) -> PendingRelease {
+        let resource = Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", "order:42").unwrap(),
+        };
+        PendingRelease::of_place(Target::of(&resource, Owner::new(Uuid::nil(), 1)), until)
+    }
+
+    #[test]
+    fn releases_of_the_last_seconds_are_repeated_after_a_reconnect_while_they_may_matter() {
+        let releases = RememberedReleases::default();
+        let last = Tick::default().after(RELEASES_REMEMBERED);
+        for (until, now) in [(60_000, 0), (60_000, 1), (5_500, 1), (60_000, 2)] {
+            assert!(
+                releases
+                    .add(release(at(until)), 1, at(now), |_| 1)
+                    .is_none()
+            );
+        }
+        // Of those that are older than that the first one goes.
+        let newest = last.after(std::time::Duration::from_millis(1));
+        assert!(
+            releases
+                .add(release(at(60_000)), 2, newest, |_| 2)
+                .is_none()
+        );
+        assert_eq!(releases.0.lock().len(), 4);
+        // Sent over an earlier connection than the present one.
+        assert!(
+            releases
+                .add(release(at(60_000)), 1, newest, |_| 2)
+                .is_some()
+        );
+        assert_eq!(releases.take_of_others(|_| 2, at(5_500)).len(), 2);
+        assert_eq!(releases.0.lock().len(), 1);
+    }
+
+    #[test]
+    fn releases_that_are_remembered_are_not_too_many() {
+        let releases = RememberedReleases::default();
+        for _ in 0..MOST_RELEASES_REMEMBERED + 2 {
+            assert!(releases.add(release(at(60_000)), 1, at(0), |_| 1).is_none());
+        }
+        assert_eq!(releases.0.lock().len(), MOST_RELEASES_REMEMBERED);
     }
 }

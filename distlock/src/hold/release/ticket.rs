@@ -34,7 +34,8 @@ impl ReleaseTicket {
     pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut pending) = self.pending.take() {
             let _was_not_counted = pending.settle(settled);
-            if pending.may_come_late(self.session.backend.epoch()) {
+            let current = self.session.backend.epoch(&pending.target().resource.key);
+            if pending.may_come_late(current) {
                 self.session.release_later(pending);
             } else {
                 self.session.remember(pending, epoch);

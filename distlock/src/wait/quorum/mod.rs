@@ -81,7 +81,10 @@ pub(crate) async fn acquire(
 
 /// Since when more servers than are to `spare` answered nothing, if that was so at `at` and is still so.
 fn silent_since(requests: &[ClientRequest], spare: usize, at: Tick) -> Option<Tick> {
-    let unanswered = |one: &ClientRequest| one.registry.session.unanswered_at(at);
+    let unanswered = |one: &ClientRequest| {
+        let key = &one.requested().resource.key;
+        one.registry.session.unanswered_at(key, at)
+    };
     let silent = requests.iter().filter_map(unanswered);
     let mut since: SmallVec<[Tick; 8]> = silent.map(|attempts| attempts.since).collect();
     since.sort_unstable();
@@ -242,7 +245,10 @@ impl<'a> Rounds<'a> {
 
     /// Whether so many servers are known not to answer that no quorum can be expected.
     fn is_known_outage(&self) -> bool {
-        let silent = |one: &&ClientRequest| one.registry.session.known_outage().is_some();
+        let silent = |one: &&ClientRequest| {
+            let key = &one.requested().resource.key;
+            one.registry.session.known_outage(key).is_some()
+        };
         self.requests.iter().filter(silent).count() > self.requests.len() - self.quorum
     }
 

@@ -108,14 +108,19 @@ impl Rounds<'_> {
     /// costs the grace once, and not in each round.
     fn may_answer(&self, open: &[bool]) -> bool {
         let mut open = self.requests.iter().zip(open).filter(|(_, open)| **open);
-        open.any(|(one, _)| !one.registry.session.is_silent())
+        open.any(|(one, _)| {
+            !one.registry
+                .session
+                .is_silent(&one.requested().resource.key)
+        })
     }
 
     /// Stops waiting for the open answers. Holds that those servers may have granted are released in the background.
     /// Later rounds wait for a server again when it has answered that release.
     fn leave_behind(&self, open: &[bool], began: Tick) {
         for (one, _) in self.requests.iter().zip(open).filter(|(_, open)| **open) {
-            one.registry.session.unanswered(began, None);
+            let key = &one.requested().resource.key;
+            one.registry.session.unanswered(key, began, None);
         }
     }
 

@@ -8,12 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Looked,
-    Released, Renewal, Reply, Resource, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Home, Inspected, Key, Kind,
+    Looked, Released, Renewal, Renewed, Reply, Resource, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -76,6 +77,8 @@ pub struct Faults {
     broken: Arc<watch::Sender<u64>>,
     /// How often a server that hung has gone on.
     gone_on: Arc<watch::Sender<u64>>,
+    /// Whether each key has a slot of its own.
+    has_slots: Arc<AtomicBool>,
 }
 
 type OnHit = Arc<dyn Fn(Op, Fault) + Send + Sync>;
@@ -191,6 +194,11 @@ impl Faults {
     pub fn go_on(&self) {
         self.gone_on.send_modify(|times| *times += 1);
         self.reconnect();
+    }
+
+    /// Gives each key a slot of its own, as if the server were a cluster. A command that names several of them fails.
+    pub fn split_slots(&self) {
+        self.has_slots.store(true, Ordering::Relaxed);
     }
 
     /// Makes each new subscription inactive for this time, as if its confirmation took that long. Each is a hit of
@@ -319,9 +327,30 @@ impl Faulty {
         }
     }
 
+    /// Refuses a command that names keys of several slots.
+    fn check_slots<'a>(
+        &self,
+        mut targets: impl Iterator<Item = &'a Target>,
+    ) -> Result<(), BackendFault> {
+        let mut slots = targets
+            .by_ref()
+            .map(|target| self.home(&target.resource.key).slot);
+        let first = slots.next();
+        match slots.all(|slot| Some(slot) == first) {
+            true => Ok(()),
+            false => Err(BackendFault::Protocol(cause("keys of several slots"))),
+        }
+    }
+
     async fn sleep(&self, by: Duration) {
         self.clock.sleep_until(self.clock.now().after(by)).await;
     }
+}
+
+/// The slot of a key. Names of one letter are in the order of their slots.
+fn slot_of(key: &Key) -> u16 {
+    let add = |slot: u16, byte: u8| slot.wrapping_mul(31).wrapping_add(byte.into());
+    format!("{key:?}").bytes().fold(0, add) % 16_384
 }
 
 impl Backend for Faulty {
@@ -334,6 +363,9 @@ impl Backend for Faulty {
     }
 
     fn attempt_all<'a>(&'a self, attempts: &'a [Attempt]) -> Reply<'a, (usize, Attempted)> {
+        if let Err(fault) = self.check_slots(attempts.iter().map(|attempt| &attempt.target)) {
+            return Box::pin(async move { Err(fault) });
+        }
         let attempts = attempts.to_vec();
         Box::pin(self.through(Op::Attempt, move |inner| {
             let attempts = attempts.clone();
@@ -341,12 +373,22 @@ impl Backend for Faulty {
         }))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
-        let batch = batch.to_vec();
-        Box::pin(self.through(Op::Renew, move |inner| {
-            let batch = batch.clone();
-            Box::pin(async move { inner.renew(&batch).await })
-        }))
+    fn confirm<'a>(&'a self, granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
+        self.inner.confirm(granted)
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
+        let sent = batch.to_vec();
+        let renewed = self.through(Op::Renew, move |inner| {
+            let sent = sent.clone();
+            Box::pin(async move { Ok(inner.renew(&sent).await) })
+        });
+        Box::pin(async move {
+            match renewed.await {
+                Ok(renewed) => renewed,
+                Err(fault) => vec![Err(fault); batch.len()],
+            }
+        })
     }
 
     fn release<'a>(&'a self, target: &'a Target) -> Reply<'a, Released> {
@@ -358,6 +400,9 @@ impl Backend for Faulty {
     }
 
     fn release_all<'a>(&'a self, targets: &'a [Target]) -> Reply<'a, Vec<Released>> {
+        if let Err(fault) = self.check_slots(targets.iter()) {
+            return Box::pin(async move { Err(fault) });
+        }
         let targets = targets.to_vec();
         Box::pin(self.through(Op::Release, move |inner| {
             let targets = targets.clone();
@@ -390,6 +435,9 @@ impl Backend for Faulty {
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+        if let Err(fault) = self.check_slots(batch.iter()) {
+            return Box::pin(async move { Err(fault) });
+        }
         let batch = batch.to_vec();
         Box::pin(self.through(Op::Look, move |inner| {
             let batch = batch.clone();
@@ -423,20 +471,39 @@ impl Backend for Faulty {
         faults.subscriptions.around(key, inner, self.clock.clone())
     }
 
-    fn epoch(&self) -> u64 {
-        self.inner.epoch() + *self.faults.broken.borrow()
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.inner.refuses(kind, key)
     }
 
-    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+    fn home(&self, key: &Key) -> Home {
+        let home = self.inner.home(key);
+        match self.faults.has_slots.load(Ordering::Relaxed) {
+            true => Home {
+                slot: slot_of(key),
+                ..home
+            },
+            false => home,
+        }
+    }
+
+    fn epoch(&self, key: &Key) -> u64 {
+        self.inner.epoch(key) + *self.faults.broken.borrow()
+    }
+
+    fn epoch_changes(&self) -> u64 {
+        self.inner.epoch_changes() + *self.faults.broken.borrow()
+    }
+
+    fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
         Box::pin(async move {
             let mut broken = self.faults.broken.subscribe();
             loop {
-                let (inner, here) = (self.inner.epoch(), *broken.borrow_and_update());
-                if inner + here != epoch {
+                let (inner, here) = (self.inner.epoch_changes(), *broken.borrow_and_update());
+                if inner + here != changes {
                     return inner + here;
                 }
                 tokio::select! {
-                    _ = self.inner.epoch_after(inner) => {}
+                    _ = self.inner.epoch_changes_after(inner) => {}
                     _ = broken.changed() => {}
                 }
             }

@@ -26,8 +26,8 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Inspected, Key, Looked,
-    Released, Renewal, Reply, Resource, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Home, Inspected, Key, Kind,
+    Looked, Released, Renewal, Renewed, Reply, Resource, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -73,8 +73,7 @@ impl Backend for Flawed {
             Flaw::TtlForgotten => Box::pin(scripts::attempt_without_end(inner, attempt)),
             Flaw::NoCleanUp => Box::pin(self.owners.attempt(inner, attempt)),
             Flaw::HandOverNotConfirmed => {
-                self.confirmed
-                    .note(inner, attempt.target.owner, &self.clock);
+                self.confirmed.note(inner, &attempt.target, &self.clock);
                 inner.attempt(attempt)
             }
             Flaw::DoubtEndsWithLease => Box::pin(self.ended.attempt(inner, attempt, &self.clock)),
@@ -91,7 +90,11 @@ impl Backend for Flawed {
         self.inner.attempt_all(attempts)
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Reply<'a, Vec<bool>> {
+    fn confirm<'a>(&'a self, granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
+        self.inner.confirm(granted)
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
         let inner = &*self.inner;
         match self.flaw {
             Flaw::RenewWithoutOwnerTest => Box::pin(scripts::renew_any_owner(inner, batch)),
@@ -186,14 +189,34 @@ impl Backend for Flawed {
         }
     }
 
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
+    fn refuses(&self, kind: Kind, key: &Key) -> Option<&'static str> {
+        self.inner.refuses(kind, key)
     }
 
-    fn epoch_after(&self, epoch: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+    fn home(&self, key: &Key) -> Home {
+        self.inner.home(key)
+    }
+
+    fn disconnected(&self, key: &Key) -> Option<BackendFault> {
+        self.inner.disconnected(key)
+    }
+
+    fn epoch(&self, key: &Key) -> u64 {
+        self.inner.epoch(key)
+    }
+
+    fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
+        self.inner.may_have_lost(key, epoch)
+    }
+
+    fn epoch_changes(&self) -> u64 {
+        self.inner.epoch_changes()
+    }
+
+    fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
         match self.flaw {
             Flaw::ReconnectUntold => Box::pin(pending()),
-            _ => self.inner.epoch_after(epoch),
+            _ => self.inner.epoch_changes_after(changes),
         }
     }
 

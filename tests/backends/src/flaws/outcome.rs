@@ -40,31 +40,30 @@ impl Owners {
         inner.release(target).await
     }
 
-    /// Renews, notes the owners if that fails, and never again sends a renewal of a noted owner.
+    /// Renews, notes the owners for whom that fails, and never again sends a renewal of a noted owner.
     pub(super) async fn renew(
         &self,
         inner: &dyn Backend,
         batch: &[Renewal],
-    ) -> Result<Vec<bool>, Fault> {
-        let owners: Vec<Owner> = batch.iter().map(|renewal| renewal.target.owner).collect();
+    ) -> Vec<Result<bool, Fault>> {
         let given_up = {
             let noted = self.0.lock();
-            owners.iter().any(|owner| noted.contains(owner))
+            let mut owners = batch.iter().map(|renewal| renewal.target.owner);
+            owners.any(|owner| noted.contains(&owner))
         };
         match (given_up, batch.len()) {
-            (true, 1) => return Err(Fault::Unknown(cause("an earlier renewal failed"))),
+            (true, 1) => return vec![Err(Fault::Unknown(cause("an earlier renewal failed")))],
             // The client then sends each renewal separately, so only those of noted owners are left out.
-            (true, _) => {
-                return Err(Fault::NotNow(cause(
-                    "an earlier renewal of one of them failed",
-                )));
+            (true, many) => {
+                let fault = Fault::NotNow(cause("an earlier renewal of one of them failed"));
+                return vec![Err(fault); many];
             }
             (false, _) => {}
         }
         let renewed = inner.renew(batch).await;
-        if renewed.is_err() {
-            self.0.lock().extend(owners);
-        }
+        let failed = batch.iter().zip(&renewed).filter(|(_, one)| one.is_err());
+        let owners = failed.map(|(renewal, _)| renewal.target.owner);
+        self.0.lock().extend(owners);
         renewed
     }
 }

@@ -71,23 +71,24 @@ impl Inside {
         &self,
         inner: &dyn Backend,
         batch: &[Renewal],
-    ) -> Result<Vec<bool>, Fault> {
+    ) -> Vec<Result<bool, Fault>> {
         let mut batch = batch.to_vec();
         for renewal in &mut batch {
             if let Some(hold) = self.hold_of_owner(&renewal.target) {
                 renewal.target = hold;
             }
         }
-        let ours = inner.renew(&batch).await?;
+        let ours = inner.renew(&batch).await;
         let mut inside = self.0.lock();
-        for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| !**ours) {
+        let gone = |(_, ours): &(_, &Result<bool, Fault>)| matches!(ours, Ok(false));
+        for (renewal, _) in batch.iter().zip(&ours).filter(gone) {
             // The hold is lost, and its owners will not release it.
             let lost = |entered: &Entered| entered.hold == renewal.target;
             if inside.get(&renewal.target.resource).is_some_and(lost) {
                 inside.remove(&renewal.target.resource);
             }
         }
-        Ok(ours)
+        ours
     }
 
     /// Releases the entered hold with its last owner.

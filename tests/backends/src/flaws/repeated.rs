@@ -22,7 +22,7 @@ impl Ended {
         inner: &dyn Backend,
         target: &Target,
     ) -> Result<Released, Fault> {
-        let (owner, epoch) = (target.owner, inner.epoch());
+        let (owner, epoch) = (target.owner, inner.epoch(&target.resource.key));
         let before = self.released.lock().get(&owner).copied();
         if before.is_some_and(|before| before != epoch) {
             return Ok(Released::NotOurs);

@@ -56,7 +56,7 @@ pub(super) async fn attempt_cut_short(
 pub(super) async fn renew_cut_short(
     inner: &dyn Backend,
     batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
+) -> Vec<Result<bool, Fault>> {
     let mut shorter = batch.to_vec();
     for renewal in &mut shorter {
         renewal.lease = cut_short(renewal.lease);
@@ -68,14 +68,14 @@ pub(super) async fn renew_cut_short(
 pub(super) async fn renew_any_owner(
     inner: &dyn Backend,
     batch: &[Renewal],
-) -> Result<Vec<bool>, Fault> {
-    let ours = inner.renew(batch).await?;
-    for (renewal, ours) in batch.iter().zip(&ours) {
-        if !ours {
-            extend(inner, renewal).await?;
+) -> Vec<Result<bool, Fault>> {
+    let mut renewed = inner.renew(batch).await;
+    for (renewal, ours) in batch.iter().zip(&mut renewed) {
+        if let Ok(false) = ours {
+            *ours = extend(inner, renewal).await.map(|()| true);
         }
     }
-    Ok(vec![true; batch.len()])
+    renewed
 }
 
 /// Extends the hold of the present owner, or creates one for the caller if the key is free.
@@ -95,9 +95,14 @@ async fn extend(inner: &dyn Backend, renewal: &Renewal) -> Result<(), Fault> {
             count: at_least_one(count),
             lease: renewal.lease,
         };
-        inner.renew(&[others]).await?;
+        renew_one(inner, others).await?;
     }
     Ok(())
+}
+
+async fn renew_one(inner: &dyn Backend, renewal: Renewal) -> Result<bool, Fault> {
+    let renewed = inner.renew(&[renewal]).await;
+    renewed.into_iter().next().unwrap_or(Ok(false))
 }
 
 fn parsed(name: &[u8]) -> Option<Owner> {
@@ -132,9 +137,10 @@ impl Stated {
             count: at_least_one(count + 1),
             lease: attempt.lease,
         };
-        match inner.renew(&[one_more]).await?.first() {
-            Some(true) => Ok(Attempted::Granted { token: None }),
-            _ => inner.attempt(attempt).await,
+        if renew_one(inner, one_more).await? {
+            Ok(Attempted::Granted { token: None })
+        } else {
+            inner.attempt(attempt).await
         }
     }
 
@@ -143,20 +149,24 @@ impl Stated {
         &self,
         inner: &dyn Backend,
         batch: &[Renewal],
-    ) -> Result<Vec<bool>, Fault> {
+    ) -> Vec<Result<bool, Fault>> {
         let mut changed = batch.to_vec();
         for renewal in &mut changed {
-            let count = count_of(inner, &renewal.target).await?.unwrap_or(1);
+            let count = match count_of(inner, &renewal.target).await {
+                Ok(count) => count.unwrap_or(1),
+                Err(fault) => return vec![Err(fault); batch.len()],
+            };
             let stated = u64::from(renewal.count);
             let sum = (count + stated).saturating_sub(self.last_of(renewal.target.owner));
             renewal.count = at_least_one(sum);
         }
-        let ours = inner.renew(&changed).await?;
+        let ours = inner.renew(&changed).await;
         let mut stated = self.0.lock();
-        for (renewal, _) in batch.iter().zip(&ours).filter(|(_, ours)| **ours) {
+        let renewed = |(_, ours): &(_, &Result<bool, Fault>)| matches!(ours, Ok(true));
+        for (renewal, _) in batch.iter().zip(&ours).filter(renewed) {
             stated.insert(renewal.target.owner, renewal.count);
         }
-        Ok(ours)
+        ours
     }
 
     /// Subtracts the client's count from the server's, and frees the key only at 0.
@@ -176,7 +186,7 @@ impl Stated {
             count: at_least_one(rest),
             lease: MIN_LEASE,
         };
-        inner.renew(&[fewer]).await?;
+        renew_one(inner, fewer).await?;
         Ok(Released::Freed { others: 0 })
     }
 }

@@ -47,31 +47,29 @@ struct Args {
 enum Backend {
     Memory,
     Redis,
+    Cluster,
+    Sentinel,
 }
 
 impl Args {
     fn play(&self, seed: u64) -> Outcome {
-        match self.backend {
+        let ground = match self.backend {
             Backend::Memory => {
                 let plan = memory::plan(seed, 1, self.lock);
                 let outcome = memory::run(&plan, self.lock, None);
                 if !outcome.violations.is_empty() {
                     eprintln!("{plan}");
                 }
-                outcome
+                return outcome;
             }
-            Backend::Redis => {
-                let program = std::env::current_exe().expect("this program");
-                let config = redis::RunConfig {
-                    binary: program.display().to_string(),
-                    scale: redis::Scale::FULL
-                        .with_faults_for(Duration::from_secs_f64(self.seconds)),
-                    lock_kind: self.lock,
-                    only_kills: false,
-                };
-                config.run(seed)
-            }
-        }
+            Backend::Redis => redis::Ground::Server,
+            Backend::Cluster => redis::Ground::Cluster,
+            Backend::Sentinel => redis::Ground::Sentinel,
+        };
+        let program = std::env::current_exe().expect("this program");
+        let scale = redis::Scale::FULL.with_faults_for(Duration::from_secs_f64(self.seconds));
+        let config = redis::RunConfig::new(&program.display().to_string(), self.lock, scale);
+        config.on(ground).run(seed)
     }
 
     fn seeds(&self) -> Box<dyn Iterator<Item = u64>> {

@@ -2,12 +2,12 @@
 //!
 //! | rule | what must hold |
 //! | --- | --- |
-//! | A1 | two claims of one key do not overlap, but of readers; of a semaphore no more than it has permits; nobody is let go by a latch above 0 |
-//! | A2 | of two grants one after the other the second has the higher fencing token |
+//! | A1 | two claims of one key overlap only if both are readers, or if different masters have granted them; of a semaphore no more than it has permits; nobody is let go by a latch above 0 |
+//! | A2 | of two grants one after the other the second has the higher fencing token, also after a master was lost |
 //! | A4 | the resource refuses only writes of those whose claim had ended |
 //! | A5 | while a key is free and somebody waits for it, it is soon granted; somewhat later beside waiters that are not polled |
 //! | A6 | a wait ends on time, neither early nor late, and nothing is granted after it |
-//! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal; soon after a hand-over and when a connection stands anew |
+//! | A7 | a loss is told by the deadline, and where the server knows, by the next renewal; soon after a hand-over and when a connection stands anew, and so after a master was lost |
 //! | A8 | where grants are in order nobody is granted before one that came first and is granted later |
 //! | A13 | a waiter for two keys is not passed again and again by later ones that want one of them |
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
@@ -23,7 +23,10 @@ use std::fmt;
 
 use distlock_tests::pulse::Stall;
 
-use super::{Affected, Claim, End, Fault, Operation, Operations, Refusal, Timestamp, Wiped, latch};
+use super::{
+    Affected, Claim, End, Fault, Operation, Operations, Refusal, Timestamp, Wiped,
+    failover::explanation, latch, overlaps,
+};
 
 /// The bounds in time and number that a history is checked against, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +85,7 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
             .filter_map(|op| Some((op.claim(&operations.faults)?, *op)))
             .collect();
         claims.sort_by_key(|(claim, op)| (claim.from, op.id));
-        checker.exclusion(key, &claims);
+        checker.exclusion(key, &claims, &ops);
         checker.tokens(key, &ops);
         if bounds.in_order {
             checker.order(key, &ops);
@@ -91,6 +94,12 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
         checker.latch_opened(key, &ops);
     }
     checker.passed();
+    if bounds.capacity == 1 {
+        for overlap in overlaps(operations) {
+            let found = overlap.violations(operations, bounds);
+            checker.found.extend(found);
+        }
+    }
     for op in &operations.all {
         checker.wait(op);
         checker.loss(op);
@@ -99,6 +108,9 @@ pub fn check(operations: &Operations, bounds: &Bounds) -> Vec<Violation> {
     checker.found.sort_by_key(|violation| violation.at);
     checker.found
 }
+
+/// The process that has the resource.
+const TESTER: u32 = 0;
 
 struct Checker<'a> {
     operations: &'a Operations,
@@ -112,11 +124,28 @@ impl Checker<'_> {
     }
 
     /// A1 and A4.
-    fn exclusion(&mut self, key: &str, claims: &[(Claim, &Operation)]) {
+    fn exclusion(&mut self, key: &str, claims: &[(Claim, &Operation)], ops: &[&Operation]) {
+        let faults = &self.operations.faults;
+        let is_alone = self.bounds.capacity == 1;
+        let mut over_failovers: Vec<_> = match is_alone {
+            true => ops
+                .iter()
+                .filter_map(|op| Some((op.claim_over_failovers(faults)?, *op)))
+                .collect(),
+            // Of many owners nobody knows which ones the new master lacks.
+            false => claims.to_vec(),
+        };
+        over_failovers.sort_by_key(|(claim, op)| (claim.from, op.id));
         let mut inside: Vec<&(Claim, &Operation)> = Vec::new();
-        for next in claims.iter().filter(|(claim, _)| claim.from < claim.to) {
+        for next in over_failovers
+            .iter()
+            .filter(|(claim, _)| claim.from < claim.to)
+        {
             inside.retain(|(claim, _)| claim.to > next.0.from);
-            let in_the_way = |(_, op): &&&(Claim, &Operation)| !(op.shared && next.1.shared);
+            let in_the_way = |(_, op): &&&(Claim, &Operation)| {
+                let share = op.shared && next.1.shared;
+                !(share || is_alone && explanation(faults, op, next.1).is_some())
+            };
             let mut others: Vec<_> = inside.iter().filter(in_the_way).collect();
             others.sort_by_key(|(claim, _)| claim.to);
             // The capacity was reached already, until the first of the others ends.
@@ -206,8 +235,15 @@ impl Checker<'_> {
             op.id != entitled.id
                 && match op.entered {
                     Some(at) => from < at && at < self.late(op, to) && claim.to <= at,
-                    // It was cut short, perhaps while it entered.
-                    None => claim.from < to && op.held_until(self.operations.end) > from,
+                    // It was cut short, perhaps while it entered. What another process has sent by then still arrives.
+                    None => {
+                        let end = op.held_until(self.operations.end);
+                        let end = match op.id.process {
+                            TESTER => end,
+                            _ => self.late(op, end),
+                        };
+                        claim.from < to && end > from
+                    }
                 }
         })
     }
@@ -314,7 +350,7 @@ impl Checker<'_> {
         let mut calm_since = from;
         let concerns = |fault: &&Fault| match &fault.wiped {
             Wiped::One(wiped) => wiped == key,
-            Wiped::Nothing | Wiped::Everything => true,
+            Wiped::Nothing | Wiped::Everything | Wiped::Unreplicated { .. } => true,
         };
         for fault in self.operations.faults.iter().filter(concerns) {
             if fault.from >= to.min(due(calm_since)) {

@@ -18,7 +18,7 @@ pub fn fault_coverage(operations: &Operations) -> BTreeMap<String, (usize, usize
             };
             let concerned = match &fault.wiped {
                 Wiped::One(key) => *key == op.key,
-                Wiped::Nothing | Wiped::Everything => true,
+                Wiped::Nothing | Wiped::Everything | Wiped::Unreplicated { .. } => true,
             };
             concerned && op.called <= fault.to && until >= fault.from
         };

@@ -5,15 +5,21 @@
 //!
 //! A *claim* is the time for which an owner was entitled to rely on its hold: from the return of its acquisition until it
 //! calls its release, is told of the loss, or reaches its own deadline, whichever comes first. If the lock's data was
-//! wiped in the server the claim ends at that time, since the owner learns of it only later.
+//! wiped in the server the claim ends at that time, since the owner learns of it only later. Two claims may overlap where
+//! different masters have granted the lock: see [`overlaps`].
 
 mod check;
 mod coverage;
+mod failover;
+#[cfg(test)]
+mod failover_tests;
 mod latch;
 mod operation;
 mod stalls;
 #[cfg(test)]
 mod stalls_tests;
+#[cfg(test)]
+mod test_events;
 
 use std::fmt;
 use std::fs;
@@ -26,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Bounds, Violation, check};
 pub use coverage::{contended, fault_coverage};
+pub use failover::{Overlap, overlaps};
 pub use latch::wrong_sum;
 pub use operation::{Claim, LeakedPermit, Operation, Operations};
 pub use stalls::ProcessStalls;
@@ -254,6 +261,14 @@ pub enum Wiped {
     One(String),
     /// Of all.
     Everything,
+    /// Perhaps what was written last of these locks: a replica that may lack it became the master.
+    Unreplicated {
+        /// The locks of the master that was lost.
+        keys: Vec<String>,
+        /// The master that was lost carried out no request that was sent after this. If that is later than the end of the
+        /// fault, it was not killed, and its clients left it by then.
+        until: Timestamp,
+    },
 }
 
 impl Wiped {
@@ -264,7 +279,20 @@ impl Wiped {
             Self::Nothing => false,
             Self::One(one) => one == key,
             Self::Everything => true,
+            Self::Unreplicated { keys, .. } => keys.iter().any(|one| one == key),
         }
+    }
+
+    /// Whether this lock's data is gone for sure, if it was there.
+    #[must_use]
+    pub fn surely_has(&self, key: &str) -> bool {
+        self.has(key) && !self.is_failover()
+    }
+
+    /// Whether another server became the master.
+    #[must_use]
+    pub fn is_failover(&self) -> bool {
+        matches!(self, Self::Unreplicated { .. })
     }
 }
 
@@ -293,6 +321,17 @@ impl History {
     /// If a thread panicked while it wrote.
     pub fn add(&self, event: Event) {
         self.events.lock().unwrap().push(event);
+    }
+
+    /// How many events of operations there are so far, and not of the machine.
+    ///
+    /// # Panics
+    /// If a thread panicked while it wrote.
+    #[must_use]
+    pub fn operation_events(&self) -> usize {
+        let events = self.events.lock().unwrap();
+        let is_of_machine = |event: &&Event| matches!(event.what, EventKind::Stalled { .. });
+        events.iter().filter(|event| !is_of_machine(event)).count()
     }
 
     /// All so far, in the order of their times.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Change, End, Event, EventKind, Fault, Id, ProcessStalls, Refusal, Timestamp};
+use super::{Change, End, Event, EventKind, Fault, Id, ProcessStalls, Refusal, Timestamp, Wiped};
 
 /// One acquisition and what followed.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Operation {
     pub token: Option<u64>,
     /// When its lease was last requested before the grant. An earlier wipe did not take this hold away.
     pub lease_requested: Timestamp,
+    /// When its lease was last requested before its end, as far as the requests were answered. The server had the hold then.
+    pub last_requested: Timestamp,
     /// The first grant of its hold, which others may have had before: from then on it was in the server.
     pub held_since: Timestamp,
     /// Since when it was not polled while it waited, and when it was polled again.
@@ -104,6 +106,7 @@ impl Operation {
             owner: None,
             token: None,
             lease_requested: called,
+            last_requested: called,
             held_since: Timestamp::MAX,
             unpolled: None,
             returned: None,
@@ -177,6 +180,14 @@ impl Operation {
         self.claim_until(self.wiped(faults).map(|fault| fault.from))
     }
 
+    /// Its claim, if it was granted: no longer than is certain, unless a master was lost.
+    #[must_use]
+    pub(super) fn claim_over_failovers(&self, faults: &[Fault]) -> Option<Claim> {
+        let mut faults = faults.iter().filter(|fault| !fault.wiped.is_failover());
+        let wiped = faults.find(|fault| self.may_be_wiped_by(fault));
+        self.claim_until(wiped.map(|fault| fault.from))
+    }
+
     /// Its claim, if it was granted: no shorter than is certain. A wipe while its hold was asked for may have come
     /// before that hold.
     #[must_use]
@@ -200,9 +211,21 @@ impl Operation {
     /// The first fault that may have taken its hold away.
     pub(super) fn wiped<'a>(&self, faults: &'a [Fault]) -> Option<&'a Fault> {
         let mut faults = faults.iter();
-        faults.find(|fault| {
-            fault.wiped.has(&self.key) && fault.hit && fault.to >= self.lease_requested
-        })
+        faults.find(|fault| self.may_be_wiped_by(fault))
+    }
+
+    /// Whether this fault may have taken its hold away. A lost master did not, if its owner heard from the new one later: a
+    /// renewal creates no hold.
+    pub(super) fn may_be_wiped_by(&self, fault: &Fault) -> bool {
+        let in_time = match &fault.wiped {
+            Wiped::Unreplicated { until, .. } => {
+                self.last_requested <= *until && self.held_until(Timestamp::MAX) >= fault.from
+            }
+            Wiped::Nothing | Wiped::One(_) | Wiped::Everything => fault.to >= self.lease_requested,
+        };
+        let keys = [Some(&self.key), self.other_key.as_ref()];
+        let is_theirs = || keys.into_iter().flatten().any(|key| fault.wiped.has(key));
+        fault.hit && in_time && is_theirs()
     }
 
     /// The first fault that did take its hold away, for good: an attempt of its owner that was still on its way then
@@ -215,7 +238,7 @@ impl Operation {
             })
         };
         let mut wipes = faults.iter().filter(|fault| {
-            fault.wiped.has(&self.key) && fault.hit && fault.from > self.held_since
+            fault.wiped.surely_has(&self.key) && fault.hit && fault.from > self.held_since
         });
         wipes.find(|wipe| !comes_back(wipe))
     }
@@ -341,10 +364,19 @@ impl Operations {
         }
         trace_back(&mut all, lease);
         faults.sort_by_key(|fault| fault.from);
+        let stalls: ProcessStalls = stalls.into_iter().collect();
+        for fault in &mut faults {
+            // Who stood still hears later of the new master.
+            if let Wiped::Unreplicated { until, .. } = &mut fault.wiped
+                && *until > fault.to
+            {
+                *until = stalls.all().deadline(fault.to, *until - fault.to);
+            }
+        }
         Self {
             all,
             faults,
-            stalls: stalls.into_iter().collect(),
+            stalls,
             end,
         }
     }
@@ -368,7 +400,9 @@ fn trace_back(all: &mut [Operation], lease: Timestamp) {
     for op in granted {
         if let (Some(owner), Some(returned)) = (&op.owner, op.returned) {
             op.held_since = *first.entry(owner.clone()).or_insert(returned);
-            op.lease_requested = op.granted_until.saturating_sub(op.lease.unwrap_or(lease));
+            let lease = op.lease.unwrap_or(lease);
+            op.lease_requested = op.granted_until.saturating_sub(lease);
+            op.last_requested = op.deadline.saturating_sub(lease).max(op.lease_requested);
         }
     }
 }

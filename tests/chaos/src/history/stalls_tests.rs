@@ -1,112 +1,9 @@
 //! Bounds on real time are relative to the stalls of the machine, and exact without them.
 
-use distlock_tests::pulse::Stall;
-
-use super::{
-    Affected, Bounds, End, Event, EventKind, Fault, Id, Operations, Refusal, Timestamp, Wiped,
-    check,
+use super::test_events::{
+    MS, broken, called, granted, id, refused, released, reported, stall, wiped,
 };
-
-const MS: Timestamp = 1_000_000;
-
-/// The bounds of a real server: a lease of 2 s, and everything else may be 1 s late.
-const BOUNDS: Bounds = Bounds {
-    lease: 2_000 * MS,
-    wake: 1_500 * MS,
-    late: 1_000 * MS,
-    confirmed: 1_010 * MS,
-    passes: usize::MAX,
-    absent: 0,
-    aftermath: 0,
-    in_order: false,
-    capacity: 1,
-    settle: 0,
-};
-
-fn id(process: u32) -> Id {
-    Id {
-        process,
-        task: 0,
-        number: 0,
-    }
-}
-
-fn called(process: u32, at: Timestamp, wait: Option<Timestamp>) -> Event {
-    let what = EventKind::Called {
-        id: id(process),
-        key: String::from("key"),
-        other_key: None,
-        wait,
-        lease: None,
-        shared: false,
-        leased: true,
-    };
-    Event { at, what }
-}
-
-fn granted(process: u32, at: Timestamp, deadline: Timestamp) -> Event {
-    let what = EventKind::Granted {
-        id: id(process),
-        owner: format!("owner {process}"),
-        deadline,
-        token: None,
-    };
-    Event { at, what }
-}
-
-fn refused(process: u32, at: Timestamp, why: Refusal) -> Event {
-    let what = EventKind::Refused {
-        id: id(process),
-        why,
-    };
-    Event { at, what }
-}
-
-fn reported(process: u32, at: Timestamp) -> [Event; 2] {
-    let (id, how) = (id(process), End::Dropped);
-    let (told, ended) = (EventKind::LossReported { id }, EventKind::Ended { id, how });
-    [Event { at, what: told }, Event { at, what: ended }]
-}
-
-fn released(process: u32, at: Timestamp, deadline: Timestamp) -> [Event; 2] {
-    let (id, how) = (id(process), End::Released);
-    let (ending, ended) = (
-        EventKind::Ending { id, deadline },
-        EventKind::Ended { id, how },
-    );
-    [Event { at, what: ending }, Event { at, what: ended }]
-}
-
-fn wiped(at: Timestamp) -> Event {
-    let fault = Fault {
-        kind: String::from("Wipe"),
-        from: at,
-        to: at,
-        wiped: Wiped::Everything,
-        affected: Affected::Nobody,
-        heals: 0,
-        hit: true,
-        delays_attempts: false,
-        reconnects: false,
-    };
-    let what = EventKind::Fault(fault);
-    Event { at, what }
-}
-
-fn stall(process: u32, from: Timestamp, to: Timestamp) -> Event {
-    let stall = Stall { from, to };
-    let what = EventKind::Stalled { process, stall };
-    Event { at: to, what }
-}
-
-/// The rules that a history violates.
-fn broken(events: impl IntoIterator<Item = Event>) -> Vec<&'static str> {
-    let mut events: Vec<Event> = events.into_iter().collect();
-    events.sort_by_key(|event| event.at);
-    let operations = Operations::from_events(&events, BOUNDS.lease);
-    let violations = check(&operations, &BOUNDS);
-    violations.iter().map(|violation| violation.rule).collect()
-}
+use super::{Event, EventKind, Refusal};
 
 #[test]
 fn a_wait_that_ends_late_violates_a6_but_for_a_stall_as_long() {
@@ -210,5 +107,37 @@ fn a_refusal_as_unavailable_violates_a11_but_for_a_stall_in_which_commands_time_
     assert_eq!(
         broken(events().into_iter().chain([stall(1, 100 * MS, 200 * MS)])),
         ["A11"]
+    );
+}
+
+#[test]
+fn a_refused_write_violates_a4_but_for_an_entry_that_was_still_under_way() {
+    // The first is cut short while it enters. Its entry may arrive after that of the second.
+    let events = |first: u32, dropped: u64, granted_at: u64| {
+        let entered = EventKind::Entered { id: id(2) };
+        let wrote = EventKind::Wrote {
+            id: id(2),
+            accepted: false,
+        };
+        let at = |at, what| Event { at, what };
+        let second = [
+            called(2, 0, None),
+            granted(2, granted_at, granted_at + 2_000 * MS),
+            at(granted_at + MS, entered),
+            at(granted_at + 8 * MS, wrote),
+        ];
+        let first_one = [called(first, 0, None), granted(first, MS, 2_000 * MS)];
+        first_one
+            .into_iter()
+            .chain(released(first, dropped, 2_000 * MS))
+            .chain(second)
+            .chain(released(2, granted_at + 9 * MS, granted_at + 2_000 * MS))
+    };
+    assert!(broken(events(1, 5 * MS, 10 * MS)).is_empty());
+    assert_eq!(broken(events(1, 5 * MS, 1_010 * MS)), ["A4"], "too late");
+    assert_eq!(
+        broken(events(0, 5 * MS, 10 * MS)),
+        ["A4"],
+        "it has the resource"
     );
 }

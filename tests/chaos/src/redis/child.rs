@@ -13,6 +13,8 @@ use crate::history::Timestamp;
 use crate::time::Time;
 use crate::worker::{Sink, Worker, WorkerContext};
 use crate::{Workload, error_counter};
+use distlock_tests::Disturbed as _;
+use distlock_tests::flaws::Flaw;
 use distlock_tests::process::Process;
 use distlock_tests::resource::ResourceHandle;
 
@@ -48,7 +50,7 @@ impl ChildConfig {
     /// If it cannot connect within some seconds.
     pub async fn run(self) -> Result<(), distlock::Error> {
         error_counter::install();
-        let program = connect(&self.urls, self.workload.lease).await?;
+        let program = connect(&self.urls, self.workload.lease, None).await?;
         let context = WorkerContext {
             process: self.process,
             seed: self.seed,
@@ -77,20 +79,28 @@ impl ChildConfig {
     }
 }
 
-/// A client of each server. Retries while a server is down.
+/// A client of each server, with this mistake. Retries while a server is down.
 pub(super) async fn connect(
     urls: &[String],
     lease: Duration,
+    flaw: Option<Flaw>,
 ) -> Result<Arc<[Client]>, distlock::Error> {
-    try_join_all(urls.iter().map(|url| connect_one(url, lease)))
+    try_join_all(urls.iter().map(|url| connect_one(url, lease, flaw)))
         .await
         .map(Arc::from)
 }
 
-async fn connect_one(url: &str, lease: Duration) -> Result<Client, distlock::Error> {
+async fn connect_one(
+    url: &str,
+    lease: Duration,
+    flaw: Option<Flaw>,
+) -> Result<Client, distlock::Error> {
     let mut tries = 0;
     loop {
-        let builder = Client::builder().watchdog_timeout(lease);
+        let mut builder = Client::builder().watchdog_timeout(lease);
+        if let Some(flaw) = flaw {
+            builder = builder.flaw(flaw);
+        }
         match builder.unavailable_after(lease / 2).connect(url).await {
             Err(_) if tries < 100 => tokio::time::sleep(lease / 20).await,
             connected => return connected,

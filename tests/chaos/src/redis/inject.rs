@@ -1,186 +1,116 @@
 //! How each fault is injected into a run.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::redis::AsyncCommands;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::plan::WireFault;
-use super::{HEALS, LEASE, RedisRun, forgets};
+use super::ground::Effect;
+use super::plan::{self, WireFault};
+use super::{RedisRun, forgets};
 use crate::fault_plan::{FaultPlan, PlannedFault};
-use crate::history::{Affected, Event, EventKind, Fault, Wiped};
+use crate::history::{Affected, Event, EventKind, Fault, Timestamp};
+use crate::planned_operation::PlannedOperation;
 use crate::time::timestamp;
-use distlock_tests::proxy::{self, Select, Which};
-use distlock_tests::server::RedisServer;
+use crate::worker::Worker;
+use distlock_tests::proxy::{self, Proxy, Select, Which};
+use distlock_tests::resource::ResourceHandle;
 
 impl RedisRun {
     /// Injects the faults of a list one after another, up to the time in which they happen.
     pub(super) async fn inject(&self, plan: &FaultPlan<WireFault>, begin: Instant) {
         for step in &plan.steps {
             sleep_until(begin + step.at).await;
+            if self.loses_too_much(&step.fault) {
+                continue;
+            }
+            if step.fault.is_of_servers() {
+                self.servers.lock().await.ready_for(&step.fault).await;
+            }
             // The end of the run stays without faults, also if this one would begin late or last too long.
-            let late = begin.elapsed() + step.length >= plan.lasts;
-            if late || wipes(&step.fault) && !forgets(self.context.workload.lock_kind) {
+            if begin.elapsed() + step.fault.takes(step.length) >= plan.lasts {
                 continue;
             }
             let from = self.context.time.now();
-            let (hit, wiped, affected) = self.apply(step).await;
-            let to = self.context.time.now();
-            let kind = step.fault.kind();
-            let heals = timestamp(HEALS);
-            let fault = Fault {
-                kind,
-                from,
-                to,
-                wiped,
-                affected,
-                heals,
-                hit,
-                delays_attempts: matches!(step.fault, WireFault::Hold | WireFault::Flow(..)),
-                reconnects: false,
-            };
-            self.history.add(Event {
-                at: to,
-                what: EventKind::Fault(fault),
-            });
+            let effect = self.apply(step).await;
+            let delays_attempts = matches!(step.fault, WireFault::Hold | WireFault::Flow(..));
+            let lasted = (from, self.context.time.now());
+            self.note_fault(step.fault.kind(), effect, lasted, delays_attempts);
         }
     }
 
-    async fn apply(&self, step: &PlannedFault<WireFault>) -> (bool, Wiped, Affected) {
+    /// Adds a fault to the history. It `lasted` so long unless it says otherwise.
+    pub(super) fn note_fault(
+        &self,
+        kind: String,
+        effect: Effect,
+        lasted: (Timestamp, Timestamp),
+        delays_attempts: bool,
+    ) {
+        let (from, to) = effect.lasted.unwrap_or(lasted);
+        let fault = Fault {
+            kind,
+            from,
+            to,
+            wiped: effect.wiped,
+            affected: effect.affected,
+            heals: timestamp(self.config.ground.heals()),
+            hit: effect.hit,
+            delays_attempts,
+            reconnects: false,
+        };
+        self.history.add(Event {
+            at: to,
+            what: EventKind::Fault(fault),
+        });
+    }
+
+    /// Whether a lock of this run would not come back from it: nothing restores a number, and a server of a quorum that
+    /// forgets breaks the quorum.
+    fn loses_too_much(&self, fault: &WireFault) -> bool {
+        let forgets = forgets(self.context.workload.lock_kind);
+        !forgets && fault.loses_data(self.config.ground)
+    }
+
+    async fn apply(&self, step: &PlannedFault<WireFault>) -> Effect {
         let PlannedFault { length, fault, .. } = step;
         match fault {
-            WireFault::KillServer
-            | WireFault::StopServer
-            | WireFault::Pause
-            | WireFault::Sleep
-            | WireFault::KillClients(_)
-            | WireFault::ForgetScripts
-            | WireFault::Flush
-            | WireFault::Wipe(_)
-            | WireFault::OutOfMemory
-            | WireFault::Deny => self.on_server(fault, *length).await,
+            fault if fault.is_of_servers() => {
+                let is_cut_off = |key: &str| self.hold_over_failover(key);
+                self.servers.lock().await.apply(step, is_cut_off).await
+            }
             WireFault::StopChild | WireFault::KillChild => self.on_child(fault, *length).await,
             WireFault::Block => {
                 let length = *length;
                 let blocked = tokio::spawn(async move { std::thread::sleep(length) });
-                (blocked.await.is_ok(), Wiped::Nothing, Affected::Process(0))
+                Effect::of(Affected::Process(0)).met(blocked.await.is_ok())
             }
             _ => {
-                let hit = self.on_wire(fault, *length).await;
-                (hit, Wiped::Nothing, Affected::Everybody)
+                let proxy = self.proxy.as_ref().expect("a proxy in front of the server");
+                Effect::outage().met(on_wire(proxy, fault, *length).await)
             }
         }
     }
 
-    async fn on_server(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Affected) {
-        let mut server = self.server.lock().await;
-        let ms = length.as_millis().max(1).to_string();
-        let nothing = (true, Wiped::Nothing, Affected::Everybody);
-        match fault {
-            WireFault::KillServer => {
-                server.kill();
-                sleep(length).await;
-                server.restart().await;
-                let wiped = if self.durable {
-                    Wiped::Nothing
-                } else {
-                    Wiped::Everything
-                };
-                (true, wiped, Affected::Everybody)
-            }
-            WireFault::StopServer => {
-                server.stop();
-                sleep(length).await;
-                server.cont();
-                nothing
-            }
-            WireFault::Pause => {
-                server.cli(&["CLIENT", "PAUSE", &ms]).await;
-                sleep(length).await;
-                nothing
-            }
-            WireFault::Sleep => {
-                let seconds = length.as_secs_f64().to_string();
-                server.cli(&["DEBUG", "SLEEP", &seconds]).await;
-                nothing
-            }
-            WireFault::KillClients(client_type) => (
-                server.kill_clients(client_type).await > 0,
-                Wiped::Nothing,
-                Affected::Everybody,
-            ),
-            WireFault::ForgetScripts => {
-                server.cli(&["SCRIPT", "FLUSH"]).await;
-                (true, Wiped::Nothing, Affected::Nobody)
-            }
-            WireFault::Flush => {
-                server.cli(&["FLUSHALL"]).await;
-                (true, Wiped::Everything, Affected::Nobody)
-            }
-            WireFault::Wipe(key) => {
-                let hit = wipe(&server, key).await;
-                (hit, Wiped::One(key.clone()), Affected::Nobody)
-            }
-            WireFault::OutOfMemory => {
-                server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
-                sleep(length).await;
-                server.cli(&["CONFIG", "SET", "maxmemory", "0"]).await;
-                nothing
-            }
-            _ => {
-                server
-                    .cli(&["ACL", "SETUSER", "default", "-evalsha", "-eval"])
-                    .await;
-                sleep(length).await;
-                server
-                    .cli(&["ACL", "SETUSER", "default", "+evalsha", "+eval"])
-                    .await;
-                nothing
-            }
-        }
-    }
-
-    /// Injects a fault of the wire. Returns whether it met anything.
-    async fn on_wire(&self, fault: &WireFault, length: Duration) -> bool {
-        let lasting = async |fault: proxy::Fault| {
-            sleep(length).await;
-            fault.lift();
-            fault.hits() > 0
+    /// Takes a lock that no replica hears of, and holds it until its loss is told. Other owners may be granted it meanwhile.
+    fn hold_over_failover(&self, key: &str) {
+        let workload = &self.context.workload;
+        let planned = PlannedOperation {
+            wait: Some(plan::UNREPLICATED),
+            work: workload.lease * 2,
+            ..PlannedOperation::patient(workload.lock_kind, key)
         };
-        match fault {
-            WireFault::Flow(select, way, flow) => {
-                if *select == Select::NEW {
-                    // Otherwise there would be no new connection.
-                    let _open = self.proxy.cut(Select::SUBSCRIBERS);
-                }
-                lasting(self.proxy.flow(*select, *way, *flow)).await
-            }
-            WireFault::Cut(select) => self.proxy.cut(*select) > 0,
-            WireFault::CutAfter(way, bytes) => {
-                lasting(self.proxy.cut_after(Select::ALL, *way, *bytes)).await
-            }
-            WireFault::Close(way) => self.proxy.fin(Select::ALL, *way) > 0,
-            WireFault::Refuse => {
-                let fault = self.proxy.refuse();
-                let _open = self.proxy.cut(Select::ALL);
-                lasting(fault).await
-            }
-            WireFault::EatReply => {
-                lasting(self.proxy.eat_reply(Select::COMMANDS, Which::NEXT)).await
-            }
-            _ => {
-                let held = self.proxy.hold(Select::COMMANDS, Which::NEXT);
-                sleep(length).await;
-                match held.try_caught() {
-                    Ok(caught) => drop(caught.deliver().await),
-                    Err(_trap) => return false,
-                }
-                true
-            }
+        for program in &self.client_sets {
+            let task = self.config.scale.tasks + self.more_tasks.fetch_add(1, Ordering::Relaxed);
+            let resource = ResourceHandle::Local(self.resource.clone());
+            let mut worker = Worker::new(&self.context, task, program, resource);
+            let planned = planned.clone();
+            let mut more_workers = self.more_workers.lock().expect("nobody panicked");
+            more_workers.spawn(async move { worker.operate(&planned).await });
         }
     }
 
-    async fn on_child(&self, fault: &WireFault, length: Duration) -> (bool, Wiped, Affected) {
+    async fn on_child(&self, fault: &WireFault, length: Duration) -> Effect {
         let mut children = self.children.lock().await;
         // The oldest first, so that each child is chosen in turn.
         let mut child = children.remove(0);
@@ -190,7 +120,7 @@ impl RedisRun {
             sleep(length).await;
             child.process.cont();
             children.push(child);
-            return (true, Wiped::Nothing, stopped);
+            return Effect::of(stopped);
         }
         let at = self.context.time.now();
         let by_itself = child.process.exited();
@@ -202,28 +132,44 @@ impl RedisRun {
         let what = EventKind::Killed { process };
         self.history.add(Event { at, what });
         children.push(self.start_child());
-        (true, Wiped::Nothing, stopped)
+        Effect::of(stopped)
     }
 }
 
-fn wipes(fault: &WireFault) -> bool {
-    matches!(fault, WireFault::Flush | WireFault::Wipe(_))
-}
-
-/// Deletes a lock's data as soon as there is any.
-async fn wipe(server: &RedisServer, key: &str) -> bool {
-    let mut redis = server.connection().await;
-    for _ in 0..100 {
-        // Of a semaphore, also the permits that are out.
-        let permits = format!("{{{key}}}:timeout");
-        let deleted: u64 = redis
-            .del(&[key, &permits])
-            .await
-            .expect("the server answers");
-        if deleted > 0 {
-            return true;
+/// Injects a fault of the wire. Returns whether it met anything.
+async fn on_wire(proxy: &Proxy, fault: &WireFault, length: Duration) -> bool {
+    let lasting = async |fault: proxy::Fault| {
+        sleep(length).await;
+        fault.lift();
+        fault.hits() > 0
+    };
+    match fault {
+        WireFault::Flow(select, way, flow) => {
+            if *select == Select::NEW {
+                // Otherwise there would be no new connection.
+                let _open = proxy.cut(Select::SUBSCRIBERS);
+            }
+            lasting(proxy.flow(*select, *way, *flow)).await
         }
-        sleep(LEASE / 1_000).await;
+        WireFault::Cut(select) => proxy.cut(*select) > 0,
+        WireFault::CutAfter(way, bytes) => {
+            lasting(proxy.cut_after(Select::ALL, *way, *bytes)).await
+        }
+        WireFault::Close(way) => proxy.fin(Select::ALL, *way) > 0,
+        WireFault::Refuse => {
+            let fault = proxy.refuse();
+            let _open = proxy.cut(Select::ALL);
+            lasting(fault).await
+        }
+        WireFault::EatReply => lasting(proxy.eat_reply(Select::COMMANDS, Which::NEXT)).await,
+        _ => {
+            let held = proxy.hold(Select::COMMANDS, Which::NEXT);
+            sleep(length).await;
+            match held.try_caught() {
+                Ok(caught) => drop(caught.deliver().await),
+                Err(_trap) => return false,
+            }
+            true
+        }
     }
-    false
 }

@@ -1,13 +1,15 @@
-//! Runs on a real server behind a proxy, with clients in this process and in children, and faults of all of them.
+//! Runs on real servers, with clients in this process and in children, and faults of all of them. See [`Ground`] for what
+//! the servers are.
 
 pub mod child;
+mod ground;
 mod inject;
 mod leftovers;
 mod plan;
 
-use std::iter;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use distlock::Client;
@@ -17,6 +19,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use self::child::{ChildConfig, connect};
+pub use self::ground::Ground;
+use self::ground::Servers;
 use self::plan::{FaultPlans, plans};
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
@@ -24,20 +28,18 @@ use super::{Outcome, Workload, error_counter, evaluate};
 use crate::history::{Bounds, History, Timestamp};
 use distlock_tests::Pulse;
 use distlock_tests::any_lock::{LockKind, PERMITS};
+use distlock_tests::flaws::Flaw;
 use distlock_tests::process::Process;
 use distlock_tests::proxy::Proxy;
 use distlock_tests::resource::{Resource, ResourceHandle, Served};
-use distlock_tests::server::RedisServer;
-
-const LEASE: Duration = Duration::from_secs(2);
 
 /// How large a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// For how long faults are injected.
     faulty: Duration,
-    /// For how long operations go on after the last fault: its consequences heal within [`HEALS`], and afterwards every
-    /// waiter has to make progress.
+    /// For how long operations go on after the last fault: its consequences [heal](Ground::heals), and afterwards every waiter
+    /// has to make progress.
     undisturbed: Duration,
     /// Clients of the tester's process; of a Redlock, sets of clients.
     client_sets: usize,
@@ -79,20 +81,23 @@ impl Scale {
     pub const fn with_faults_for(self, faulty: Duration) -> Self {
         Self { faulty, ..self }
     }
-}
 
-/// No hold, no connection and no process is left after this. Commands of unknown outcome are cleaned up for a lease.
-const QUIET: Duration = Duration::from_secs(10);
+    /// The same, and afterwards this long without.
+    #[must_use]
+    pub const fn then_undisturbed_for(self, undisturbed: Duration) -> Self {
+        Self {
+            undisturbed,
+            ..self
+        }
+    }
+}
 
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// A hold whose release failed ends by its lease, and a client that lost its connection tries again within 2 s.
-const HEALS: Duration = Duration::from_secs(4);
-
 /// Some ten times the bounds of paused time, but below the lease, whose end would also wake a waiter. Stalls come on top.
 const BOUNDS: Bounds = Bounds {
-    lease: LEASE.as_nanos() as u64,
+    lease: 0,
     wake: 1_500_000_000,
     late: 1_000_000_000,
     confirmed: 1_010_000_000,
@@ -103,23 +108,56 @@ const BOUNDS: Bounds = Bounds {
     aftermath: 1_000_000_000,
     in_order: false,
     capacity: 1,
-    settle: HEALS.as_nanos() as u64,
+    settle: 0,
 };
 
-/// What a run on a real server is made of.
+/// What a run on real servers is made of.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// The path of the program `chaos` of this package, which the child processes run.
-    pub binary: String,
-    /// Which kind of lock.
-    pub lock_kind: LockKind,
-    /// How large the run is.
-    pub scale: Scale,
-    /// A child process is killed each second, and nothing else happens.
-    pub only_kills: bool,
+    binary: String,
+    ground: Ground,
+    lock_kind: LockKind,
+    /// Of the clients in the tester's process.
+    flaw: Option<Flaw>,
+    scale: Scale,
+    only_kills: bool,
 }
 
 impl RunConfig {
+    /// On one server, with all faults and without a mistake.
+    #[must_use]
+    pub fn new(binary: &str, lock_kind: LockKind, scale: Scale) -> Self {
+        Self {
+            binary: binary.to_owned(),
+            ground: Ground::Server,
+            lock_kind,
+            flaw: None,
+            scale,
+            only_kills: false,
+        }
+    }
+
+    /// The same on these servers.
+    #[must_use]
+    pub fn on(self, ground: Ground) -> Self {
+        Self { ground, ..self }
+    }
+
+    /// The same with this mistake of the clients in the tester's process.
+    #[must_use]
+    pub fn with_flaw(self, flaw: Flaw) -> Self {
+        let flaw = Some(flaw);
+        Self { flaw, ..self }
+    }
+
+    /// The same, but a child process is killed each second, and nothing else happens.
+    #[must_use]
+    pub fn only_kills(self) -> Self {
+        let only_kills = true;
+        Self { only_kills, ..self }
+    }
+
     /// Plays the operations and faults of a seed.
     ///
     /// # Panics
@@ -140,14 +178,15 @@ impl RunConfig {
     async fn play(&self, seed: u64) -> Outcome {
         error_counter::install();
         let (workload, errors) = (
-            workload(self.lock_kind, self.scale.keys),
+            workload(self.ground, self.lock_kind, self.scale.keys),
             error_counter::count(),
         );
         let plans = match self.only_kills {
             true => FaultPlans::of_kills(seed, self.scale.faulty),
             false => {
                 let subscribes = self.lock_kind != LockKind::Spin;
-                plans(seed, self.scale.faulty, LEASE, &workload.keys, subscribes)
+                let ground = (self.ground, seed);
+                plans(ground, self.scale.faulty, &workload.keys, subscribes)
             }
         };
         let run = RedisRun::new(seed, workload, self).await;
@@ -167,8 +206,10 @@ impl RunConfig {
     }
 }
 
-fn bounds(lock_kind: LockKind) -> Bounds {
+fn bounds(ground: Ground, lock_kind: LockKind) -> Bounds {
     Bounds {
+        lease: timestamp(ground.lease()),
+        settle: timestamp(ground.heals()),
         in_order: lock_kind.is_fair(),
         capacity: match lock_kind {
             LockKind::Permit | LockKind::Semaphore => lock_kind.capacity(),
@@ -178,10 +219,10 @@ fn bounds(lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(lock_kind: LockKind, keys: usize) -> Workload {
+fn workload(ground: Ground, lock_kind: LockKind, keys: usize) -> Workload {
     Workload {
         lock_kind,
-        lease: LEASE,
+        lease: ground.lease(),
         work: Duration::from_millis(4),
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
@@ -194,11 +235,11 @@ fn workload(lock_kind: LockKind, keys: usize) -> Workload {
 struct RedisRun {
     context: WorkerContext,
     history: History,
-    server: Mutex<RedisServer>,
-    durable: bool,
-    /// The other servers of a Redlock, which meet no faults.
-    others: Vec<RedisServer>,
-    proxy: Proxy,
+    servers: Mutex<Servers>,
+    /// Of each server that a client connects to.
+    urls: Vec<String>,
+    /// In front of a single server.
+    proxy: Option<Proxy>,
     resource: Resource,
     served: Served,
     client_sets: Vec<Arc<[Client]>>,
@@ -209,6 +250,9 @@ struct RedisRun {
     /// What was unexpected of children that were killed.
     odd: Mutex<Vec<String>>,
     processes: AtomicU32,
+    /// Workers that faults start, and their number.
+    more_workers: StdMutex<JoinSet<()>>,
+    more_tasks: AtomicU32,
 }
 
 struct Child {
@@ -235,20 +279,20 @@ impl RedisRun {
     async fn new(seed: u64, workload: Workload, config: &RunConfig) -> Self {
         let (history, resource) = (History::default(), Resource::default());
         let durable = seed.is_multiple_of(2) || !forgets(workload.lock_kind);
-        let server = RedisServer::builder().appendonly(durable).start().await;
-        let proxy = Proxy::start(server.addr()).await;
-        let served = resource.serve().await.expect("a port for the resource");
-        let mut others = Vec::new();
-        for _ in 1..workload.lock_kind.servers() {
-            others.push(RedisServer::start().await);
-        }
+        let mut servers = Servers::start(config.ground, durable, &workload).await;
         if workload.lock_kind == LockKind::Semaphore {
-            set_permits(&server, &workload.keys).await;
+            set_permits(&servers.urls()[0], &workload.keys).await;
         }
-        let urls = urls(&proxy, &others);
+        let proxy = match &mut servers {
+            Servers::Single(single) => Some(single.proxy().await),
+            Servers::Cluster(_) | Servers::Sentinels(_) => None,
+        };
+        let served = resource.serve().await.expect("a port for the resource");
+        let urls = servers.urls();
         let mut client_sets = Vec::new();
         for _ in 0..config.scale.client_sets {
-            client_sets.push(connect(&urls, LEASE).await.expect("the clients"));
+            let program = connect(&urls, workload.lease, config.flaw).await;
+            client_sets.push(program.expect("the clients"));
         }
         let time = Time::Machine;
         let end = time.now() + timestamp(config.scale.faulty + config.scale.undisturbed);
@@ -264,9 +308,8 @@ impl RedisRun {
             pulse: context.pulse(),
             context,
             history,
-            server: Mutex::new(server),
-            durable,
-            others,
+            servers: Mutex::new(servers),
+            urls,
             proxy,
             resource,
             served,
@@ -276,6 +319,8 @@ impl RedisRun {
             children: Mutex::default(),
             odd: Mutex::default(),
             processes: AtomicU32::new(1),
+            more_workers: StdMutex::default(),
+            more_tasks: AtomicU32::new(0),
         }
     }
 
@@ -301,14 +346,22 @@ impl RedisRun {
             self.inject(&plans.wire, begin),
             self.inject(&plans.processes, begin),
         );
-        self.proxy.heal();
-        let done = self.pulse.timeout(self.hangs_after(), workers.join_all());
-        let done = done.await;
+        if let Some(proxy) = &self.proxy {
+            proxy.heal();
+        }
+        let more = std::mem::take(self.more_workers.get_mut().expect("nobody panicked"));
+        let all = async { tokio::join!(workers.join_all(), more.join_all()) };
+        let is_done = self.ends(all).await;
         let children = self.children_end().await;
-        let name = ("redis", self.context.seed);
-        let bounds = bounds(self.context.workload.lock_kind);
+        // What they took away is no violation. See the checker for what they do not explain.
+        for effect in self.servers.get_mut().unplanned_failovers() {
+            let end = self.context.time.now();
+            self.note_fault(String::from("UnplannedFailover"), effect, (end, end), false);
+        }
+        let name = (self.config.ground.name(), self.context.seed);
+        let bounds = self.bounds();
         let mut outcome = evaluate(name, &self.history, &bounds, &self.resource);
-        if done.is_err() {
+        if !is_done {
             outcome.found("A11", String::from("workers that never end"));
         }
         children
@@ -328,15 +381,37 @@ impl RedisRun {
         outcome
     }
 
-    /// How long all workers and processes may take to end.
+    fn bounds(&self) -> Bounds {
+        bounds(self.config.ground, self.context.workload.lock_kind)
+    }
+
+    /// How long workers and processes may be silent before they end.
     fn hangs_after(&self) -> Duration {
-        self.config.scale.undisturbed + QUIET
+        self.config.scale.undisturbed + self.config.ground.quiet()
+    }
+
+    /// Whether all workers end. Those that wait for the same key may stay inside one after the other for a long time each, so
+    /// they hang only if nothing happens.
+    async fn ends(&self, workers: impl Future) -> bool {
+        let mut workers = pin!(workers);
+        let mut happened = self.history.operation_events();
+        loop {
+            let ended = self.pulse.timeout(self.hangs_after(), workers.as_mut());
+            if ended.await.is_ok() {
+                return true;
+            }
+            let now = self.history.operation_events();
+            if now == happened {
+                return false;
+            }
+            happened = now;
+        }
     }
 
     fn start_child(&self) -> Child {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let config = ChildConfig {
-            urls: urls(&self.proxy, &self.others),
+            urls: self.urls.clone(),
             resource: self.served.addr(),
             process: number,
             seed: self.context.seed,
@@ -382,12 +457,6 @@ impl RedisRun {
     }
 }
 
-/// The URLs of a run's servers. Only the first is behind the proxy.
-fn urls(proxy: &Proxy, others: &[RedisServer]) -> Vec<String> {
-    let others = others.iter().map(RedisServer::url);
-    iter::once(proxy.url()).chain(others).collect()
-}
-
 /// Whether a server may lose its data. Not one that keeps a number, which nothing restores, nor one of a quorum.
 fn forgets(lock_kind: LockKind) -> bool {
     !matches!(
@@ -396,8 +465,8 @@ fn forgets(lock_kind: LockKind) -> bool {
     )
 }
 
-async fn set_permits(server: &RedisServer, keys: &[String]) {
-    let client = Client::connect(&server.url()).await.expect("a server");
+async fn set_permits(url: &str, keys: &[String]) {
+    let client = Client::connect(url).await.expect("a server");
     for key in keys {
         let set = client.semaphore(key).try_set_permits(PERMITS).await;
         assert!(set.expect("a server without faults"));

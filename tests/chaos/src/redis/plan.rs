@@ -1,13 +1,15 @@
-//! The faults of runs on a real server, and the lists that seeds make of them.
+//! The faults of runs on real servers, and the lists that seeds make of them.
 //!
-//! Three lists are played at the same time, each one fault after another: faults of the server and its data, of the wire,
-//! and of the client processes.
+//! Three lists are played at the same time, each one fault after another: faults of the servers and their data, of the wire,
+//! and of the client processes. On a cluster and on a set with Sentinels there are no faults of the wire.
 
 use std::time::Duration;
 
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
+use super::ground::Ground;
 use crate::fault_plan::{FaultPlan, PlannedFault};
 use distlock_tests::proxy::{Flow, Select, Way};
 
@@ -54,9 +56,106 @@ pub(super) enum WireFault {
     KillChild,
     /// A thread of the tester's own runtime is blocked.
     Block,
+    /// The slot of this lock moves to another node.
+    MoveSlot(String),
+    /// The slot of this lock begins to move, and stays between the nodes for some time.
+    LeaveSlot(String),
+    /// A planned failover: of the node that has this lock, or of the service.
+    FailOver(String),
+    /// The master of a lock is killed and replaced.
+    KillMaster {
+        /// Which lock.
+        key: String,
+        /// Whether it served for a while without replicas before. Then they lack its last grants for sure.
+        unreplicated: bool,
+    },
+    /// The master of this lock is stopped, and continued afterwards. It may be replaced meanwhile.
+    StopMaster(String),
+    /// All nodes of the shard that has this lock are gone for some seconds.
+    LoseShard {
+        /// Which lock.
+        key: String,
+        /// Whether the master is killed and loses its data, or stands still.
+        killed: bool,
+    },
+    /// So many Sentinels are killed, and started again afterwards.
+    KillSentinels(usize),
 }
 
+/// How long a master serves without replicas before it is killed.
+pub(super) const UNREPLICATED: Duration = Duration::from_millis(500);
+
+/// A failover that nobody planned is over after some 3 s.
+const FAILOVER: Duration = Duration::from_secs(5);
+
+/// A shard is gone for 5 s, and the cluster is well again some 3 s after that.
+const SHARD_LOST: Duration = Duration::from_secs(9);
+
+/// The time between two faults of a cluster or of a set with Sentinels.
+const CALM: Duration = Duration::from_millis(300);
+
 impl WireFault {
+    /// Whether it is one of the servers and their data, and not of the wire or of a process.
+    pub(super) fn is_of_servers(&self) -> bool {
+        match self {
+            Self::KillServer
+            | Self::StopServer
+            | Self::Pause
+            | Self::Sleep
+            | Self::KillClients(_)
+            | Self::ForgetScripts
+            | Self::Flush
+            | Self::Wipe(_)
+            | Self::OutOfMemory
+            | Self::Deny
+            | Self::MoveSlot(_)
+            | Self::LeaveSlot(_)
+            | Self::FailOver(_)
+            | Self::KillMaster { .. }
+            | Self::StopMaster(_)
+            | Self::LoseShard { .. }
+            | Self::KillSentinels(_) => true,
+            Self::Flow(..)
+            | Self::Cut(_)
+            | Self::CutAfter(..)
+            | Self::Close(_)
+            | Self::Refuse
+            | Self::EatReply
+            | Self::Hold
+            | Self::StopChild
+            | Self::KillChild
+            | Self::Block => false,
+        }
+    }
+
+    /// Whether a replica may become the master.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(
+            self,
+            Self::FailOver(_) | Self::KillMaster { .. } | Self::StopMaster(_)
+        )
+    }
+
+    /// Whether data may be gone after it.
+    pub(super) fn loses_data(&self, ground: Ground) -> bool {
+        match self {
+            Self::Flush | Self::Wipe(_) | Self::KillMaster { .. } | Self::StopMaster(_) => true,
+            Self::LoseShard { killed, .. } => *killed,
+            // In a cluster the old master waits for the new one.
+            Self::FailOver(_) => ground == Ground::Sentinel,
+            _ => false,
+        }
+    }
+
+    /// How long it may take, if it is planned to last for `length`.
+    pub(super) fn takes(&self, length: Duration) -> Duration {
+        match self {
+            Self::KillMaster { .. } | Self::StopMaster(_) => length.max(FAILOVER),
+            Self::LoseShard { .. } => SHARD_LOST,
+            _ => length,
+        }
+    }
+
     pub(super) fn kind(&self) -> String {
         let text = format!("{self:?}");
         match self {
@@ -104,20 +203,19 @@ impl FaultPlans {
     }
 }
 
-/// How many faults of each list a run gets in twelve seconds.
+/// How many faults of each list a run on a single server gets in twelve seconds.
 const FAULTS: [f64; 3] = [16.0, 20.0, 12.0];
 
-/// The faults of a seed, over `time`, for locks with this lease. Without subscriptions no fault is aimed at subscribers,
-/// since it would meet nothing.
+/// The faults of a seed, over `time`. Without subscriptions no fault is aimed at subscribers, since it would meet nothing.
 #[must_use]
 pub(super) fn plans(
-    seed: u64,
+    (ground, seed): (Ground, u64),
     time: Duration,
-    lease: Duration,
     keys: &[String],
     subscribes: bool,
 ) -> FaultPlans {
     let mut random = StdRng::seed_from_u64(seed);
+    let lease = ground.lease();
     let mut list = |steps: u32, draw: &dyn Fn(&mut StdRng) -> (WireFault, f64)| {
         let mut steps: Vec<_> = (0..steps)
             .map(|_| {
@@ -136,10 +234,96 @@ pub(super) fn plans(
     };
     let [servers, wires, processes] =
         FAULTS.map(|faults| (faults * time.as_secs_f64() / 12.0).round() as u32);
-    FaultPlans {
-        server: list(servers, &|random| server_fault(random, keys, subscribes)),
-        wire: list(wires, &|random| wire_fault(random, subscribes)),
-        processes: list(processes, &process_fault),
+    match ground {
+        Ground::Server => FaultPlans {
+            server: list(servers, &|random| server_fault(random, keys, subscribes)),
+            wire: list(wires, &|random| wire_fault(random, subscribes)),
+            processes: list(processes, &process_fault),
+        },
+        Ground::Cluster | Ground::Sentinel => FaultPlans {
+            processes: list(processes / 2, &|random| match ground {
+                // A process that stood still during a failover may reach the old master before it hears of the new one.
+                Ground::Sentinel => running_process_fault(random),
+                _ => process_fault(random),
+            }),
+            wire: list(0, &process_fault),
+            server: in_rounds(seed, time, lease, |random| match ground {
+                Ground::Sentinel => sentinel_faults(random, keys).to_vec(),
+                _ => cluster_faults(random, keys).to_vec(),
+            }),
+        },
+    }
+}
+
+/// Rounds of faults. The first fault of a round stays the first, so that each run has it, and the others are shuffled.
+fn in_rounds(
+    seed: u64,
+    time: Duration,
+    lease: Duration,
+    round: impl Fn(&mut StdRng) -> Vec<(WireFault, f64)>,
+) -> FaultPlan<WireFault> {
+    let mut random = StdRng::seed_from_u64(!seed);
+    let (mut at, mut steps) = (CALM, Vec::new());
+    while at < time {
+        let mut faults = round(&mut random);
+        faults[1..].shuffle(&mut random);
+        for (fault, leases) in faults {
+            let length = lease.mul_f64(leases * random.random::<f64>());
+            steps.push(PlannedFault { at, length, fault });
+            at += length + CALM;
+        }
+    }
+    FaultPlan {
+        seed,
+        lasts: time,
+        steps,
+    }
+}
+
+/// A round of faults of a cluster, and how many leases each lasts at most. The first keys are the busiest.
+fn cluster_faults(random: &mut StdRng, keys: &[String]) -> [(WireFault, f64); 9] {
+    let mut key = || keys[random.random_range(0..keys.len())].clone();
+    let (hot, moved, left, failed, killed, stopped, lost) =
+        (keys[0].clone(), key(), key(), key(), key(), key(), key());
+    let lost = WireFault::LoseShard {
+        key: lost,
+        killed: random.random_bool(0.5),
+    };
+    [
+        kill_master(random, killed),
+        (WireFault::MoveSlot(hot.clone()), 0.0),
+        (WireFault::MoveSlot(moved), 0.0),
+        (WireFault::MoveSlot(hot), 0.0),
+        (WireFault::LeaveSlot(left), 0.6),
+        (WireFault::FailOver(failed), 0.0),
+        (WireFault::KillClients("all"), 0.0),
+        (WireFault::StopMaster(stopped), 0.5),
+        (lost, 0.0),
+    ]
+}
+
+/// A round of faults of a set with Sentinels, and how many leases each lasts at most.
+fn sentinel_faults(random: &mut StdRng, keys: &[String]) -> [(WireFault, f64); 6] {
+    let key = || keys[0].clone();
+    [
+        kill_master(random, key()),
+        (WireFault::FailOver(key()), 0.0),
+        (WireFault::KillSentinels(random.random_range(1..=3)), 0.5),
+        (WireFault::KillClients("normal"), 0.0),
+        (WireFault::KillClients("pubsub"), 0.0),
+        (WireFault::StopMaster(key()), 0.3),
+    ]
+}
+
+fn kill_master(random: &mut StdRng, key: String) -> (WireFault, f64) {
+    let unreplicated = random.random_bool(0.7);
+    (WireFault::KillMaster { key, unreplicated }, 0.0)
+}
+
+fn running_process_fault(random: &mut StdRng) -> (WireFault, f64) {
+    match random.random_range(0..10) {
+        0..5 => (WireFault::KillChild, 0.0),
+        _ => (WireFault::Block, 0.1),
     }
 }
 

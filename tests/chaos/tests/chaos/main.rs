@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use distlock_chaos::redis::{RunConfig, Scale};
+use distlock_chaos::redis::{Ground, RunConfig, Scale};
 use distlock_chaos::{Coverage, Outcome, memory};
 use distlock_tests::LockKind;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -88,7 +88,7 @@ fn on_real_servers(size: Size) -> Vec<Trial> {
         Trial::test(name, move || {
             let runs = runs(&test, kind, seeds);
             let outcomes = each(runs, size.redis_runs_at_once, |run| {
-                on_redis(run, size.redis_scale, false)
+                on_redis(run, size.redis_scale)
             });
             outcomes.judge(size.redis_coverage)
         })
@@ -98,8 +98,34 @@ fn on_real_servers(size: Size) -> Vec<Trial> {
         trial(String::from("redis"), LockKind::Reentrant, size.redis),
         Trial::test("processes", move || processes(size)),
     ];
+    trials.extend(on_several_servers(size));
+    trials.extend(flaws::trials_on_several_servers(size.ground_scale));
     trials.extend(KINDS.map(|(name, kind)| trial(format!("redis_{name}"), kind, size.redis_kind)));
     trials
+}
+
+/// Most are played by hand only: each takes a minute or more.
+fn on_several_servers(size: Size) -> impl Iterator<Item = Trial> {
+    const GROUNDS: [(&str, Ground); 2] =
+        [("cluster", Ground::Cluster), ("sentinel", Ground::Sentinel)];
+    // A Redlock on servers that replace each other is of no use.
+    let kinds = KINDS.into_iter().filter(|(name, _)| *name != "red");
+    let kinds = kinds.chain([("reentrant", LockKind::Reentrant)]);
+    let kinds: Vec<_> = kinds.collect();
+    GROUNDS.into_iter().flat_map(move |(on, ground)| {
+        let trials = kinds.iter().map(move |(name, kind)| {
+            let (test, kind) = (format!("{on}_{name}"), *kind);
+            let (name, is_played) = (test.clone(), size.grounds.contains(&&*test));
+            let trial = Trial::test(name, move || {
+                let outcomes = each(runs(&test, kind, size.ground), 1, |run| {
+                    on_ground(ground, run, size.ground_scale)
+                });
+                outcomes.judge(size.ground_coverage)
+            });
+            trial.with_ignored_flag(!is_played)
+        });
+        trials.collect::<Vec<_>>()
+    })
 }
 
 fn processes(size: Size) -> Result<(), Failed> {
@@ -107,7 +133,7 @@ fn processes(size: Size) -> Result<(), Failed> {
     let of_kind = |(name, kind)| runs(&format!("processes_{name}"), kind, one);
     let runs = KINDS.into_iter().flat_map(of_kind).collect();
     let outcomes = each(runs, size.redis_runs_at_once, |run| {
-        on_redis(run, size.processes_scale, true)
+        config(run, size.processes_scale).only_kills().run(run.seed)
     });
     outcomes.others.covers(KILLS_COVERAGE)?;
     outcomes.judge(KILLS_COVERAGE)
@@ -149,14 +175,16 @@ fn on_memory(Run { seed, kind, .. }: Run) -> Outcome {
     outcome
 }
 
-fn on_redis(run: Run, scale: Scale, only_kills: bool) -> Outcome {
-    let config = RunConfig {
-        binary: env!("CARGO_BIN_EXE_chaos").to_owned(),
-        lock_kind: run.kind,
-        scale,
-        only_kills,
-    };
-    config.run(run.seed)
+fn on_redis(run: Run, scale: Scale) -> Outcome {
+    config(run, scale).run(run.seed)
+}
+
+fn on_ground(ground: Ground, run: Run, scale: Scale) -> Outcome {
+    config(run, scale).on(ground).run(run.seed)
+}
+
+fn config(run: Run, scale: Scale) -> RunConfig {
+    RunConfig::new(env!("CARGO_BIN_EXE_chaos"), run.kind, scale)
 }
 
 /// Plays each run, this many at a time.

@@ -34,6 +34,12 @@ pub(crate) struct Size {
     pub(crate) flawless: usize,
     /// What the fixed seeds on a real server have to reach.
     pub(crate) redis_coverage: Coverage,
+    /// On a cluster, and on a set of servers with Sentinels; of each kind of lock.
+    pub(crate) ground: Seeds,
+    pub(crate) ground_scale: Scale,
+    pub(crate) ground_coverage: Coverage,
+    /// The tests on a cluster and with Sentinels that are played unasked. The others are played by hand.
+    pub(crate) grounds: &'static [&'static str],
 }
 
 /// What the fixed seeds in memory have to reach.
@@ -43,6 +49,15 @@ pub(crate) const MEMORY_COVERAGE: Coverage = Coverage {
     faults: 65,
     contended: 25,
 };
+
+/// What the fixed seeds on a cluster and with Sentinels have to reach: a run has some ten faults.
+const GROUND_COVERAGE: Coverage = Coverage {
+    faults: 40,
+    contended: 5,
+};
+
+/// A lease, after which each waiter has to get its turn, and as much as that may be late.
+const GROUND_UNDISTURBED: Duration = Duration::from_secs(8);
 
 const FULL: Size = Size {
     name: "full",
@@ -68,6 +83,12 @@ const FULL: Size = Size {
         faults: 60,
         contended: 8,
     },
+    ground: Seeds { fixed: 1, fresh: 1 },
+    ground_scale: Scale::FULL
+        .with_faults_for(Duration::from_secs(30))
+        .then_undisturbed_for(GROUND_UNDISTURBED),
+    ground_coverage: GROUND_COVERAGE,
+    grounds: &["cluster_fenced", "cluster_fair", "sentinel_fenced"],
 };
 
 const SMOKE: Size = Size {
@@ -92,6 +113,12 @@ const SMOKE: Size = Size {
         faults: 40,
         contended: 5,
     },
+    ground: Seeds { fixed: 1, fresh: 0 },
+    ground_scale: Scale::SMOKE
+        .with_faults_for(Duration::from_secs(12))
+        .then_undisturbed_for(GROUND_UNDISTURBED),
+    ground_coverage: GROUND_COVERAGE,
+    grounds: &[],
 };
 
 impl Size {

@@ -1,13 +1,19 @@
 //! Connections, servers, refusals, rights and keys: what a real server does.
 
+mod changed_rights;
 mod connection;
 mod keys;
+mod needed_rights;
 mod outage;
+mod promoted;
 mod refusals;
+mod replicas;
 pub(crate) mod rights;
 mod rights_by_kind;
 mod scripts;
+mod sentinel;
 mod servers;
+mod tls;
 
 use crate::row::Listed;
 
@@ -17,10 +23,17 @@ pub(crate) fn rows() -> Vec<Listed> {
         servers::rows(),
         outage::rows(),
         refusals::rows(),
+        replicas::rows(),
         rights::rows(),
+        changed_rights::rows(),
         rights_by_kind::rows(),
+        needed_rights::rows(),
+        needed_rights::sentinel::rows(),
         scripts::rows(),
+        sentinel::rows(),
+        promoted::rows(),
         keys::rows(),
+        tls::rows(),
     ]
     .concat()
 }

@@ -1,7 +1,7 @@
-//! Row 53, for the other primitives: each has what the guide lists for it beside the lock's rights, and needs it all.
+//! Row 53, for keys with and without hash tags, and for the other primitives.
 
 use distlock::Error;
-use distlock_tests::RedisServer;
+use distlock_tests::{RedisServer, rights};
 use futures_util::future::join_all;
 use redis::Value;
 use tokio::sync::Mutex;
@@ -9,27 +9,34 @@ use tokio::sync::Mutex;
 use crate::foreign::Foreign;
 use crate::lives::{LIVES, Life, Stage};
 use crate::row::{Row, rows};
-use crate::server::rights::{GUIDE, granted, refused, server_without_default_user};
+use crate::server::rights::{is_denial, refused, server_without_default_user};
+
+/// A user that may log in, and nothing else.
+const NOTHING: [&str; 6] = [
+    "reset",
+    "on",
+    ">SECRET",
+    "resetkeys",
+    "resetchannels",
+    "-@all",
+];
 
 impl Life {
-    /// What the guide adds for it, word by word.
+    /// What the guide adds for it to the rights of the locks, word by word.
     fn added(self) -> Vec<&'static str> {
-        let title = match self {
-            Self::Locks => return Vec::new(),
-            Self::Fenced => "\nfenced lock\n",
-            Self::Fair => "\nfair lock, also non-reentrant\n",
-            Self::ReadWrite => "\nread/write lock\n",
-            Self::Numbers => "\nsemaphore, count-down latch\n",
-            Self::Permits => "\nexpirable semaphore\n",
-        };
-        let (_, rest) = GUIDE.split_once(title).expect("in the guide");
-        let lines = rest.lines().take_while(|line| line.starts_with("  "));
-        lines.flat_map(str::split_whitespace).collect()
+        match self {
+            Self::Locks => Vec::new(),
+            Self::Fenced => rights::of("fenced lock"),
+            Self::Fair => rights::of("fair lock, also non-reentrant"),
+            Self::ReadWrite => rights::of("read/write lock"),
+            Self::Numbers => rights::of("semaphore, count-down latch"),
+            Self::Permits => rights::of("expirable semaphore"),
+        }
     }
 
     /// All its rights, after `ACL SETUSER <user>`.
     fn rights(self) -> Vec<&'static str> {
-        [&granted()[3..], &self.added()].concat()
+        [&NOTHING[..], &rights::of(rights::LOCKS), &self.added()].concat()
     }
 }
 
@@ -62,64 +69,6 @@ async fn play(
         })
     });
     join_all(lives).await
-}
-
-async fn f53_guides_rights_suffice_for_each_primitive_and_each_is_needed(row: &Row) {
-    let (server, mut admin) = stage().await;
-    let mut taken = Vec::new();
-    let mut users = Vec::new();
-    for life in LIVES {
-        let rights = life.rights();
-        let mut of_life = vec![format!("{life:?}")];
-        // The lock's commands are the other test's.
-        let is_pattern = |word: &&str| word.starts_with(['~', '&']);
-        let words: Vec<&str> = match life {
-            Life::Locks => rights.iter().copied().filter(is_pattern).collect(),
-            _ => life.added(),
-        };
-        admin
-            .send(&[&["ACL", "SETUSER", &of_life[0]], &rights[..]].concat())
-            .await;
-        for (at, word) in words.iter().enumerate() {
-            let user = format!("{life:?}-{at}");
-            let less: Vec<&str> = rights.iter().copied().filter(|one| one != word).collect();
-            admin
-                .send(&[&["ACL", "SETUSER", &user], &less[..]].concat())
-                .await;
-            taken.push((user.clone(), *word));
-            of_life.push(user);
-        }
-        users.push((life, of_life));
-    }
-    let admin = Mutex::new(admin);
-    for (life, users) in &users {
-        let lives = play(&server, &admin, *life, users, "shop:").await;
-        assert!(
-            lives[..2].iter().all(Result::is_ok),
-            "{life:?}: {:?}",
-            &lives[..2]
-        );
-    }
-    let refused = refused(&mut *admin.lock().await).await;
-    for (user, word) in taken {
-        let entry = match word.strip_prefix('+') {
-            Some(command) => format!("{user} {command}"),
-            // Else it has all, so whatever it is refused is this.
-            None => format!("{user} "),
-        };
-        assert!(
-            refused.iter().any(|one| one.starts_with(&entry)),
-            "{user}: {word} is granted for nothing: {refused:?}"
-        );
-        row.injected("right taken away", 1);
-    }
-    let of_shops = |one: &&String| {
-        LIVES
-            .iter()
-            .any(|life| one.starts_with(&format!("{life:?} ")))
-    };
-    let of_shops: Vec<_> = refused.iter().filter(of_shops).collect();
-    assert!(of_shops.is_empty(), "{of_shops:?}");
 }
 
 async fn f53_rights_hold_for_a_prefix_that_is_a_hash_tag(row: &Row) {
@@ -189,8 +138,11 @@ async fn f53_keys_without_a_hash_tag_need_fewer_patterns(row: &Row) {
 
 async fn f53_user_with_the_whole_family_can_do_nothing_else(row: &Row) {
     let (server, mut admin) = stage().await;
-    let rights: Vec<&str> = LIVES.iter().flat_map(|life| life.added()).collect();
-    let words = [&["ACL", "SETUSER", "all"], &granted()[3..], &rights[..]].concat();
+    let added = LIVES.iter().flat_map(|life| life.added());
+    let locks = ["ACL", "SETUSER", "all"]
+        .into_iter()
+        .chain(Life::Locks.rights());
+    let words: Vec<&str> = locks.chain(added).collect();
     admin.send(&words).await;
     let url = format!("redis://all:SECRET@{}", server.addr());
     let client = redis::Client::open(url).unwrap();
@@ -238,15 +190,13 @@ async fn f53_user_with_the_whole_family_can_do_nothing_else(row: &Row) {
         command.arg(*words);
         let answer = command.query_async::<Value>(&mut all).await;
         let error = answer.expect_err(words[0]).to_string();
-        let refused = error.contains("NoPerm") || error.contains("executing the script can't");
-        assert!(refused, "{words:?}: {error}");
+        assert!(is_denial(&error), "{words:?}: {error}");
         row.injected("foreign command refused", 1);
     }
 }
 
 rows! {
-    Real: f53_guides_rights_suffice_for_each_primitive_and_each_is_needed,
-        f53_rights_hold_for_a_prefix_that_is_a_hash_tag,
+    Real: f53_rights_hold_for_a_prefix_that_is_a_hash_tag,
         f53_keys_without_a_hash_tag_need_fewer_patterns,
         f53_user_with_the_whole_family_can_do_nothing_else;
 }

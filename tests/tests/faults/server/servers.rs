@@ -1,4 +1,4 @@
-//! Rows 41 to 43 and 48: servers that are killed, stopped, or forget.
+//! Rows 41 to 43, 48 and 54: servers that are killed, stopped, made replicas, or forget.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -237,8 +237,40 @@ async fn f48_scripts_that_the_server_forgets_all_the_time_are_sent_again(row: &R
     free(&server, &[&client]).await;
 }
 
+async fn f54_server_that_is_made_a_replica_grants_again_when_it_is_promoted(row: &Row) {
+    let server = RedisServer::start().await;
+    let primary = RedisServer::builder().arg("--repl-diskless-sync-delay", "0");
+    let primary = primary.start().await;
+    let settings = |builder: distlock::Builder| {
+        let builder = builder.unavailable_after(SOON * 6);
+        builder.watchdog_timeout(LONG)
+    };
+    let client = client_with(&server.url(), settings).await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let port = primary.port().to_string();
+    server.cli(&["REPLICAOF", "127.0.0.1", &port]).await;
+    row.injected("server made a replica", 1);
+    // It has taken the data of its primary, where the hold is unknown.
+    let synced = || async { server.info("replication").await["master_link_status"].clone() };
+    eventually_eq(SOON, "the link", "up".to_owned(), synced).await;
+    let waits = tokio::spawn(client.lock("other").acquire().wait(SOON * 3).into_future());
+    // So the acquisition was refused before the server is promoted.
+    let attempts = server.command_calls("evalsha").await;
+    let asked = || async { server.command_calls("evalsha").await > attempts + 2 };
+    eventually_eq(SOON, "attempts", true, asked).await;
+    assert!(!waits.is_finished());
+    server.cli(&["REPLICAOF", "NO", "ONE"]).await;
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    row.timeout(SOON, guard.lost())
+        .await
+        .expect("the holder is told");
+    drop(guard);
+    free(&server, &[&client]).await;
+}
+
 rows! {
-    Real: f41_killed_servers_bring_no_two_holders_together,
+    Real: f54_server_that_is_made_a_replica_grants_again_when_it_is_promoted,
+         f41_killed_servers_bring_no_two_holders_together,
         f41_hold_that_comes_back_with_the_data_is_released,
         f41_hold_that_comes_back_after_its_release_is_released_again,
         f42_holders_are_told_soon_when_their_server_comes_back_empty,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::test_util::sizes;
 use distlock::{Error, Loss, MultiLock};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep, timeout};
@@ -328,6 +329,7 @@ async fn one_waiter_too_many_is_refused_at_once(stage: &Stage) {
     let first = tokio::spawn(lock.acquire().max_waiters(2).into_future());
     let second = tokio::spawn(lock.acquire().max_waiters(2).into_future());
     stage.waiting(&client, 2).await;
+    assert_eq!(sizes(&client).waiter_slots, 2);
     let third = refused(lock.acquire().max_waiters(2).await);
     assert!(third.is_overloaded() && third.to_string().contains("2 already waiting"));
     let elsewhere = client.lock("other").acquire().max_waiters(2);
@@ -336,6 +338,7 @@ async fn one_waiter_too_many_is_refused_at_once(stage: &Stage) {
     stage.waiting(&client, 1).await;
     let fourth = tokio::spawn(lock.acquire().max_waiters(2).into_future());
     stage.waiting(&client, 2).await;
+    assert!(refused(lock.acquire().max_waiters(2).await).is_overloaded());
     held.release().await.unwrap();
     for waiter in [second, fourth] {
         waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -401,7 +404,6 @@ on_every_backend! {
     keys_of_a_failed_acquisition_do_not_stay_taken,
     kinds_that_cannot_stay_taken_are_refused,
     one_waiter_too_many_is_refused_at_once,
-    waiter_for_several_keys_counts_at_the_key_that_it_waits_for,
     waiters_of_all_keys_are_bounded_together,
 }
 
@@ -409,4 +411,8 @@ on_every_backend! {
 #[test]
 fn rest_is_not_lengthened_by_a_late_renewal() {
     crate::conformance::stage::memory(rest_is_not_lengthened_by_a_renewal_that_comes_late);
+}
+
+in_one_slot! {
+    waiter_for_several_keys_counts_at_the_key_that_it_waits_for,
 }

@@ -40,13 +40,14 @@ async fn guard_without_a_scope_is_not_seen(stage: &Stage) {
 }
 
 async fn each_key_of_several_is_seen_under_its_name_without_the_prefix(stage: &Stage) {
+    let prefix = format!("{}orders:", stage.prefix());
     let client = stage
-        .client_with(|builder| builder.key_prefix("shop:"))
+        .client_with(|builder| builder.key_prefix(&prefix))
         .await;
     let both = client.multi_lock(["b", "a"]);
     both.acquire()
         .run(async {
-            assert!(is_held("a") && is_held("b") && !is_held("shop:a"));
+            assert!(is_held("a") && is_held("b") && !is_held(&format!("{prefix}a")));
             assert_eq!(current("b").unwrap().key(), "b");
         })
         .await

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
 use distlock::{Blocker, Client, CountDownLatch, Error};
+use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -179,6 +180,32 @@ async fn wait_that_nobody_answers_is_unavailable(stage: &Stage) {
     latch.delete().await.unwrap();
 }
 
+/// The first read is under way when the wait ends: a slow answer, or an outage.
+async fn wait_that_ends_during_the_first_read_tells_a_slow_answer_from_an_outage(stage: &Stage) {
+    let ms = Duration::from_millis;
+    let client = stage
+        .client_with(|builder| builder.faults(stage.faults()).watchdog_timeout(ms(30_000)))
+        .await;
+    let latch = latch(&client, 1).await;
+    // In real time a stall may make a short wait long.
+    let waits = match stage.is_paused() {
+        true => vec![(ms(100), false), (ms(499), false), (ms(500), true)],
+        false => vec![(ms(1_000), true)],
+    };
+    for (wait, is_outage) in waits {
+        stage.faults().next(Op::Adjust, Fault::Never);
+        let error = refused(latch.wait().timeout(wait).await);
+        let unanswered = Blocker::Unanswered;
+        let is_slow = matches!(&error, Error::Timeout { blocker, .. } if *blocker == unanswered);
+        assert_eq!(
+            (error.is_unavailable(), is_slow),
+            (is_outage, !is_outage),
+            "{error}"
+        );
+    }
+    latch.delete().await.unwrap();
+}
+
 /// While no message comes a waiter looks by itself, now and then; and at once when messages come again.
 async fn waiter_that_misses_the_message_looks_again(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
@@ -301,6 +328,7 @@ on_every_backend![
     count_sent_again_leaves_the_next_latch_alone,
     wait_times_out_and_says_what_is_left,
     wait_that_nobody_answers_is_unavailable,
+    wait_that_ends_during_the_first_read_tells_a_slow_answer_from_an_outage,
     waiter_that_misses_the_message_looks_again,
     waiters_of_a_latch_that_is_gone_without_a_0_are_told,
     wait_dropped_at_any_point_leaves_nothing,

@@ -35,10 +35,7 @@ fn logged_key(stage: &Stage, name: &str) -> String {
             .with_writer(|| Writer)
             .init();
     });
-    format!(
-        "{name}:{}",
-        if stage.is_paused() { "memory" } else { "redis" }
-    )
+    format!("{name}:{}", stage.backend())
 }
 
 /// How many lines have all of these words.
@@ -103,14 +100,26 @@ async fn wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off(stag
     let wait = |acquire: Acquire| timeout(stage.part(2), acquire.into_future());
     assert!(wait(silent.lock(&key).acquire()).await.is_err());
     assert_eq!(lines_with(&[&key]), 0);
-    let free = format!("{key}:free");
-    let (fair, multi) = (telling.fair_lock(&key), telling.multi_lock([&free, &key]));
-    for (acquire, times) in [(fair.acquire(), 1), (multi.acquire(), 2)] {
-        let words = [key.as_str(), "still waiting"];
-        tokio::select! {
-            () = is_told(stage, &words, times) => {}
-            _ = acquire.into_future() => panic!("it is held"),
-        }
+    // The multi-lock waits for this one first, and not for long.
+    let first = logged_key(stage, "first");
+    let before = other.lock(&first).acquire().await.unwrap();
+    let freed = async {
+        sleep(after / 2).await;
+        before.release().await.unwrap();
+    };
+    let (fair, multi) = (telling.fair_lock(&key), telling.multi_lock([&first, &key]));
+    let words = [key.as_str(), "still waiting"];
+    tokio::select! {
+        () = is_told(stage, &words, 1) => {}
+        _ = fair.acquire() => panic!("it is held"),
+    }
+    let told = async { join!(freed, is_told(stage, &words, 2)) };
+    tokio::select! {
+        _ = told => {}
+        _ = multi.acquire() => panic!("it is held"),
+    }
+    if stage.is_paused() {
+        assert_eq!(lines_with(&[&first]), 0);
     }
     held.release().await.unwrap();
 }
@@ -220,6 +229,31 @@ async fn wait_for_permits_that_nobody_has_set_is_told_as_such(stage: &Stage) {
     pool.delete().await.unwrap();
 }
 
+/// In paused time alone: there all of them are due at the same time.
+async fn of_waits_for_many_keys_the_longest_are_told_and_the_others_counted(stage: &Stage) {
+    const KEYS: usize = 19;
+    let name = logged_key(stage, "many");
+    let key = |n: usize| format!("{name}:{n:02}");
+    let after = stage.part(5);
+    let client = stage.client_with(|builder| builder.warn_after(after)).await;
+    let other = stage.client().await;
+    let mut held = Vec::new();
+    for n in 0..KEYS {
+        held.push(other.lock(key(n)).acquire().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..KEYS)
+        .map(|n| tokio::spawn(client.lock(key(n)).acquire().into_future()))
+        .collect();
+    is_told(stage, &["still waiting for further keys", "keys=3"], 1).await;
+    assert_eq!(lines_with(&[&name, "still waiting for the key"]), 16);
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
 on_every_backend![
     wait_for_permits_that_nobody_has_set_is_told_as_such,
     wait_that_lasts_long_is_told_with_its_holder_and_its_place_and_again_later,
@@ -227,3 +261,11 @@ on_every_backend![
     circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
     wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds,
 ];
+
+mod many {
+    #[test]
+    fn of_waits_for_many_keys_the_longest_are_told_and_the_others_counted() {
+        let test = super::of_waits_for_many_keys_the_longest_are_told_and_the_others_counted;
+        crate::conformance::stage::memory(test);
+    }
+}

@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-const LEASE: Duration = Duration::from_secs(600);
+/// It is renewed while the waiters wait.
+const LEASE: Duration = Duration::from_secs(30);
 
 fn client(server: &MemoryServer, faults: &Faults) -> Client {
     let builder = Client::builder().watchdog_timeout(LEASE).faults(faults);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use distlock::{Acquire, Client};
+use distlock_tests::size;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -14,11 +15,19 @@ use crate::conformance::stage::Stage;
 const SINGLES: u64 = 16;
 
 /// What was granted while it lasted: to the tasks on `a`, to those on `b`, and to the one on both.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Grants {
     a: u64,
     b: u64,
     both: u64,
+}
+
+impl Grants {
+    fn add(&mut self, other: &Self) {
+        self.a += other.a;
+        self.b += other.b;
+        self.both += other.both;
+    }
 }
 
 /// Enters again and again, until all are told to stop.
@@ -68,38 +77,71 @@ async fn one_that_needs_two_hot_keys_gets_its_share(stage: &Stage) {
         false => vec![[1, 1]],
     };
     for [a, b] in lengths {
-        let time = match stage.is_paused() {
-            true => ms(b) * 16 * 50,
-            false => Duration::from_secs(3),
+        let sections = [ms(a), ms(b)];
+        // By turns in real time, and once more if need be: what else the machine does slows both down then.
+        let (time, turns, attempts) = match stage.is_paused() {
+            true => (ms(b) * 16 * size(12, 50), 1, 1),
+            false => (ms(500), 6, 3),
         };
-        let alone = play(&client, false, [ms(a), ms(b)], time).await;
-        let beside = play(&client, true, [ms(a), ms(b)], time).await;
-        let told = format!("sections of {a} and {b} ms: {alone:?}, then {beside:?}");
-        // In real time less is asked, because a busy machine may stop any of the tasks at any time.
-        let (share, rest) = if stage.is_paused() { (2, 3) } else { (8, 2) };
-        assert!(beside.both * share >= beside.b / SINGLES, "{told}");
-        assert!(beside.a * 4 >= alone.a * rest, "{told}");
-        assert!(beside.b * 4 >= alone.b * rest, "{told}");
+        let mut told = Vec::new();
+        let is_fair = async || {
+            let (mut alone, mut beside) = (Grants::default(), Grants::default());
+            for _ in 0..turns {
+                alone.add(&play(&client, false, sections, time).await);
+                beside.add(&play(&client, true, sections, time).await);
+            }
+            told.push(format!(
+                "sections of {a} and {b} ms: {alone:?}, then {beside:?}"
+            ));
+            // In real time less is asked, because a busy machine may stop any of the tasks at any time.
+            let (share, rest) = if stage.is_paused() { (2, 3) } else { (8, 2) };
+            beside.both * share >= beside.b / SINGLES
+                && beside.a * 4 >= alone.a * rest
+                && beside.b * 4 >= alone.b * rest
+        };
+        let is_fair = once_of(attempts, is_fair).await;
+        println!("{told:?}");
+        assert!(is_fair, "{told:?}");
     }
+}
+
+/// Whether a measurement has this outcome once, in so many attempts.
+async fn once_of(attempts: u32, mut measure: impl AsyncFnMut() -> bool) -> bool {
+    for _ in 0..attempts {
+        if measure().await {
+            return true;
+        }
+    }
+    false
 }
 
 async fn one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     for holder in [&client, &other] {
-        let (section, time) = (Duration::from_millis(1), Duration::from_secs(2));
-        let alone = play(&client, false, [section; 2], time).await;
-        let held = holder.lock("c").acquire().await.unwrap();
-        let waiting = tokio::spawn(client.multi_lock(["a", "b", "c"]).acquire().into_future());
-        let beside = play(&client, false, [section; 2], time).await;
-        let told = format!("{alone:?}, then {beside:?}");
-        assert!(!waiting.is_finished());
-        let rest = if stage.is_paused() { 3 } else { 2 };
-        assert!(
-            beside.a * 4 >= alone.a * rest && beside.b * 4 >= alone.b * rest,
-            "{told}"
-        );
-        held.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
+        let section = [Duration::from_millis(1); 2];
+        // By turns in real time, and once more if need be, as above.
+        let (time, turns, attempts, rest) = match stage.is_paused() {
+            true => (Duration::from_secs(2), 1, 1, 3),
+            false => (Duration::from_millis(500), 4, 3, 2),
+        };
+        let mut told = Vec::new();
+        let is_fair = async || {
+            let (mut alone, mut beside) = (Grants::default(), Grants::default());
+            for _ in 0..turns {
+                alone.add(&play(&client, false, section, time).await);
+                let held = holder.lock("c").acquire().await.unwrap();
+                let waiting =
+                    tokio::spawn(client.multi_lock(["a", "b", "c"]).acquire().into_future());
+                beside.add(&play(&client, false, section, time).await);
+                assert!(!waiting.is_finished());
+                held.release().await.unwrap();
+                waiting.await.unwrap().unwrap().release().await.unwrap();
+            }
+            told.push(format!("{alone:?}, then {beside:?}"));
+            beside.a * 4 >= alone.a * rest && beside.b * 4 >= alone.b * rest
+        };
+        let is_fair = once_of(attempts, is_fair).await;
+        assert!(is_fair, "{told:?}");
     }
 }
 
@@ -164,7 +206,18 @@ async fn one_that_needs_two_keys_that_change_hands_in_step_gets_them(stage: &Sta
     }
 }
 
+in_one_slot! {
+    one_that_needs_two_hot_keys_gets_its_share,
+}
+
 on_every_backend![
+    one_that_needs_two_hot_keys_gets_its_share,
+    one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way,
+    crowd_of_multi_locks_with_common_keys_gets_on,
+    one_that_needs_two_keys_that_change_hands_in_step_gets_them,
+];
+
+in_several_slots![
     one_that_needs_two_hot_keys_gets_its_share,
     one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way,
     crowd_of_multi_locks_with_common_keys_gets_on,

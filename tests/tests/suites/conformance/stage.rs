@@ -4,53 +4,59 @@
 //! nothing; on a real server it is short, and its time is real. Nothing sleeps until "it should have worked": a test
 //! waits for a fact with a deadline ([`Stage::eventually`]), or lets a time pass that it then asserts about.
 //!
+//! On Redis, on the set with Sentinels and on the cluster, the clients of a stage have a user of its own with the rights that
+//! the guide lists, and no others. At the end of a test, the servers must have denied this user nothing.
+//!
 //! # To add a backend
 //! A variant of [`Server`] with its arms, a function like [`memory`] that makes the stage and plays the test on it, and
 //! one line in [`on_every_backend`].
 
+#[macro_use]
+mod backends;
+mod server;
+
+use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use distlock::test_util::{Sizes, places, sizes, stored};
+use distlock::test_util::{Sizes, sizes};
 use distlock::{Builder, Client, Error, Guard, MemoryServer};
 use distlock_tests::Disturbed as _;
 pub(crate) use distlock_tests::drop_after;
 use distlock_tests::faults::{Fault, Faults};
-use distlock_tests::{Pulse, RedisServer, size};
+use distlock_tests::rights::{self, PASSWORD};
+use distlock_tests::server::sentinel::SentinelSet;
+use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, size};
 use tokio::time::{Instant, sleep, timeout};
 
+use self::server::Server;
+
 /// The longest time in which holds of one client follow each other by hand-over.
-const HAND_OVER_TIME: Duration = Duration::from_millis(50);
+pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 
-/// One `#[test]` for each backend and each of these functions.
-macro_rules! on_every_backend {
-    ($($test:ident),* $(,)?) => {
-        mod memory { $(#[test] fn $test() { $crate::conformance::stage::memory(super::$test); })* }
-        mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(super::$test); })* }
-    };
-}
+/// On a real server, where time is real.
+const REDIS_LEASE: Duration = Duration::from_millis(1_500);
 
-/// The same on memory with several threads, in real time: for what only a race can show.
-macro_rules! on_threads {
-    ($($test:ident),* $(,)?) => {
-        mod threads { $(#[test] fn $test() { $crate::conformance::stage::threads(super::$test); })* }
-    };
-}
-
-/// The server that the clients of a stage share.
-enum Server {
-    Memory(MemoryServer),
-    Redis(RedisServer),
-}
+/// On a real server. See [`redis`].
+const REDIS_SLACK: Duration = Duration::from_secs(4);
 
 /// A lock server, its clients, and the faults between them.
 pub(crate) struct Stage {
     server: Server,
+    /// What the names of all keys begin with.
+    prefix: String,
+    /// Who the clients are, on a server with rights.
+    user: Option<String>,
+    /// The issuer of the server's certificate, if its clients use TLS.
+    authority: Option<Authority>,
     lease: Duration,
     slack: Duration,
     paused: bool,
     faults: Faults,
+    /// Gives each key a slot of its own, for all clients.
+    slots: Option<Faults>,
     clients: Mutex<Vec<Client>>,
     /// From the start of the test, where its time is real.
     pulse: OnceLock<Pulse>,
@@ -58,11 +64,23 @@ pub(crate) struct Stage {
 
 /// Plays a test on the memory backend, in paused time.
 pub(crate) fn memory(test: impl AsyncFnOnce(&Stage)) {
+    on_memory(test, None);
+}
+
+/// Plays a test on the memory backend, in paused time. Each key has a slot of its own, as in a cluster.
+pub(crate) fn memory_in_slots(test: impl AsyncFnOnce(&Stage)) {
+    let slots = Faults::new();
+    slots.split_slots();
+    on_memory(test, Some(slots));
+}
+
+fn on_memory(test: impl AsyncFnOnce(&Stage), slots: Option<Faults>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let server = Server::Memory(MemoryServer::new());
     let (lease, slack) = (Duration::from_secs(30), Duration::from_millis(5));
-    let stage = Stage::new(server, lease, slack, true);
+    let mut stage = Stage::new(server, lease, slack, true);
+    stage.slots = slots;
     let a_day = Duration::from_secs(24 * 3600);
     runtime.block_on(stage.play(test, a_day));
 }
@@ -84,9 +102,74 @@ pub(crate) fn threads(test: impl AsyncFnOnce(&Stage)) {
 pub(crate) fn redis(test: impl AsyncFnOnce(&Stage)) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
-    let server = Server::Redis(runtime.block_on(RedisServer::start()));
-    let (lease, slack) = (Duration::from_millis(1_500), Duration::from_secs(4));
-    let stage = Stage::new(server, lease, slack, false);
+    let builder = RedisServer::builder().without_default_user();
+    let server = runtime.block_on(builder.start());
+    let rights = rights::all();
+    runtime.block_on(server.set_user("shop", &rights));
+    let server = Server::Redis(Box::new(server));
+    let mut stage = Stage::new(server, REDIS_LEASE, REDIS_SLACK, false);
+    (stage.user, stage.prefix) = (Some("shop".to_owned()), "shop:".to_owned());
+    runtime.block_on(stage.play(test, Duration::from_secs(120)));
+}
+
+/// Plays a test on a Redis server of its own, whose clients use TLS.
+pub(crate) fn tls(test: impl AsyncFnOnce(&Stage)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let authority = Authority::new();
+    let builder = RedisServer::builder().tls(&authority.server());
+    let server = Server::Redis(Box::new(runtime.block_on(builder.start())));
+    let mut stage = Stage::new(server, REDIS_LEASE, REDIS_SLACK, false);
+    stage.authority = Some(authority);
+    runtime.block_on(stage.play(test, Duration::from_secs(120)));
+}
+
+/// Plays a test on the master of a set of servers with Sentinels, which other tests use at the same time.
+pub(crate) fn sentinel(test: impl AsyncFnOnce(&Stage)) {
+    static STAGES: AtomicU64 = AtomicU64::new(0);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let user = format!("behind{}", STAGES.fetch_add(1, Ordering::Relaxed));
+    let prefix = format!("{user}:");
+    let set = runtime.block_on(SentinelSet::shared());
+    runtime.block_on(async {
+        let rights = rights::for_prefix(&rights::all(), &prefix);
+        set.server(set.master().await)
+            .set_user(&user, &rights)
+            .await;
+        let rights = [rights::of_sentinels(), rights::optional()].concat();
+        for at in 0..3 {
+            set.sentinel(at).set_user(&user, &rights).await;
+        }
+    });
+    let mut stage = Stage::new(Server::Sentinel(set), REDIS_LEASE, REDIS_SLACK, false);
+    (stage.user, stage.prefix) = (Some(user), prefix);
+    runtime.block_on(stage.play(test, Duration::from_secs(120)));
+}
+
+/// Plays a test on a Redis Cluster, in real time. The keys of a test are spread over the nodes.
+pub(crate) fn cluster(test: impl AsyncFnOnce(&Stage)) {
+    on_cluster(test, |user| format!("{user}:"));
+}
+
+/// Plays a test on a Redis Cluster, in real time. The keys of a test are in one slot.
+pub(crate) fn cluster_in_one_slot(test: impl AsyncFnOnce(&Stage)) {
+    on_cluster(test, |user| format!("{user}:{{{user}}}:"));
+}
+
+fn on_cluster(test: impl AsyncFnOnce(&Stage), prefix: impl FnOnce(&str) -> String) {
+    static STAGES: AtomicU64 = AtomicU64::new(0);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let user = format!("spread{}", STAGES.fetch_add(1, Ordering::Relaxed));
+    let cluster = runtime.block_on(RedisCluster::shared());
+    runtime.block_on(async {
+        let rights = rights::all_in_cluster(cluster.has_sharded_messages().await);
+        let rights = rights::for_prefix(&rights, &format!("{user}:"));
+        cluster.set_user(&user, &rights).await;
+    });
+    let mut stage = Stage::new(Server::Cluster(cluster), REDIS_LEASE, REDIS_SLACK, false);
+    (stage.prefix, stage.user) = (prefix(&user), Some(user));
     runtime.block_on(stage.play(test, Duration::from_secs(120)));
 }
 
@@ -94,10 +177,14 @@ impl Stage {
     fn new(server: Server, lease: Duration, slack: Duration, paused: bool) -> Self {
         Self {
             server,
+            prefix: String::new(),
+            user: None,
+            authority: None,
             lease,
             slack,
             paused,
             faults: Faults::new(),
+            slots: None,
             clients: Mutex::default(),
             pulse: OnceLock::new(),
         }
@@ -111,6 +198,16 @@ impl Stage {
         played.expect("the test hangs");
         self.faults.clear_all();
         self.is_quiet_within(self.lease * 3).await;
+        let denied = self.denied().await;
+        assert!(denied.is_empty(), "denied, but needed: {denied:?}");
+    }
+
+    /// What the servers have denied the user of this stage.
+    async fn denied(&self) -> BTreeSet<String> {
+        match &self.user {
+            Some(user) => self.server.denied_to(user).await,
+            None => BTreeSet::new(),
+        }
     }
 
     /// A client of the server, without faults.
@@ -126,26 +223,41 @@ impl Stage {
 
     /// Takes the last fencing token of a key away.
     pub(crate) async fn lose_token(&self, key: &str) {
-        match &self.server {
-            Server::Memory(server) => distlock::test_util::lose_token(server, key),
-            Server::Redis(server) => {
-                let token = format!("redisson_lock_token:{{{key}}}");
-                server.cli(&["DEL", &token]).await;
-            }
-        }
+        self.server.lose_token(key, &self.wrapped(key)).await;
     }
 
     /// Takes all data away, fencing tokens included, as a server does that restarts without it.
     pub(crate) async fn wipe(&self) {
-        match &self.server {
-            Server::Memory(server) => distlock::test_util::wipe(server),
-            Server::Redis(server) => drop(server.cli(&["FLUSHALL"]).await),
-        }
+        self.server.wipe(&self.prefix).await;
     }
 
     /// A client that meets the stage's faults, and that the test alone keeps alive.
     pub(crate) async fn unlisted_client(&self) -> Client {
         self.connect(|builder| builder.faults(&self.faults)).await
+    }
+
+    /// What the stage plays on.
+    pub(crate) fn backend(&self) -> &'static str {
+        match &self.server {
+            Server::Memory(_) => "memory",
+            Server::Redis(_) => "redis",
+            Server::Sentinel(_) => "sentinel",
+            Server::Cluster(_) => "cluster",
+        }
+    }
+
+    /// What the names of all keys begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The part of a name that follows from a key.
+    fn wrapped(&self, key: &str) -> String {
+        let prefix = &self.prefix;
+        match prefix.contains('{') {
+            true => format!("{prefix}{key}"),
+            false => format!("{{{prefix}{key}}}"),
+        }
     }
 
     /// A client with settings of its own.
@@ -159,10 +271,29 @@ impl Stage {
         let builder = Client::builder()
             .watchdog_timeout(self.lease)
             .unavailable_after(self.unavailable_after());
-        let builder = set(builder);
+        let builder = match &self.user {
+            Some(user) => builder.credentials(user, PASSWORD),
+            None => builder,
+        };
+        let builder = set(builder.key_prefix(self.prefix()));
+        let builder = match &self.slots {
+            Some(slots) => builder.faults(slots),
+            None => builder,
+        };
         match &self.server {
             Server::Memory(server) => builder.in_memory(server).unwrap(),
-            Server::Redis(server) => builder.connect(&server.url()).await.unwrap(),
+            Server::Redis(server) => match &self.authority {
+                None => builder.connect(&server.url()).await.unwrap(),
+                Some(authority) => {
+                    let builder = builder.tls_ca_pem(authority.pem());
+                    builder.connect(&server.tls_url()).await.unwrap()
+                }
+            },
+            Server::Sentinel(set) => {
+                let user = self.user.as_deref().expect("a stage of its own");
+                builder.connect(&set.url_of_user(user)).await.unwrap()
+            }
+            Server::Cluster(cluster) => builder.connect(&cluster.url()).await.unwrap(),
         }
     }
 
@@ -278,13 +409,7 @@ impl Stage {
 
     /// How many wait for a key in the server's own queue.
     pub(crate) async fn places(&self, key: &str) -> usize {
-        match &self.server {
-            Server::Memory(server) => places(server, key),
-            Server::Redis(server) => {
-                let queue = format!("redisson_lock_queue:{{{key}}}");
-                server.try_cli(&["LLEN", &queue]).await.unwrap()
-            }
-        }
+        self.server.places(key, &self.wrapped(key)).await
     }
 
     /// Waits until this many wait for a key in the server's own queue.
@@ -299,17 +424,7 @@ impl Stage {
         let start = Instant::now();
         loop {
             let sizes: Vec<Sizes> = self.clients.lock().unwrap().iter().map(sizes).collect();
-            let stored = match &self.server {
-                Server::Memory(server) => stored(server),
-                Server::Redis(server) => {
-                    let keys = server.keys().await;
-                    // The last fencing token of a lock stays on purpose.
-                    let left = keys
-                        .iter()
-                        .filter(|key| !key.starts_with("redisson_lock_token:"));
-                    (left.count(), server.pubsub_channels().await.len())
-                }
-            };
+            let stored = self.server.stored(&self.prefix).await;
             if sizes.iter().all(|size| *size == Sizes::default()) && stored == (0, 0) {
                 return;
             }
@@ -326,10 +441,7 @@ impl Stage {
 
     /// How many channels the server is asked for.
     pub(crate) async fn listened_channels(&self) -> usize {
-        match &self.server {
-            Server::Memory(server) => stored(server).1,
-            Server::Redis(server) => server.pubsub_channels().await.len(),
-        }
+        self.server.stored(&self.prefix).await.1
     }
 
     /// Asserts that a new client gets the key at once, and leaves it free again. In real time, soon:

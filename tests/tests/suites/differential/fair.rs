@@ -136,6 +136,13 @@ fn memory_and_redis_agree() {
     side::memory_and_redis_agree(Kind::Fair, event, (200, 200));
 }
 
+side::agree_on_several_servers!(
+    Kind::Fair,
+    "",
+    timeless_step().prop_map(Event::Step),
+    (200, 200)
+);
+
 #[test]
 fn memory_and_memory_agree() {
     let event = side::with_pauses(step(side::odd_leases()), 5);

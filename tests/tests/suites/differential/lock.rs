@@ -99,6 +99,13 @@ fn memory_and_redis_agree() {
     side::memory_and_redis_agree(Kind::Reentrant, event, (300, 300));
 }
 
+side::agree_on_several_servers!(
+    Kind::Reentrant,
+    "",
+    timeless_step().prop_map(Event::Step),
+    (300, 300)
+);
+
 #[test]
 fn memory_and_memory_agree() {
     let event = side::with_pauses(step(side::odd_leases()), 6);

@@ -131,6 +131,13 @@ fn memory_and_redis_agree() {
     side::memory_and_redis_agree(Kind::Reentrant, event, (150, 200));
 }
 
+side::agree_on_several_servers!(
+    Kind::Reentrant,
+    "{one slot}:",
+    timeless_step().prop_map(Event::Step),
+    (150, 200)
+);
+
 #[test]
 fn memory_and_memory_agree() {
     let event = side::with_pauses(step(side::odd_leases()), 8);

@@ -209,6 +209,13 @@ fn memory_and_redis_agree() {
     side::memory_and_redis_agree(Kind::Permit, event, (150, 200));
 }
 
+side::agree_on_several_servers!(
+    Kind::Permit,
+    "",
+    timeless_step().prop_map(Event::Step),
+    (150, 200)
+);
+
 #[test]
 fn memory_and_memory_agree() {
     let event = side::with_pauses(step(side::odd_leases()), 10);

@@ -99,6 +99,18 @@ fn passing(step: impl Strategy<Value = NumberStep>) -> impl Strategy<Value = Eve
     ]
 }
 
+impl NumberStep {
+    fn has_no_braces(&self) -> bool {
+        let (Self::Attempt { key, .. }
+        | Self::Release { key, .. }
+        | Self::Withdraw { key, .. }
+        | Self::Adjust { key, .. }
+        | Self::Delete { key }
+        | Self::Inspect { key }) = self;
+        !KEYS[*key].contains('{')
+    }
+}
+
 impl Step for NumberStep {
     async fn take(&self, verbs: &Verbs) -> Answer {
         let with = |permits: u32| verbs.with_permits(permits);
@@ -136,6 +148,13 @@ fn semaphores_in_memory_and_redis_agree() {
     side::memory_and_redis_agree(Kind::Semaphore, event, (200, 200));
 }
 
+side::agree_on_several_servers!(
+    Kind::Semaphore,
+    "",
+    semaphore_step().prop_map(Event::Step),
+    (200, 200)
+);
+
 #[test]
 fn semaphores_in_memory_and_memory_agree() {
     side::memory_and_memory_agree(Kind::Semaphore, passing(semaphore_step()), (300, 120));
@@ -145,6 +164,20 @@ fn semaphores_in_memory_and_memory_agree() {
 fn latches_in_memory_and_redis_agree() {
     let event = latch_step().prop_map(Event::Step);
     side::memory_and_redis_agree(Kind::Latch, event, (150, 200));
+}
+
+/// In a cluster, the name of a latch has no braces: its channel has braces of its own.
+mod latch {
+    use super::*;
+
+    side::agree_on_several_servers!(
+        Kind::Latch,
+        "",
+        latch_step()
+            .prop_filter("a name without braces", NumberStep::has_no_braces)
+            .prop_map(Event::Step),
+        (150, 200)
+    );
 }
 
 #[test]

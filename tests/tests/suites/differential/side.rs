@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs, locks, lose_token, tokens, wipe};
 use distlock::{Client, Error, MemoryServer};
-use distlock_tests::{RedisServer, size};
+use distlock_tests::{RedisCluster, RedisServer, SentinelSet, size};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestCaseError, TestCaseResult, TestRunner};
 use redis::FromRedisValue;
@@ -108,10 +108,29 @@ fn alike(one: &Answer, two: &Answer, tolerance: Duration) -> bool {
     }
 }
 
+/// Tests that memory agrees with a cluster, whose keys have this prefix, and with a set of servers with Sentinels.
+macro_rules! agree_on_several_servers {
+    ($kind:expr, $prefix:expr, $event:expr, $full:expr) => {
+        #[test]
+        #[ignore = "played by `.ci/run engines`: a cluster takes time"]
+        fn memory_and_cluster_agree() {
+            $crate::differential::side::memory_and_cluster_agree($kind, $prefix, $event, $full);
+        }
+
+        #[test]
+        #[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
+        fn memory_and_sentinel_agree() {
+            $crate::differential::side::memory_and_sentinel_agree($kind, $event, $full);
+        }
+    };
+}
+pub(crate) use agree_on_several_servers;
+
 /// Where the data of a side is.
 enum Server {
     Memory(MemoryServer),
-    Redis(MultiplexedConnection),
+    /// Each server that may have some.
+    Redis(Vec<MultiplexedConnection>),
 }
 
 /// One of the two backends: a client of a server on which nothing is locked.
@@ -127,20 +146,27 @@ type Tokens = BTreeMap<String, u64>;
 const TOKEN: &str = "redisson_lock_token:";
 
 impl Side {
-    fn memory(kind: Kind) -> Self {
+    fn memory(kind: Kind, prefix: &str) -> Self {
         let server = MemoryServer::new();
-        let client = Client::builder().in_memory(&server).unwrap();
+        let builder = Client::builder().key_prefix(prefix);
+        let client = builder.in_memory(&server).unwrap();
         Self {
             verbs: Verbs::new(&client, OWNERS).of_kind(kind),
             server: Server::Memory(server),
         }
     }
 
-    async fn redis(server: &RedisServer, kind: Kind) -> Self {
-        let client = Client::connect(&server.url()).await.unwrap();
+    /// The servers behind this URL that have data.
+    async fn redis(url: &str, servers: &[&RedisServer], kind: Kind, prefix: &str) -> Self {
+        let builder = Client::builder().key_prefix(prefix);
+        let client = builder.connect(url).await.unwrap();
+        let mut connections = Vec::new();
+        for server in servers {
+            connections.push(server.connection().await);
+        }
         Self {
             verbs: Verbs::new(&client, OWNERS).of_kind(kind),
-            server: Server::Redis(server.connection().await),
+            server: Server::Redis(connections),
         }
     }
 
@@ -149,25 +175,40 @@ impl Side {
         match (&self.server, loss) {
             (Server::Memory(server), DataLoss::TokenLost(key)) => lose_token(server, &name(key)),
             (Server::Memory(server), DataLoss::AllLost) => wipe(server),
-            (Server::Redis(server), DataLoss::TokenLost(key)) => {
-                ask::<()>(server, &["DEL", &token_of(&name(key))]).await;
+            (Server::Redis(servers), DataLoss::TokenLost(key)) => {
+                let token = token_of(&name(key));
+                for server in servers {
+                    // The other nodes of a cluster send it elsewhere.
+                    if ask::<Vec<String>>(server, &["KEYS", "*"])
+                        .await
+                        .contains(&token)
+                    {
+                        ask::<()>(server, &["DEL", &token]).await;
+                    }
+                }
             }
-            (Server::Redis(server), DataLoss::AllLost) => ask::<()>(server, &["FLUSHALL"]).await,
+            (Server::Redis(servers), DataLoss::AllLost) => {
+                for server in servers {
+                    ask::<()>(server, &["FLUSHALL"]).await;
+                }
+            }
         }
     }
 
     /// All locks with their holders, and all fencing tokens.
     async fn stored(&self) -> (Locks, Tokens) {
-        let server = match &self.server {
+        let servers = match &self.server {
             Server::Memory(server) => return (locks(server), tokens(server)),
-            Server::Redis(server) => server,
+            Server::Redis(servers) => servers,
         };
         let (mut locks, mut tokens) = (Locks::new(), Tokens::new());
-        for name in ask::<Vec<String>>(server, &["KEYS", "*"]).await {
-            if name.starts_with(TOKEN) {
-                tokens.insert(name.clone(), ask(server, &["GET", &name]).await);
-            } else if ask::<String>(server, &["TYPE", &name]).await == "hash" {
-                locks.insert(name.clone(), ask(server, &["HGETALL", &name]).await);
+        for server in servers {
+            for name in ask::<Vec<String>>(server, &["KEYS", "*"]).await {
+                if name.starts_with(TOKEN) {
+                    tokens.insert(name.clone(), ask(server, &["GET", &name]).await);
+                } else if ask::<String>(server, &["TYPE", &name]).await == "hash" {
+                    locks.insert(name.clone(), ask(server, &["HGETALL", &name]).await);
+                }
             }
         }
         (locks, tokens)
@@ -286,15 +327,45 @@ pub(crate) fn memory_and_redis_agree<S: Step>(
 ) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(RedisServer::start());
-    let redis = runtime.block_on(Side::redis(&server, kind));
-    let sides = (&Side::memory(kind), &redis);
-    agree(
-        &runtime,
-        sides,
-        Duration::from_secs(40),
-        event,
-        size((30, 100), full),
-    );
+    let redis = runtime.block_on(Side::redis(&server.url(), &[&server], kind, ""));
+    in_real_time(&runtime, (&Side::memory(kind, ""), &redis), event, full);
+}
+
+/// The same on a cluster. The keys of all sides have this prefix: one with a hash tag brings them into one slot.
+pub(crate) fn memory_and_cluster_agree<S: Step>(
+    kind: Kind,
+    prefix: &str,
+    event: impl Strategy<Value = Event<S>>,
+    full: (u32, usize),
+) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let cluster = runtime.block_on(RedisCluster::builder().replicas(false).start());
+    let nodes: Vec<_> = (0..cluster.size()).map(|at| cluster.node(at)).collect();
+    let redis = runtime.block_on(Side::redis(&cluster.url(), &nodes, kind, prefix));
+    in_real_time(&runtime, (&Side::memory(kind, prefix), &redis), event, full);
+}
+
+/// The same on a set of servers with Sentinels.
+pub(crate) fn memory_and_sentinel_agree<S: Step>(
+    kind: Kind,
+    event: impl Strategy<Value = Event<S>>,
+    full: (u32, usize),
+) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let set = runtime.block_on(SentinelSet::start());
+    let master = set.server(runtime.block_on(set.master()));
+    let redis = runtime.block_on(Side::redis(&set.url(), &[master], kind, ""));
+    in_real_time(&runtime, (&Side::memory(kind, ""), &redis), event, full);
+}
+
+fn in_real_time<S: Step>(
+    runtime: &Runtime,
+    sides: (&Side, &Side),
+    event: impl Strategy<Value = Event<S>>,
+    full: (u32, usize),
+) {
+    let tolerance = Duration::from_secs(40);
+    agree(runtime, sides, tolerance, event, size((30, 100), full));
 }
 
 /// The same on two memory servers in paused time: what depends on anything but the operations shows here.
@@ -306,6 +377,6 @@ pub(crate) fn memory_and_memory_agree<S: Step>(
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let tolerance = Duration::from_millis(1);
-    let sides = (&Side::memory(kind), &Side::memory(kind));
+    let sides = (&Side::memory(kind, ""), &Side::memory(kind, ""));
     agree(&runtime, sides, tolerance, event, size((60, 60), full));
 }

@@ -1,14 +1,18 @@
 //! The harness under test: each tool does what it says, and each check can fail.
 
+mod cluster;
 mod leaks;
 mod process;
 mod proxy;
+mod sentinel;
 mod server;
+mod tls;
 mod waiting;
 
 use std::any::Any;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use distlock_tests::{RedisServer, eventually_eq};
 use tokio::task::JoinError;
 
 /// Ample for anything that should happen at once.
@@ -32,4 +36,22 @@ fn panic_text(error: JoinError) -> String {
 /// Runs what should panic, and gives the text.
 async fn panics<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static) -> String {
     panic_text(tokio::spawn(what).await.err().expect("a panic"))
+}
+
+/// Waits until a server has these keys.
+async fn has_keys(server: &RedisServer, keys: &[&str]) {
+    eventually_eq(SOON, "keys", keys.to_vec(), || async {
+        let there = server.keys().await;
+        keys.iter()
+            .copied()
+            .filter(|key| there.iter().any(|other| other == key))
+            .collect::<Vec<_>>()
+    })
+    .await;
+    assert_eq!(server.keys().await.len(), keys.len());
+}
+
+/// Prints how long a verb took: nothing depends on it.
+fn took(what: &str, start: Instant) {
+    println!("{what}: {:?}", start.elapsed());
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{BRIEF, SOON, panics};
 
-fn exists(pid: u32) -> bool {
+pub(super) fn exists(pid: u32) -> bool {
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     test_kill_process(pid).is_ok()
 }

@@ -1,7 +1,10 @@
 //! What only a real server shows: the data and messages that Redisson expects, in which slots they lie, several processes,
 //! connections that fail.
 
+mod cluster;
+mod commands;
 mod connections;
+mod credentials;
 mod fair;
 mod force_release;
 mod golden;
@@ -13,7 +16,9 @@ mod processes;
 mod red_lock;
 mod rw;
 mod semaphore;
+mod sentinel;
 mod slots;
+mod tls;
 mod unsupported;
 mod untold;
 mod wire;

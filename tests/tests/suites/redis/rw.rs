@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs};
@@ -317,54 +316,6 @@ async fn readers_of_others_are_never_renewed() {
         assert_left(&server, "k", 20_000).await;
     }
     assert!(guard.is_held());
-}
-
-/// How often each command was called, also by scripts, since the last `CONFIG RESETSTAT`.
-async fn calls(server: &RedisServer) -> BTreeMap<String, String> {
-    let stats = server.try_cli::<String>(&["INFO", "commandstats"]).await;
-    let line = |line: &str| {
-        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let (calls, _) = figures.split_once(',')?;
-        Some((name.to_owned(), calls.to_owned()))
-    };
-    // Those of this connection.
-    let ours = ["info", "config", "hello", "client"];
-    let asked = |(name, _): &(String, String)| !ours.iter().any(|own| name.starts_with(own));
-    stats
-        .unwrap()
-        .lines()
-        .filter_map(line)
-        .filter(asked)
-        .collect()
-}
-
-#[tokio::test]
-async fn release_runs_as_many_commands_with_thousands_of_readers_as_with_ten() {
-    let server = RedisServer::start().await;
-    let client = client(&server).await;
-    let reads = verbs(&client, Kind::Read);
-    // The first release of all stores the script.
-    granted(&reads, 1, 60_000).await;
-    freed(&reads, 1).await;
-    let mut counted = Vec::new();
-    for readers in [10, 4_000] {
-        let enter = (1..=readers).map(|number| granted(&reads, number, 60_000));
-        futures_util::stream::iter(enter)
-            .buffer_unordered(100)
-            .collect::<Vec<()>>()
-            .await;
-        for number in [readers, 1, readers / 2] {
-            server.cli(&["CONFIG", "RESETSTAT"]).await;
-            freed(&reads, number).await;
-            counted.push(calls(&server).await);
-            granted(&reads, number, 60_000).await;
-        }
-        server.cli(&["FLUSHALL"]).await;
-    }
-    assert!(counted[0].contains_key("hdel"), "{counted:?}");
-    for one in &counted {
-        assert_eq!(one, &counted[0]);
-    }
 }
 
 #[tokio::test]

@@ -60,10 +60,13 @@ const PLAIN: &[&str] = &[
     "order:42",
     "a b  c",
     "über:straße 注文",
-    "line\nbreak \"quoted\" \\",
+    "line\nbreak",
     "*?[x]",
     "redisson_lock__channel:k",
 ];
+
+/// The MONITOR of Valkey does not escape them, so the words of its lines cannot be told apart.
+const QUOTED: &str = "\"quoted\" \\";
 
 /// With a hash tag, which Redisson keeps; only the channel of a latch it wraps all the same, and so takes it elsewhere.
 const TAGGED: &[&str] = &[
@@ -250,7 +253,13 @@ async fn names_of_every_primitive_lie_in_the_slot_of_its_key() {
     let server = RedisServer::start().await;
     let mut watch = Watch::on(&server).await;
     let mut seen = 0;
-    for name in [PLAIN, TAGGED, BROKEN].concat() {
+    let mut names = [PLAIN, TAGGED, BROKEN].concat();
+    if server.info("server").await.contains_key("valkey_version") {
+        println!("the name {QUOTED:?} is left out, since the MONITOR of Valkey does not escape it");
+    } else {
+        names.push(QUOTED);
+    }
+    for name in names {
         for what in WHAT.iter().copied() {
             let (one, two) = (client(&server).await, client(&server).await);
             live(what, name, &one, &two, &mut watch).await;

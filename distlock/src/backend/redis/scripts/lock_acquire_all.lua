@@ -3,17 +3,19 @@
 -- KEYS  1.. locks (hash: owner -> count), any number
 -- ARGV  two for each lock: owner, lease in ms
 -- Reply nil granted   array: position of a lock that another owner holds, and for how many ms (-1 without an end)
+local free = {}
 for i, lock in ipairs(KEYS) do
-  local owner = ARGV[i * 2 - 1]
-  if redis.call('HEXISTS', lock, owner) == 0 and redis.call('EXISTS', lock) == 1 then
+  free[i] = redis.call('EXISTS', lock) == 0
+  if not free[i] and redis.call('HEXISTS', lock, ARGV[i * 2 - 1]) == 0 then
     return { i, redis.call('PTTL', lock) }
   end
 end
 for i, lock in ipairs(KEYS) do
   local owner, lease = ARGV[i * 2 - 1], ARGV[i * 2]
+  if not free[i] then lease = math.max(redis.call('PTTL', lock), tonumber(lease)) end
   -- First write: a PEXPIRE checks the lease even if the key is missing, and passes when memory is full.
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
+  redis.call('PEXPIRE', lock, lease)
   redis.call('HSET', lock, owner, '1')
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
+  if free[i] then redis.call('PEXPIRE', lock, lease) end
 end
 return nil

@@ -1,23 +1,31 @@
 -- Renews locks that still are their owners', and sets how often each owner has entered its lock.
 -- Never creates a lock and never shortens a lease, so it does no harm when it is sent twice or late.
 -- KEYS  1.. locks (hash: owner -> count), any number
--- ARGV  three for each lock: owner, count, lease in ms
+-- ARGV  1 what all owners begin with   2 usual lease in ms   then for each lock: the rest of its owner
+-- then three for each lock with another count than 1 or another lease: position, count, lease in ms
 -- Reply one integer for each lock: 1 renewed   0 not this owner's
+local stem, usual_lease = ARGV[1], ARGV[2]
+local counts, leases = {}, {}
+for at = #KEYS + 3, #ARGV, 3 do
+  local i = tonumber(ARGV[at])
+  counts[i], leases[i] = ARGV[at + 1], ARGV[at + 2]
+end
+
 local replies = {}
 for i, lock in ipairs(KEYS) do
-  local owner, count, lease = ARGV[i * 3 - 2], ARGV[i * 3 - 1], ARGV[i * 3]
-  local ours = redis.pcall('HEXISTS', lock, owner)
-  if type(ours) == 'table' then
+  local owner, count, lease = stem .. ARGV[i + 2], counts[i] or '1', leases[i] or usual_lease
+  local stated = redis.pcall('HGET', lock, owner)
+  if type(stated) == 'table' then
     -- A value of another type is not this owner's lock. Any other error says nothing about the lock, and is returned.
-    if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
-    ours = 0
+    if not string.find(stated.err, 'WRONGTYPE', 1, true) then return stated end
+    stated = nil
   end
-  if ours == 1 then
+  if stated then
     -- First write: passes when memory is full, and lets the next ones pass. An invalid lease fails before anything is
     -- stored.
     redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
-    if redis.call('HGET', lock, owner) ~= count then redis.call('HSET', lock, owner, count) end
+    if stated ~= count then redis.call('HSET', lock, owner, count) end
   end
-  replies[i] = ours
+  replies[i] = stated and 1 or 0
 end
 return replies

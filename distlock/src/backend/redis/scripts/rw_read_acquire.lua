@@ -19,11 +19,11 @@ local function refuse(left)
   return left
 end
 
-local mode = redis.call('HGET', lock, 'mode')
+local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
 -- A lock of another kind counts as held by another owner, and is left as it is.
 if not mode and redis.call('EXISTS', lock) == 1 then return redis.call('PTTL', lock) end
 
-local again = redis.call('HEXISTS', lock, owner) == 1 and redis.call('EXISTS', timeouts .. '1') == 1
+local again = count and redis.call('EXISTS', timeouts .. '1') == 1
 local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') == 1
 if not again and not inside then
   if mode == 'write' then return refuse(redis.call('PTTL', lock)) end
@@ -35,10 +35,13 @@ local left = tonumber(lease)
 if again then left = math.max(left, redis.call('PTTL', timeouts .. '1')) end
 -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
 -- anything is stored. It also passes when memory is full, and then lets the other writes pass.
-redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
-for hold = 2, tonumber(redis.call('HGET', lock, owner) or '0') do redis.call('DEL', timeouts .. hold) end
-if not mode then redis.call('HSET', lock, 'mode', 'read') end
-redis.call('HSET', lock, owner, '1')
+redis.call('PEXPIRE', lock, mode and math.max(redis.call('PTTL', lock), left) or left)
+for hold = 2, tonumber(count or '0') do redis.call('DEL', timeouts .. hold) end
+if mode then
+  redis.call('HSET', lock, owner, '1')
+else
+  redis.call('HSET', lock, 'mode', 'read', owner, '1')
+  redis.call('PEXPIRE', lock, left)
+end
 redis.call('SET', timeouts .. '1', '1', 'PX', left)
-if not mode then redis.call('PEXPIRE', lock, left) end
 return nil

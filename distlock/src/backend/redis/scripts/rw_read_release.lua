@@ -7,9 +7,8 @@
 -- Reply n >= 0 ended, and n subscribers were notified   -1 this owner holds nothing, or its lease had ended
 local lock = KEYS[1]
 local owner, stem, channel = ARGV[1], ARGV[2], ARGV[3]
-local SOONER = 10 -- ms; a smaller difference is not worth a message
 
-local mode, count = redis.call('HGET', lock, 'mode'), redis.call('HGET', lock, owner)
+local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
 if not mode or not count then return -1 end
 local ours, heard = left_of(stem, owner, count), 0
 for hold = 1, tonumber(count) or 0 do
@@ -17,10 +16,10 @@ for hold = 1, tonumber(count) or 0 do
 end
 redis.call('HDEL', lock, owner)
 if mode == 'read' then
-  local whole = redis.call('PTTL', lock)
-  if whole < 0 then whole = math.huge end
-  local left = leave_to_readers(lock, stem)
-  if left and (left <= 0 or left < whole - SOONER) then heard = redis.call('PUBLISH', channel, '0') end
+  local left, before = leave_to_readers(lock, stem, ours)
+  -- A TTL below zero is none: the lock had no end.
+  local sooner = left and (left <= 0 or before < 0 or left < before - SOONER)
+  if sooner then heard = redis.call('PUBLISH', channel, '0') end
 end
 if ours <= 0 then return -1 end
 return heard

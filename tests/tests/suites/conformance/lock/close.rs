@@ -1,5 +1,7 @@
 //! The end of a client: closing it, and what a dropped one leaves to be done.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{Sizes, sizes};
@@ -124,6 +126,37 @@ async fn close_ends_the_wait_of_all_that_stand_in_line(stage: &Stage) {
     }
 }
 
+/// The answer has arrived, and the task of the waiter runs only after its wait has ended. Nothing is wrong with the server.
+async fn grant_that_is_taken_up_after_the_wait_is_given_back(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage
+        .faults()
+        .next(Op::Attempt, Fault::DelayReply(stage.part(50)));
+    let wait = client.lock(KEY).acquire().wait(stage.part(30));
+    let mut waiting = Box::pin(wait.into_future());
+    let polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending()));
+    assert!(polled.await);
+    sleep(stage.part(20)).await;
+    let error = refused(waiting.await);
+    assert!(error.is_busy(), "{error}");
+    stage.is_free_within(stage.part(10), KEY).await;
+}
+
+/// Its answer has arrived, and the task of the waiter runs only after the client was closed.
+async fn grant_that_is_taken_up_after_the_close_is_given_back(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let answered = Fault::DelayReply(stage.part(50));
+    stage.faults().next(Op::Attempt, answered);
+    let mut waiting = Box::pin(client.lock(KEY).acquire().into_future());
+    let polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending()));
+    assert!(polled.await);
+    sleep(stage.part(20)).await;
+    client.close(stage.lease()).await.unwrap();
+    let closed = refused(waiting.await);
+    assert!(matches!(&closed, Error::Closed { .. }), "{closed}");
+    stage.is_free_within(stage.part(10), KEY).await;
+}
+
 async fn guard_outlives_its_client(stage: &Stage) {
     for by_drop in [false, true] {
         // The stage would keep the client alive, so this one is made beside it.
@@ -180,3 +213,18 @@ on_every_backend![
     dropped_client_still_sends_its_pending_releases,
     tasks_of_a_dropped_client_end,
 ];
+
+/// What depends on the instant at which a waiter's task runs.
+mod on_paused_time {
+    use crate::conformance::stage::memory;
+
+    #[test]
+    fn grant_that_is_taken_up_after_the_wait_is_given_back() {
+        memory(super::grant_that_is_taken_up_after_the_wait_is_given_back);
+    }
+
+    #[test]
+    fn grant_that_is_taken_up_after_the_close_is_given_back() {
+        memory(super::grant_that_is_taken_up_after_the_close_is_given_back);
+    }
+}

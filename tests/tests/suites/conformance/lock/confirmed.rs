@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::Error;
-use distlock_tests::faults::Op;
+use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -76,8 +76,34 @@ async fn key_that_is_handed_over_all_the_time_is_asked_for_a_hundred_times_a_sec
     assert!((most / 4..=most).contains(&asked), "asked {asked} times");
 }
 
+/// Without an answer to the renewals, the client does not know that the first hold is lost.
+async fn hold_beside_one_that_the_server_granted_later_is_not_handed_over(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let first = client.lock(KEY).acquire().await.unwrap();
+    let second = tokio::spawn(client.lock(KEY).acquire().into_future());
+    // It trusts the holder of its own client no longer, and listens.
+    sleep(stage.part(10)).await;
+    stage.faults().always(Op::Renew, Fault::FailBefore);
+    assert!(other.lock(KEY).force_release().await.unwrap());
+    let second = second.await.unwrap().unwrap();
+    let third = tokio::spawn(client.lock(KEY).acquire().into_future());
+    stage.waiting(&client, 1).await;
+    assert!(first.is_held() && second.is_held());
+    assert!(first.release().await.unwrap_err().is_lost());
+    sleep(stage.part(10)).await;
+    assert!(!third.is_finished(), "two are inside");
+    stage.faults().clear(Op::Renew);
+    second.release().await.unwrap();
+    third.await.unwrap().unwrap().release().await.unwrap();
+}
+
 mod memory {
     use super::stage::memory;
+
+    #[test]
+    fn hold_beside_one_that_the_server_granted_later_is_not_handed_over() {
+        memory(super::hold_beside_one_that_the_server_granted_later_is_not_handed_over);
+    }
 
     #[test]
     fn bodies_that_follow_a_force_release_are_few() {

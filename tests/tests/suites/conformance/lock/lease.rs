@@ -268,7 +268,26 @@ async fn thousands_of_holds_are_renewed_without_loss(stage: &Stage) {
     stage.is_quiet_within(stage.lease()).await;
 }
 
+async fn batch_of_renewals_that_is_not_answered_is_sent_again_as_one_batch(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let mut guards = Vec::new();
+    for n in 0..20 {
+        guards.push(client.lock(format!("k:{n}")).acquire().await.unwrap());
+    }
+    // In real time some are due a little later than the others.
+    let batches = if stage.is_paused() { 1 } else { 20 };
+    stage.faults().next(Op::Renew, Fault::FailBefore);
+    let sent = async || stage.faults().calls(Op::Renew) > 1;
+    stage.eventually("sent again", stage.lease(), sent).await;
+    assert!(stage.faults().calls(Op::Renew) <= 1 + batches);
+    for guard in guards {
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+    }
+}
+
 on_every_backend![
+    batch_of_renewals_that_is_not_answered_is_sent_again_as_one_batch,
     watchdog_keeps_a_hold_for_many_leases,
     fixed_lease_is_not_renewed_and_the_next_owner_gets_in,
     scope_is_cut_at_the_fixed_lease,

@@ -315,7 +315,21 @@ async fn renewal_under_way_at_the_release_revives_nothing(stage: &Stage) {
     }
 }
 
+async fn guard_that_was_lost_and_lives_on_is_in_nobodys_way(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let lost = client.lock(KEY).acquire().await.unwrap();
+    assert!(other.lock(KEY).force_release().await.unwrap());
+    lost.lost().await;
+    let start = Instant::now();
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.assert_took(start, Duration::ZERO);
+    assert_lost(&refused(lost.release().await), Loss::Gone, false);
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
 on_every_backend![
+    guard_that_was_lost_and_lives_on_is_in_nobodys_way,
     lost_renewal_is_tried_again_and_the_hold_survives,
     outage_shorter_than_the_lease_is_survived,
     hold_that_cannot_be_renewed_is_lost_when_its_lease_is_over,

@@ -285,3 +285,35 @@ fn guard_that_is_leaked_with_its_runtime_panics_nowhere() {
     drop(lost);
     assert_eq!(sizes(&client).pending_releases, 2);
 }
+
+#[test]
+fn watchdog_goes_on_in_the_newest_runtime_when_its_own_has_ended() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = client(&server, &faults);
+    let (first, second) = (paused(), paused());
+    let mut guards = acquired(&first, &client, 1);
+    second.block_on(async {
+        guards.push(client.lock(KEY).acquire().await.unwrap());
+    });
+    drop(first);
+    // Nobody calls the client any more.
+    second.block_on(async {
+        sleep(3 * LEASE).await;
+        assert!(guards.iter().all(Guard::is_held));
+    });
+}
+
+#[test]
+fn client_runs_only_the_tasks_that_have_something_to_do() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = client(&server, &faults);
+    let runtime = paused();
+    let tasks = || runtime.metrics().num_alive_tasks();
+    let guard = acquired(&runtime, &client, 1).pop().unwrap();
+    assert_eq!(tasks(), 1, "the watchdog");
+    runtime.block_on(guard.release()).unwrap();
+    assert_eq!(tasks(), 1);
+    drop(acquired(&runtime, &client, 1));
+    runtime.block_on(quiet(&server, &client));
+    assert_eq!(tasks(), 2, "the releaser as well");
+}

@@ -59,6 +59,8 @@ async fn unpolled_waiter_with_a_hold_in_its_slot_lets_the_next_one_go_first(stag
 async fn unpolled_waiter_behind_another_process_lets_the_next_one_go_first(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let held = other.lock(KEY).acquire().await.unwrap();
+    // On a cluster it now has a connection for the key, so an attempt is answered before the waiter is left alone.
+    assert!(client.lock(KEY).is_locked().await.unwrap());
     let unpolled = left_alone(stage, &client, 1).await;
     let next = spawned(&client);
     stage.waiting(&client, 2).await;

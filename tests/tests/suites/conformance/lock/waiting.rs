@@ -160,6 +160,8 @@ async fn crowd_with_random_waits_leaves_no_waiter_behind(stage: &Stage) {
     let mut random = StdRng::seed_from_u64(seed);
     let held = holder.lock(KEY).acquire().await.unwrap();
     let lock = client.lock(KEY);
+    // On a cluster it now has a connection for the key.
+    assert!(lock.is_locked().await.unwrap());
     let waits = (0..2_000).map(|n| {
         // The first one has time for an answer of the server; of the others each knows that it stands behind.
         let parts = if n == 0 {
@@ -244,4 +246,12 @@ on_every_backend![
     word_that_comes_between_the_try_and_the_sleep_is_not_missed,
     word_that_comes_before_the_waiter_listens_is_not_missed,
     task_that_waits_for_itself_is_freed_by_its_wait,
+];
+
+in_every_run![
+    waiter_gets_the_lock_when_another_client_releases,
+    waiter_gets_the_lock_when_the_lease_ends_without_a_word,
+    waits_end_on_time_wherever_the_waiter_stands,
+    crowd_is_served_one_by_one_at_a_bounded_cost,
+    waiters_of_two_clients_on_many_keys_all_get_in,
 ];

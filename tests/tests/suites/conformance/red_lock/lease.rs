@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use distlock::{Error, MultiLock};
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{KEY, LEASE, Servers};
@@ -29,16 +30,24 @@ async fn watchdog_keeps_it_with_a_minority_gone_and_it_is_lost_with_a_majority()
 
 #[tokio::test(start_paused = true)]
 async fn lost_somewhat_before_its_lease_ends_for_clocks_drift() {
-    let servers = Servers::new(3);
+    for servers in [1, 3] {
+        lost_before_the_end_on(servers).await;
+    }
+}
+
+async fn lost_before_the_end_on(servers: usize) {
+    let servers = Servers::new(servers);
     let program = servers.program();
     let start = Instant::now();
     let guard = program.lock().acquire().lease(LEASE).await.unwrap();
+    let again = guard.reenter().unwrap();
+    again.lost().await;
     guard.lost().await;
     let margin = LEASE / 100 + Duration::from_millis(2);
     let expected = LEASE - margin;
     let early = expected.abs_diff(start.elapsed());
     assert!(early < Duration::from_millis(5), "{:?}", start.elapsed());
-    assert!(!guard.is_held());
+    assert!(!guard.is_held() && !again.is_held());
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,4 +138,21 @@ async fn lease_of_a_few_milliseconds_is_refused_and_the_margin_told() {
     let program = Servers::new(3).program();
     let guard = program.lock().acquire().lease(least).await.unwrap();
     assert!(guard.is_held());
+}
+
+/// The second server answers when little more than a third of the lease is left, and the margin counts as well.
+#[tokio::test(start_paused = true)]
+async fn grant_of_which_a_quarter_is_left_is_kept() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let (lease, slow) = (Duration::from_millis(2_900), Duration::from_millis(1_914));
+    program.hang([2]);
+    program.faults[1].always(Op::Attempt, Fault::DelayReply(slow));
+    let wait = Duration::from_secs(2);
+    let guard = program.lock().acquire().lease(lease).wait(wait);
+    let guard = guard.await.unwrap();
+    assert_eq!(program.faults[1].calls(Op::Attempt), 1, "one round");
+    guard.release().await.unwrap();
+    program.heal();
+    servers.are_empty().await;
 }

@@ -5,10 +5,12 @@ mod outage;
 mod regain;
 mod waiting;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use distlock::test_util::{sizes, stored};
-use distlock::{Client, Error, MemoryServer, Quorum, RedLock};
+use distlock::{Blocker, Client, Error, MemoryServer, Quorum, RedLock};
 use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Faults, Op};
 use tokio::task::JoinSet;
@@ -86,6 +88,14 @@ impl Program {
     }
 }
 
+/// What a wait that ended was waiting for.
+fn blocker(error: &Error) -> Blocker {
+    match error {
+        Error::Timeout { blocker, .. } => *blocker,
+        other => panic!("{other}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn held_by_one_program_at_a_time() {
     let servers = Servers::new(5);
@@ -159,6 +169,58 @@ async fn entered_again_inside_its_own_scope() {
         again.release().await
     });
     nested.await.unwrap().unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn guard_made_inside_another_one_ends_by_itself() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let lock = program.lock();
+    let outer = lock.acquire().await.unwrap();
+    let body = async {
+        let inner = lock.acquire().await.unwrap();
+        let lost = inner.lost();
+        inner.release().await.unwrap();
+        timeout(LEASE / 100, lost).await.expect("it has ended");
+    };
+    outer.scope(body).await.unwrap();
+    assert!(outer.is_held());
+    outer.release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn section_of_a_guard_that_has_ended_is_not_lost() {
+    let servers = Servers::new(3);
+    let guard = servers.program().lock().acquire().await.unwrap();
+    let mut section = guard.section();
+    guard.release().await.unwrap();
+    let polled = poll_fn(|cx| section.poll_in(cx, |_| Poll::Ready("done")));
+    assert_eq!(polled.await.unwrap(), "done");
+    servers.are_empty().await;
+}
+
+/// It re-enters the holds of the two servers that both locks have, and has nothing to do with the third one.
+#[tokio::test(start_paused = true)]
+async fn lock_on_other_servers_inside_a_scope_is_lost_by_itself() {
+    let servers = Servers::new(4);
+    let program = servers.program();
+    let on = |at: [usize; 3]| Quorum::new(at.map(|at| program.clients[at].clone())).lock(KEY);
+    let (lock, other) = (on([0, 1, 2]), on([0, 1, 3]));
+    let guard = lock.acquire().await.unwrap();
+    let body = async {
+        let nested = other.acquire().await.unwrap();
+        assert!(nested.is_held());
+        program.clients[0].lock(KEY).force_release().await.unwrap();
+        timeout(LEASE, nested.lost())
+            .await
+            .expect("a majority of its own is gone");
+        assert!(!nested.is_held());
+    };
+    guard.scope(body).await.unwrap();
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
     servers.are_empty().await;
 }
 

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use distlock::Blocker;
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{LEASE, Servers};
+use super::{LEASE, Servers, blocker};
 
 #[tokio::test(start_paused = true)]
 async fn hung_minority_costs_neither_the_lock_nor_time() {
@@ -30,6 +31,33 @@ async fn hung_minority_costs_neither_the_lock_nor_time() {
     );
     program.heal();
     servers.are_empty().await;
+}
+
+/// A fifth of the time that the majority took: so much more than the others may be worth, and no more.
+#[tokio::test(start_paused = true)]
+async fn others_are_waited_for_a_fifth_longer_than_the_majority() {
+    let ms = Duration::from_millis;
+    for (others, parts, most) in [(Some(ms(115)), 5, ms(116)), (None, 3, ms(121))] {
+        let servers = Servers::new(5);
+        let program = servers.program();
+        for faults in &program.faults[..3] {
+            faults.always(Op::Attempt, Fault::DelayReply(ms(100)));
+        }
+        for faults in &program.faults[3..] {
+            let fault = others.map_or(Fault::Never, Fault::DelayReply);
+            faults.always(Op::Attempt, fault);
+        }
+        let start = Instant::now();
+        let guard = program.lock().acquire().await.unwrap();
+        let took = start.elapsed();
+        assert!(took <= most, "{took:?}");
+        // What was left behind is released.
+        sleep(ms(1_000)).await;
+        assert_eq!(program.lock().holders().await.unwrap().len(), parts);
+        guard.release().await.unwrap();
+        program.heal();
+        servers.are_empty().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +218,8 @@ async fn wait_of_a_few_milliseconds_beside_live_servers_is_a_timeout() {
     for _ in 0..50 {
         let wait = Duration::from_millis(3);
         let error = program.lock().acquire().wait(wait).await.unwrap_err();
-        assert!(error.is_busy(), "{error}");
+        let blocker = blocker(&error);
+        assert!(error.is_busy() && blocker == Blocker::Unanswered, "{error}");
         sleep(Duration::from_millis(50)).await;
     }
     program.heal();
@@ -209,10 +238,67 @@ async fn part_that_a_hung_server_does_not_release_delays_one_acquisition_at_most
     for _ in 0..100 {
         let start = Instant::now();
         let guard = program.lock().acquire().await.unwrap();
-        slow += u32::from(start.elapsed() > Duration::from_millis(10));
+        // Once it is known that the server is silent, no round gives it any time.
+        slow += u32::from(!start.elapsed().is_zero());
         guard.release().await.unwrap();
     }
     assert!(slow <= 1, "{slow} of 100, {:?} in all", start.elapsed());
     program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_behind_another_program_before_an_outage_is_no_part_of_it() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    let guard = one.lock().acquire().await.unwrap();
+    let waiting = tokio::spawn(two.lock().acquire().into_future());
+    sleep(LEASE).await;
+    two.hang([0, 1]);
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    let took = start.elapsed();
+    assert!(took >= Duration::from_secs(5), "{took:?}");
+    two.heal();
+    servers.are_empty().await;
+}
+
+/// The one before it finds that nobody answers, and its own wait ends before that is certain.
+#[tokio::test(start_paused = true)]
+async fn outage_counts_from_its_start_for_the_next_in_line_too() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.hang([0, 1]);
+    let start = Instant::now();
+    let wait = Duration::from_secs(3);
+    let first = tokio::spawn(program.lock().acquire().wait(wait).into_future());
+    let second = tokio::spawn(program.lock().acquire().into_future());
+    for waiting in [first, second] {
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(7_100), "{took:?}");
+    program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_in_line_beside_a_silent_minority_was_a_wait_for_others() {
+    let servers = Servers::new(5);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([3, 4]);
+    let first = tokio::spawn(program.lock().acquire().into_future());
+    // It has asked, and two of the servers are known not to answer.
+    sleep(Duration::from_secs(4)).await;
+    let wait = Duration::from_millis(200);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    program.heal();
+    guard.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
     servers.are_empty().await;
 }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_tests::faults::Op;
+use distlock::Blocker;
+use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
-use super::{KEY, LEASE, Servers};
+use super::{KEY, LEASE, Servers, blocker};
 
 #[tokio::test(start_paused = true)]
 async fn waiter_gets_in_after_the_release() {
@@ -127,5 +128,108 @@ async fn wait_in_line_counts_also_when_the_one_before_it_has_gone_unseen() {
     let error = behind.await.unwrap().unwrap_err();
     assert!(error.is_busy(), "{error}");
     program.heal();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_behind_its_own_program_was_a_wait_in_line() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    let first = tokio::spawn(program.lock().acquire().into_future());
+    sleep(Duration::from_secs(1)).await;
+    let wait = Duration::from_millis(20);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(matches!(blocker(&error), Blocker::Queue(_)), "{error}");
+    guard.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+/// Another program has the key on two of the servers, and the third one fails at once.
+#[tokio::test(start_paused = true)]
+async fn servers_that_refused_are_not_asked_again_and_again_for_one_that_is_away() {
+    let servers = Servers::new(3);
+    let (one, two) = (servers.program(), servers.program());
+    one.hang([2]);
+    let guard = one.lock().acquire().await.unwrap();
+    two.faults[2].always(Op::Attempt, Fault::FailBefore);
+    let wait = Duration::from_secs(60);
+    let error = two.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    let rounds = two.faults[0].calls(Op::Attempt);
+    assert!(rounds < 30, "{rounds} rounds in a minute");
+    guard.release().await.unwrap();
+    one.heal();
+    two.heal();
+    servers.are_empty().await;
+}
+
+/// Two of the three servers become free, which is enough. Another owner still holds the third.
+#[tokio::test(start_paused = true)]
+async fn waiter_gets_in_as_soon_as_a_majority_is_free() {
+    let servers = Servers::new(3);
+    let (program, others) = (servers.program(), servers.program());
+    let mut held = Vec::new();
+    for client in &others.clients {
+        held.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let waiting = tokio::spawn(program.lock().acquire().into_future());
+    sleep(Duration::from_secs(1)).await;
+    let start = Instant::now();
+    for guard in held.drain(1..) {
+        guard.release().await.unwrap();
+    }
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_millis(100));
+    guard.release().await.unwrap();
+    drop(held);
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_one_server_is_not_enough_where_two_are_wanting() {
+    let servers = Servers::new(3);
+    let (program, others) = (servers.program(), servers.program());
+    let mut held = Vec::new();
+    for client in &others.clients {
+        held.push(client.lock(KEY).acquire().await.unwrap());
+    }
+    let wait = Duration::from_secs(4);
+    let waiting = tokio::spawn(program.lock().acquire().wait(wait).into_future());
+    for _ in 0..30 {
+        sleep(Duration::from_millis(100)).await;
+        held.remove(0).release().await.unwrap();
+        let again = others.clients[0].lock(KEY).try_acquire().await.unwrap();
+        held.insert(0, again.unwrap());
+    }
+    assert!(waiting.await.unwrap().unwrap_err().is_busy());
+    let rounds = program.faults[1].calls(Op::Attempt);
+    assert!(rounds < 6, "{rounds} rounds");
+    drop(held);
+    servers.are_empty().await;
+}
+
+/// One refuses and two fail, so what another one grants is of no use, whatever the last one answers.
+#[tokio::test(start_paused = true)]
+async fn grant_without_a_chance_of_a_majority_is_given_back_at_once() {
+    let servers = Servers::new(5);
+    let (program, other) = (servers.program(), servers.program());
+    let held = other.clients[0].lock(KEY).acquire().await.unwrap();
+    for faults in &program.faults[1..3] {
+        faults.always(Op::Attempt, Fault::FailBefore);
+    }
+    let slow = Fault::DelayReply(Duration::from_secs(1));
+    program.faults[4].always(Op::Attempt, slow);
+    let asking = tokio::spawn(async move {
+        let refused = program.lock().try_acquire().await;
+        (program, refused)
+    });
+    sleep(Duration::from_millis(100)).await;
+    let free = other.clients[3].lock(KEY).try_acquire().await.unwrap();
+    assert!(free.is_some() && !asking.is_finished());
+    let (program, _refused) = asking.await.unwrap();
+    program.heal();
+    drop((held, free));
     servers.are_empty().await;
 }

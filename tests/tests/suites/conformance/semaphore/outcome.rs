@@ -209,7 +209,24 @@ async fn change_that_nobody_answers_is_unavailable(stage: &Stage) {
     delete(&client).await;
 }
 
+async fn release_that_failed_for_long_is_tried_again_soon(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let pool = pool(&client, 1).await;
+    let permit = pool.acquire().await.unwrap();
+    stage.faults().always(Op::Release, Fault::FailBefore);
+    drop(permit);
+    let leases = if stage.is_paused() { 100 } else { 2 };
+    sleep(stage.lease() * leases).await;
+    assert_eq!(pool.available_permits().await.unwrap(), 0);
+    stage.faults().clear(Op::Release);
+    // No lease frees the permit, so the pauses between the tries do not grow for ever.
+    let back = async || pool.available_permits().await.unwrap() == 1;
+    stage.eventually("given back", stage.part(10), back).await;
+    delete(&client).await;
+}
+
 on_every_backend![
+    release_that_failed_for_long_is_tried_again_soon,
     acquisition_dropped_at_any_point_takes_nothing,
     release_dropped_at_any_point_goes_on,
     acquisition_that_meets_a_fault_counts_once,

@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 
+use distlock_tests::proxy::Role;
 use distlock_tests::{Flow, Proxy, Select, Way, Which};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -121,6 +122,31 @@ async fn refused_subscription_does_not_shift_the_replies() {
     server.write_all(b"+PONG\r\n").await.unwrap();
     assert_cut(&mut client).await;
     assert_eq!(eat.hits(), 1);
+}
+
+#[tokio::test]
+async fn data_for_a_replica_is_no_reply_and_is_not_waited_for() {
+    let (mut client, mut server, proxy) = ends().await;
+    send(&mut client, &mut server, "REPLCONF capa eof\r\n").await;
+    // A file behind its length: it lacks the end that a reply has.
+    send(&mut server, &mut client, "$10\r\n0123456789").await;
+    let connection = proxy.connections()[0];
+    assert_eq!((connection.role, connection.replies), (Role::Replica, 0));
+}
+
+#[tokio::test]
+async fn connections_of_sentinels_are_told_from_those_of_clients() {
+    let name = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n";
+    for (of, role) in [
+        ("sentinel-1-cmd", Role::Sentinel),
+        ("orders-sentinel", Role::Commands),
+    ] {
+        let (mut client, mut server, proxy) = ends().await;
+        let named = format!("{name}${}\r\n{of}\r\n", of.len());
+        send(&mut client, &mut server, &named).await;
+        send(&mut client, &mut server, "INFO\r\n").await;
+        assert_eq!(proxy.connections()[0].role, role);
+    }
 }
 
 async fn assert_cut(client: &mut TcpStream) {

@@ -1,0 +1,115 @@
+//! How connections are made, whichever server they lead to: TLS, the login, and the options of the sockets.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+
+use super::address::Address;
+use super::tls::TlsConnector;
+use super::url::Tls;
+use crate::backend::{Fault, cause};
+use crate::config::Config;
+use crate::credentials::CredentialsSource;
+use crate::error::Error;
+
+/// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
+/// ten seconds.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
+
+/// How long sent bytes may stay unacknowledged before the connection counts as lost.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How connections are made.
+#[derive(Debug)]
+pub(in crate::backend::redis) struct Connector {
+    db: u32,
+    credentials: Option<CredentialsSource>,
+    tls: Option<TlsConnector>,
+    /// How long a connection may take, TLS and login included.
+    timeout: Duration,
+}
+
+impl Connector {
+    /// Connections to this database. The certificates are checked here, before anything is sent.
+    pub(in crate::backend::redis) fn new(
+        db: u32,
+        credentials: Option<CredentialsSource>,
+        tls: Tls,
+        config: &Config,
+    ) -> Result<Self, Error> {
+        let tls = match tls {
+            Tls::Off => None,
+            Tls::Verified => Some(TlsConnector::new(false, config)?),
+            Tls::Insecure => Some(TlsConnector::new(true, config)?),
+        };
+        Ok(Self {
+            db,
+            credentials,
+            tls,
+            timeout: config.connect_timeout,
+        })
+    }
+
+    /// How long a connection may take.
+    pub(in crate::backend::redis) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether connections are encrypted.
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The driver's client for a server, with the credentials of this moment. Without `nodelay`, small commands may wait
+    /// for others.
+    pub(super) async fn client(
+        &self,
+        address: &Address,
+        nodelay: bool,
+    ) -> Result<redis::Client, Fault> {
+        let login = self.login().await?;
+        let (idle, every, probes) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(every)
+            .with_retries(probes);
+        let tcp = TcpSettings::default()
+            .set_nodelay(nodelay)
+            .set_keepalive(keepalive);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
+        let address = match (&self.tls, address) {
+            (Some(tls), Address::Tcp { host, port }) => tls.address(host, *port),
+            _ => ConnectionAddr::from(address),
+        };
+        let client = address.into_connection_info().and_then(|info| {
+            let info = info.set_tcp_settings(tcp);
+            redis::Client::open(info.set_redis_settings(login))
+        });
+        client.map_err(|error| Fault::NotNow(cause(error.to_string())))
+    }
+
+    async fn login(&self) -> Result<RedisConnectionInfo, Fault> {
+        // Protocol 3: the driver reports a lost connection at once, and a connection with subscriptions still answers
+        // PING.
+        let login = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_db(i64::from(self.db));
+        let Some(source) = &self.credentials else {
+            return Ok(login);
+        };
+        let credentials = source.get().await.map_err(|error| {
+            Fault::NotNow(cause(format!(
+                "no credentials for the next connection: {error}"
+            )))
+        })?;
+        let login = login.set_password(credentials.password());
+        Ok(match credentials.user() {
+            Some(user) => login.set_username(user),
+            None => login,
+        })
+    }
+}

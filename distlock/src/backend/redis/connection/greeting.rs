@@ -1,0 +1,391 @@
+//! What a server tells when a connection to it is made: whether this crate can use it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, Value, cmd};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::tls;
+use crate::backend::redis::reply;
+use crate::backend::redis::script::{self, Publish};
+use crate::backend::{Fault, cause};
+use crate::config::{FAREWELL_LENGTH, FAREWELL_TIMEOUT};
+use crate::telemetry;
+
+/// The head of a message of TLS 1.2 or 1.3 that comes too early, and its one byte. A server that speaks TLS answers with an
+/// alert. To another one, the line is not over.
+const EARLY_RECORD: [u8; 6] = [0x17, 3, 3, 0, 1, 0];
+
+/// What an alert begins with.
+const ALERT: [u8; 2] = [0x15, 3];
+
+const SPEAKS_NO_TLS: &str =
+    "it speaks no TLS there; write `redis` and not `rediss` in the URL, or use its port for TLS";
+
+/// Why a server ended a connection that the driver was about to establish, if it says so on a connection of its own.
+pub(super) async fn turned_away(
+    address: &Address,
+    has_tls: bool,
+    expected: Expected,
+) -> Option<Fault> {
+    let server = address.to_string();
+    match address {
+        Address::Tcp { host, port } => {
+            let connecting = TcpStream::connect((host.as_str(), *port));
+            let stream = timeout(FAREWELL_TIMEOUT, connecting).await.ok()?.ok()?;
+            match has_tls {
+                true => plain_answer(stream, server, expected).await,
+                false => farewell(stream, server).await,
+            }
+        }
+        Address::Unix(path) => from_socket(path, server).await,
+    }
+}
+
+/// Whether the server may have turned a connection away that ended with this error.
+pub(super) fn may_be_turned_away(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
+}
+
+/// What the server says unasked, or with TLS.
+///
+/// A server that has too many clients says it unasked, and closes the connection. The commands that the driver has sent by
+/// then make the system reset the connection, and the driver reports the reset alone. A connection that sends nothing hears
+/// what the server says.
+async fn farewell(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    server: String,
+) -> Option<Fault> {
+    let mut line = Vec::new();
+    let mut rest = (&mut stream).take(FAREWELL_LENGTH);
+    match timeout(FAREWELL_TIMEOUT, rest.read_to_end(&mut line)).await {
+        Ok(read) => {
+            read.ok()?;
+            said(&line)
+        }
+        // It has a free place by now, and waits for a command. Or it waits for a handshake.
+        Err(_) => {
+            let answer = answer(stream, &EARLY_RECORD).await?;
+            answer.starts_with(&ALERT).then(|| Fault::Unsupported {
+                server,
+                reason: "it speaks TLS there; write `rediss` and not `redis` in the URL, or use its port without TLS".to_owned(),
+            })
+        }
+    }
+}
+
+/// What a server without TLS says to a line.
+async fn plain_answer(stream: TcpStream, server: String, expected: Expected) -> Option<Fault> {
+    let answer = answer(stream, b"PING\n").await?;
+    // What a command gets, also from a user who may not ask.
+    let is_plain = answer.starts_with(b"+") || answer.starts_with(b"-");
+    is_plain.then(|| Fault::Unsupported {
+        server,
+        reason: match expected {
+            // The port may be none of the URL. Servers before version 7.2 name the plain ports by default.
+            Expected::Node => {
+                SPEAKS_NO_TLS.to_owned()
+                    + "; if the other nodes name that port, set `tls-cluster yes`"
+            }
+            _ => SPEAKS_NO_TLS.to_owned(),
+        },
+    })
+}
+
+/// The first bytes that come after these were sent.
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8]) -> Option<Vec<u8>> {
+    let answer = async {
+        stream.write_all(sent).await?;
+        let mut first = vec![0; 64];
+        let length = stream.read(&mut first).await?;
+        first.truncate(length);
+        Ok::<_, io::Error>(first)
+    };
+    timeout(FAREWELL_TIMEOUT, answer).await.ok()?.ok()
+}
+
+#[cfg(unix)]
+async fn from_socket(path: &Path, server: String) -> Option<Fault> {
+    farewell(tokio::net::UnixStream::connect(path).await.ok()?, server).await
+}
+
+#[cfg(not(unix))]
+async fn from_socket(_path: &Path, _server: String) -> Option<Fault> {
+    None
+}
+
+/// What the error that a server sends unasked means.
+fn said(line: &[u8]) -> Option<Fault> {
+    let line = String::from_utf8_lossy(line);
+    let text = line.strip_prefix('-')?.lines().next()?;
+    if text.contains("max number of clients") {
+        return Some(Fault::NotNow(cause(format!(
+            "the server admits no further client ({text}); close connections to it, or raise its `maxclients`; each client \
+             of this crate has two connections"
+        ))));
+    }
+    if text.starts_with("DENIED") {
+        // The rest of the long text is about all the ways out.
+        let short = text.split(". ").next().unwrap_or(text);
+        return Some(Fault::LoginDenied(cause(short)));
+    }
+    Some(Fault::NotNow(cause(text)))
+}
+
+/// What an error means that the driver met while it made a connection. No command of a lock was sent yet, so nothing was
+/// executed.
+pub(super) fn refused(server: &str, error: RedisError) -> Fault {
+    if let Some(reason) = tls::refusal(&error) {
+        return Fault::LoginDenied(cause(reason));
+    }
+    let text = error.to_string();
+    let unsupported = |reason: &str| Fault::Unsupported {
+        server: server.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if error.kind() == ErrorKind::RESP3NotSupported
+        || text.contains("NOPROTO")
+        || text.contains("unknown command") && text.to_uppercase().contains("HELLO")
+    {
+        return unsupported(
+            "it does not know the protocol RESP3 (command HELLO); use Redis 6.0 or later, or Valkey, and do not \
+             disable HELLO",
+        );
+    }
+    if text.contains("refused to switch database") {
+        return unsupported(
+            "it does not have the database of the URL; use a lower number, or raise `databases` in its configuration",
+        );
+    }
+    if error.kind() == ErrorKind::Parse {
+        let text = "what answers there does not speak the protocol of Redis";
+        return Fault::NotNow(cause(text));
+    }
+    match reply::fault(error) {
+        Fault::Denied(cause) => Fault::LoginDenied(cause),
+        Fault::Unknown(cause) | Fault::Protocol(cause) => Fault::NotNow(cause),
+        other => other,
+    }
+}
+
+/// What a server has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Expected {
+    /// A single server.
+    Server,
+    /// The master of a service that Sentinels watch.
+    Master,
+    Sentinel,
+    /// A node of a cluster.
+    Node,
+}
+
+/// Why a client of one server cannot use a node of a cluster, and what to do.
+pub(in crate::backend::redis) const NODE_OF_A_CLUSTER: &str =
+    "it is a node of a cluster; write `redis+cluster://` instead of `redis://`";
+
+/// Asks the server what it is. If the user may not ask, the connection is used as it is.
+pub(super) async fn check(
+    server: &str,
+    expected: Expected,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), Fault> {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    let answer = match hello.query_async::<Value>(connection).await {
+        Ok(answer) => answer,
+        Err(error) => match refused(server, error) {
+            Fault::LoginDenied(_) => return Ok(()),
+            fault => return Err(fault),
+        },
+    };
+    let unsupported = |reason: &str| {
+        Err(Fault::Unsupported {
+            server: server.to_owned(),
+            reason: reason.to_owned(),
+        })
+    };
+    match (expected, field(&answer, "mode").unwrap_or_default()) {
+        (Expected::Server | Expected::Master, "sentinel") => unsupported(
+            "it is a Sentinel; write `redis+sentinel://host:26379/service`, or use the port of a server",
+        ),
+        (Expected::Sentinel, "standalone" | "cluster") => unsupported(
+            "it is no Sentinel; write `redis://` for a single server, or use the port of the Sentinel, usually 26379",
+        ),
+        (Expected::Server | Expected::Master, "cluster") => unsupported(NODE_OF_A_CLUSTER),
+        (Expected::Node, "standalone" | "sentinel") => unsupported(
+            "it is not a node of a cluster; write `redis://` instead of `redis+cluster://` for a single server",
+        ),
+        _ => match field(&answer, "role") {
+            Some(role) if expected == Expected::Master && role != "master" => Err(Fault::NotNow(
+                cause(format!("it is no master, its role is `{role}`")),
+            )),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// A field of the answer to HELLO.
+fn field<'a>(hello: &'a Value, wanted: &str) -> Option<&'a str> {
+    let Value::Map(fields) = hello else {
+        return None;
+    };
+    let text = |value: &'a Value| match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let found = fields.iter().find(|(name, _)| text(name) == Some(wanted));
+    found.and_then(|(_, value)| text(value))
+}
+
+/// The commands that a lock needs. Most of them are in scripts, and a script that meets an unknown command has executed those
+/// before it.
+const NEEDED: [&str; 10] = [
+    "DEL", "EVALSHA", "EXISTS", "HEXISTS", "HGET", "HKEYS", "HSET", "PEXPIRE", "PTTL", "PUBLISH",
+];
+
+/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. If it does not say, the
+/// connection is used as it is.
+pub(in crate::backend::redis) async fn check_commands(
+    server: &str,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), Fault> {
+    let call = script::COMMANDS_CHECK
+        .by_source(Publish::Plain)
+        .keys(std::iter::empty());
+    let call = NEEDED.iter().fold(call, |call, name| call.arg(name));
+    let missing: Vec<String> = match call.into_cmd().query_async(connection).await {
+        Ok(missing) => missing,
+        Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
+        Err(_) => return Ok(()),
+    };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Fault::Unsupported {
+        server: server.to_owned(),
+        reason: format!(
+            "it does not know {}, which locks need; remove `rename-command` for it from the server's configuration",
+            missing.join(", ")
+        ),
+    })
+}
+
+/// Whether the server has messages that only the nodes with a slot get. A server that does not say counts as one without.
+pub(in crate::backend::redis) async fn has_sharded_messages(
+    connection: &mut MultiplexedConnection,
+) -> bool {
+    let check = script::COMMANDS_CHECK.by_source(Publish::Plain);
+    let call = check
+        .keys(std::iter::empty())
+        .arg("SPUBLISH")
+        .arg("SSUBSCRIBE");
+    let missing: Result<Vec<String>, _> = call.into_cmd().query_async(connection).await;
+    missing.is_ok_and(|missing| missing.is_empty())
+}
+
+/// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
+pub(in crate::backend::redis) async fn warn_of_eviction(
+    server: &str,
+    connection: &mut MultiplexedConnection,
+) {
+    let mut info = cmd("INFO");
+    info.arg("memory");
+    let Ok(text) = info.query_async::<String>(connection).await else {
+        return;
+    };
+    if let Some(policy) = evicts(&text) {
+        telemetry::server_evicts(server, policy);
+    }
+}
+
+/// How long the server has been up, in whole seconds, rounded down.
+pub(super) async fn uptime(connection: &mut MultiplexedConnection) -> Result<Duration, Fault> {
+    let mut info = cmd("INFO");
+    info.arg("server");
+    let text = match info.query_async::<String>(connection).await {
+        Ok(text) => text,
+        Err(error) => {
+            return Err(match reply::fault(error) {
+                Fault::Denied(denied) => Fault::LoginDenied(cause(format!(
+                    "`restart_grace` needs the right to ask how long the server has been up, `+info`: {denied}"
+                ))),
+                fault => fault,
+            });
+        }
+    };
+    let seconds = field_of_info(&text, "uptime_in_seconds").and_then(|text| text.parse().ok());
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        let text = "the server does not say how long it has been up, which `restart_grace` needs";
+        Fault::Protocol(cause(text))
+    })
+}
+
+/// The policy by which the server evicts keys, if it has a memory limit and such a policy.
+fn evicts(info: &str) -> Option<&str> {
+    let has_limit = field_of_info(info, "maxmemory").is_some_and(|limit| limit != "0");
+    field_of_info(info, "maxmemory_policy").filter(|policy| has_limit && *policy != "noeviction")
+}
+
+/// A field of the answer to INFO.
+fn field_of_info<'a>(info: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    let found = fields.find(|(field, _)| *field == wanted);
+    found.map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_a_server_sends_unasked_are_told_with_what_to_do() {
+        let told = |line: &str| said(line.as_bytes()).map(|fault| fault.to_string());
+        let full = told("-ERR max number of clients reached\r\n").unwrap();
+        assert!(full.contains("max number of clients reached") && full.contains("`maxclients`"));
+        let protected = "-DENIED Redis is running in protected mode because there is no password. In this mode ..\r\n";
+        assert_eq!(
+            told(protected).unwrap(),
+            "login denied: DENIED Redis is running in protected mode because there is no password"
+        );
+        assert_eq!(told("-ERR odd\r\n").unwrap(), "not executed: ERR odd");
+        assert_eq!(told(""), None);
+        assert_eq!(told("HTTP/1.1 400 Bad Request\r\n"), None);
+    }
+
+    #[test]
+    fn needed_commands_are_those_that_the_guide_grants_for_locks() {
+        let guide = include_str!("../../../guide/least_privilege.md");
+        let (_, rules) = guide.split_once("```text").unwrap();
+        let (locks, _) = rules.split_once("```").unwrap();
+        let granted = locks
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix('+'));
+        // These are no part of a script, and the server names them if they are missing.
+        let granted =
+            granted.filter(|name| !["ping", "eval", "subscribe", "unsubscribe"].contains(name));
+        let mut granted: Vec<String> = granted.map(str::to_uppercase).collect();
+        granted.sort();
+        assert_eq!(granted, NEEDED);
+    }
+
+    #[test]
+    fn policies_evict_only_below_a_memory_limit() {
+        let info = |limit: u64, policy: &str| {
+            format!(
+                "# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_human:0B\r\nmaxmemory_policy:{policy}\r\n"
+            )
+        };
+        assert_eq!(evicts(&info(1_000, "allkeys-lru")), Some("allkeys-lru"));
+        assert_eq!(evicts(&info(1_000, "noeviction")), None);
+        assert_eq!(evicts(&info(0, "allkeys-lru")), None);
+        assert_eq!(evicts("# Memory"), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! Connections to one server: how each is made, checked, and replaced when it fails.
+
+mod address;
+mod connector;
+mod epochs;
+pub(super) mod greeting;
+mod link;
+mod outage;
+mod probe;
+mod tls;
+pub(super) mod url;
+
+pub(super) use self::address::{Address, Locate, Located};
+pub(super) use self::connector::Connector;
+pub(super) use self::epochs::Epochs;
+pub(super) use self::greeting::Expected;
+pub(super) use self::link::{Connected, Link, OnPush, Wiring};
+pub(super) use self::outage::{OutageLog, REPEATED_AFTER};
+pub(super) use self::probe::probe;

@@ -1,0 +1,139 @@
+//! What the log says about the connections to a server: once that an outage began, now and then that it lasts, and once
+//! that it is over.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::telemetry;
+
+/// The time between two log lines about the same lasting failure.
+pub(in crate::backend::redis) const REPEATED_AFTER: Duration = Duration::from_secs(30);
+
+/// The outages of one server, as seen by all connections of one client.
+#[derive(Debug)]
+pub(in crate::backend::redis) struct OutageLog {
+    /// The address, without user and password.
+    server: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether there was ever a connection. Before that, the caller of `connect` gets the error.
+    was_reached: bool,
+    outage: Option<Outage>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    logged: Instant,
+    /// The connections that are lost and not back.
+    lost: Vec<&'static str>,
+}
+
+impl OutageLog {
+    pub(in crate::backend::redis) fn new(server: String) -> Self {
+        Self {
+            server,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(in crate::backend::redis) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// A connection was lost, or a try to replace it has failed.
+    pub(in crate::backend::redis) fn failed(&self, connection: &'static str, reason: &dyn Display) {
+        let line = self.state.lock().failed(connection, Instant::now());
+        // Outside of the mutex: a subscriber of the log may run any code.
+        match line {
+            None => {}
+            Some(Line::Began) => telemetry::outage_began(&self.server, connection, reason),
+            Some(Line::Lasts(lasted)) => telemetry::outage_lasts(&self.server, lasted, reason),
+        }
+    }
+
+    /// A connection is established. The outage is over when none is lost.
+    pub(in crate::backend::redis) fn established(&self, connection: &'static str) {
+        let ended = self.state.lock().established(connection, Instant::now());
+        if let Some(lasted) = ended {
+            telemetry::outage_over(&self.server, lasted);
+        }
+    }
+}
+
+/// What the log says of a failure.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Began,
+    Lasts(Duration),
+}
+
+impl State {
+    /// What the log says of this failure, if it says anything.
+    fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
+        if !self.was_reached {
+            return None;
+        }
+        let is_new = self.outage.is_none();
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: now,
+            logged: now,
+            lost: Vec::new(),
+        });
+        if !outage.lost.contains(&connection) {
+            outage.lost.push(connection);
+        }
+        if is_new {
+            return Some(Line::Began);
+        }
+        if now.duration_since(outage.logged) < REPEATED_AFTER {
+            return None;
+        }
+        outage.logged = now;
+        Some(Line::Lasts(now.duration_since(outage.since)))
+    }
+
+    /// How long the outage was that is over with this connection.
+    fn established(&mut self, connection: &'static str, now: Instant) -> Option<Duration> {
+        self.was_reached = true;
+        if let Some(outage) = &mut self.outage {
+            outage.lost.retain(|lost| *lost != connection);
+        }
+        let ended = self.outage.take_if(|outage| outage.lost.is_empty())?;
+        Some(now.duration_since(ended.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [&str; 2] = ["commands", "messages"];
+
+    #[test]
+    fn lasting_outage_is_repeated_twice_a_minute_and_told_when_both_connections_are_back() {
+        let (start, mut state) = (Instant::now(), State::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        // Before there was a connection, the caller of `connect` is told.
+        assert_eq!(state.failed(BOTH[0], at(0)), None);
+        assert_eq!(state.established(BOTH[0], at(0)), None);
+        // Both connections fail every 100 ms, for five minutes.
+        let mut lines = Vec::new();
+        for ms in (1_000..301_000).step_by(100) {
+            lines.extend(BOTH.iter().filter_map(|one| state.failed(one, at(ms))));
+        }
+        let lasts = (1..10).map(|n| Line::Lasts(REPEATED_AFTER * n));
+        let expected: Vec<Line> = std::iter::once(Line::Began).chain(lasts).collect();
+        assert_eq!(lines, expected);
+        assert_eq!(state.established(BOTH[0], at(301_000)), None);
+        let lasted = state.established(BOTH[1], at(302_000));
+        assert_eq!(lasted, Some(Duration::from_millis(301_000)));
+        // The next one begins anew.
+        assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
+    }
+}

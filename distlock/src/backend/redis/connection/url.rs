@@ -1,0 +1,355 @@
+//! What a URL says: which servers there are, how they are arranged, and how to log in to them.
+//!
+//! ```text
+//! url    = scheme "://" [user [":" password] "@"] host [":" port] *("," host [":" port]) path ["?" query] ["#insecure"]
+//! scheme = ("redis" | "rediss" | "valkey" | "valkeys") [("+" | "-") ("cluster" | "sentinel")]
+//!        | "redis+unix" | "valkey+unix" | "unix"
+//! path   = one server: ["/" db]   cluster: ["/0"]   Sentinel: "/" service ["/" db]   socket: the path of its file
+//! query  = protocol=resp3   Sentinel: sentinel_user, sentinel_password, sentinel_tls   socket: user, pass, db
+//! ```
+//!
+//! Several hosts are not allowed in a URL as others parse it, so this parser is our own. An error names the part that is
+//! wrong. It never quotes a text that may be a part of a password, also if the URL is so wrong that the password stands in
+//! another place.
+
+mod hosts;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+
+use self::hosts::{address, addresses};
+use self::query::Query;
+use super::address::Address;
+use crate::credentials::Credentials;
+use crate::error::Error;
+
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// What a URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) struct Url {
+    pub(in crate::backend::redis) target: Target,
+    pub(in crate::backend::redis) credentials: Option<Credentials>,
+    /// How to connect to the servers.
+    pub(in crate::backend::redis) tls: Tls,
+}
+
+/// The servers that a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Target {
+    Server {
+        address: Address,
+        db: u32,
+    },
+    Cluster {
+        /// Some of the nodes, at least one.
+        seeds: Vec<Address>,
+    },
+    Sentinel {
+        /// Some of the Sentinels, at least one.
+        sentinels: Vec<Address>,
+        /// What the Sentinels call the servers.
+        service: String,
+        db: u32,
+        /// For the Sentinels, not for the servers.
+        credentials: Option<Credentials>,
+        /// How to connect to the Sentinels.
+        tls: Tls,
+    },
+}
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Tls {
+    Off,
+    /// The server must have a valid certificate.
+    Verified,
+    /// The server may have any certificate.
+    Insecure,
+}
+
+enum Arrangement {
+    Server,
+    Socket,
+    Cluster,
+    Sentinel,
+}
+
+/// The parts of a URL, as they are written.
+struct Parts<'a> {
+    arrangement: Arrangement,
+    has_tls: bool,
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    /// Without the first `/`.
+    path: &'a str,
+    query: Query<'a>,
+    is_insecure: bool,
+}
+
+/// Reads a URL. Nothing is looked up or sent.
+pub(in crate::backend::redis) fn parse(url: &str) -> Result<Url, Error> {
+    let mut parts = Parts::of(url)?;
+    let mut credentials = parts.user_info.map(credentials).transpose()?;
+    if let Some(protocol) = parts.query.take("protocol")?
+        && protocol != "resp3"
+    {
+        return Err(invalid("the only `protocol` is `resp3`"));
+    }
+    let tls = parts.tls(parts.has_tls);
+    let target = match parts.arrangement {
+        Arrangement::Server => Target::Server {
+            address: parts.one_address()?,
+            db: database(parts.path)?,
+        },
+        Arrangement::Socket => {
+            if let Some(by_query) = login(&mut parts.query, "user", "pass")?
+                && credentials.replace(by_query).is_some()
+            {
+                return Err(invalid(
+                    "there is a user before the `@`, and another one in the query",
+                ));
+            }
+            Target::Server {
+                address: parts.socket()?,
+                db: database(&parts.query.take("db")?.unwrap_or_default())?,
+            }
+        }
+        Arrangement::Cluster => {
+            if database(parts.path)? != 0 {
+                return Err(invalid(
+                    "a cluster has no database but 0; leave the number out",
+                ));
+            }
+            Target::Cluster {
+                seeds: addresses(parts.hosts, PORT)?,
+            }
+        }
+        Arrangement::Sentinel => parts.sentinel()?,
+    };
+    if parts.is_insecure && tls == Tls::Off && !target.has_tls() {
+        return Err(invalid(
+            "`#insecure` is for TLS; write `rediss`, or leave it out",
+        ));
+    }
+    parts.query.is_read()?;
+    Ok(Url {
+        target,
+        credentials,
+        tls,
+    })
+}
+
+/// What errors call the servers before it is known where they are.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses = match self {
+            Self::Server { address, .. } => return address.fmt(f),
+            Self::Cluster { seeds } => seeds,
+            Self::Sentinel { sentinels, .. } => sentinels,
+        };
+        for (at, address) in addresses.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Target {
+    fn has_tls(&self) -> bool {
+        matches!(self, Self::Sentinel { tls, .. } if *tls != Tls::Off)
+    }
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Result<Self, Error> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(unknown_scheme)?;
+        let (arrangement, has_tls) = arrangement(scheme)?;
+        let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if [path, query, fragment]
+            .iter()
+            .any(|part| part.contains('@'))
+        {
+            return Err(not_encoded());
+        }
+        let (user_info, hosts) = match authority.rsplit_once('@') {
+            Some((user_info, hosts)) => (Some(user_info), hosts),
+            None => (None, authority),
+        };
+        if !["", "insecure"].contains(&fragment) {
+            return Err(invalid("the only word after a `#` is `insecure`"));
+        }
+        Ok(Self {
+            arrangement,
+            has_tls,
+            user_info,
+            hosts,
+            path,
+            query: Query::of(query, user_info.is_some()),
+            is_insecure: fragment == "insecure",
+        })
+    }
+
+    fn tls(&self, is_on: bool) -> Tls {
+        match (is_on, self.is_insecure) {
+            (false, _) => Tls::Off,
+            (true, false) => Tls::Verified,
+            (true, true) => Tls::Insecure,
+        }
+    }
+
+    fn one_address(&self) -> Result<Address, Error> {
+        if self.hosts.contains(',') {
+            return Err(invalid(
+                "expected the address of one server, and found several; write `redis+cluster://` for a cluster and \
+                 `redis+sentinel://` for Sentinel; for a Redlock make a client for each server",
+            ));
+        }
+        address("the host", self.hosts, PORT)
+    }
+
+    fn socket(&self) -> Result<Address, Error> {
+        if !self.hosts.is_empty() || self.path.is_empty() {
+            return Err(invalid(
+                "expected the path of a socket and no host, as in `unix:///run/redis.sock`",
+            ));
+        }
+        let path = decoded(self.path, "the path")?;
+        Ok(Address::Unix(PathBuf::from(format!("/{path}"))))
+    }
+
+    fn sentinel(&mut self) -> Result<Target, Error> {
+        let (service, db) = self.path.split_once('/').unwrap_or((self.path, ""));
+        if service.is_empty() {
+            return Err(invalid(
+                "expected the name of a service after the hosts of the Sentinels, as in `redis+sentinel://h1,h2,h3/mymaster`",
+            ));
+        }
+        let has_tls = match self.query.take("sentinel_tls")?.as_deref() {
+            None => self.has_tls,
+            Some("true") => true,
+            Some("false") => false,
+            Some(_) => return Err(invalid("`sentinel_tls` is neither `true` nor `false`")),
+        };
+        Ok(Target::Sentinel {
+            sentinels: addresses(self.hosts, SENTINEL_PORT)?,
+            service: decoded(service, "the name of the service")?,
+            db: database(db)?,
+            credentials: login(&mut self.query, "sentinel_user", "sentinel_password")?,
+            tls: self.tls(has_tls),
+        })
+    }
+}
+
+/// How the servers are arranged, and whether they have TLS.
+fn arrangement(scheme: &str) -> Result<(Arrangement, bool), Error> {
+    let scheme = scheme.to_ascii_lowercase();
+    if ["unix", "redis+unix", "valkey+unix"].contains(&scheme.as_str()) {
+        return Ok((Arrangement::Socket, false));
+    }
+    let (protocol, arrangement) = match scheme.split_once(['+', '-']) {
+        None => (scheme.as_str(), Arrangement::Server),
+        Some((protocol, "cluster")) => (protocol, Arrangement::Cluster),
+        Some((protocol, "sentinel")) => (protocol, Arrangement::Sentinel),
+        Some(_) => return Err(unknown_scheme()),
+    };
+    match protocol {
+        "redis" | "valkey" => Ok((arrangement, false)),
+        "rediss" | "valkeys" => Ok((arrangement, true)),
+        _ => Err(unknown_scheme()),
+    }
+}
+
+/// The user and the password before an `@`.
+fn credentials(user_info: &str) -> Result<Credentials, Error> {
+    if user_info.contains('@') {
+        return Err(not_encoded());
+    }
+    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    login_of(
+        decoded(user, "the user")?,
+        decoded(password, "the password")?,
+    )
+}
+
+fn login_of(user: String, password: String) -> Result<Credentials, Error> {
+    match (user.is_empty(), password.is_empty()) {
+        (_, true) => Err(invalid(
+            "a user without password; write `user:password@`, or leave both out",
+        )),
+        (true, false) => Ok(Credentials::of_default_user(password)),
+        (false, false) => Ok(Credentials::new(user, password)),
+    }
+}
+
+/// The user and the password that these two words of a query give.
+fn login(query: &mut Query<'_>, user: &str, password: &str) -> Result<Option<Credentials>, Error> {
+    match (query.take(user)?, query.take(password)?) {
+        (None, None) => Ok(None),
+        (_, None) => Err(invalid(format!("`{user}` without `{password}`"))),
+        (user, Some(password)) => login_of(user.unwrap_or_default(), password).map(Some),
+    }
+}
+
+fn database(text: &str) -> Result<u32, Error> {
+    let text = if text.is_empty() { "0" } else { text };
+    // The driver's type for it is signed.
+    number::<i32>(text)
+        .and_then(|db| u32::try_from(db).ok())
+        .ok_or_else(|| {
+            invalid("expected the number of a database after the `/`, as in `redis://host:6379/3`")
+        })
+}
+
+/// A number of digits alone: the standard library's parser also takes a sign.
+fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// Replaces `%40` and the like.
+fn decoded(text: &str, what: &str) -> Result<String, Error> {
+    let is_escape = |after: &str| {
+        let digits = after.as_bytes().iter().take(2);
+        digits.filter(|digit| digit.is_ascii_hexdigit()).count() == 2
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(invalid(format!(
+            "in {what}, a `%` without two hex digits; write a `%` itself as `%25`"
+        )));
+    }
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded
+        .map_err(|_| invalid(format!("{what} is not UTF-8")))?
+        .into_owned())
+}
+
+fn unknown_scheme() -> Error {
+    invalid(
+        "expected `redis://[user:password@]host[:port][/db]`; instead of `redis` there may be `rediss` (TLS), \
+         `redis+sentinel`, `rediss+sentinel`, `redis+cluster`, `rediss+cluster`, the same of `valkey`, or `unix`",
+    )
+}
+
+/// The `@` that ends user and password is not where it should be, so that any part may be a piece of a password.
+fn not_encoded() -> Error {
+    invalid(
+        "an `@` stands in an odd place; in a user, a password, a path and a query, write `@` as `%40`, `/` as `%2F`, `?` as `%3F` \
+         and `#` as `%23`",
+    )
+}
+
+fn invalid(reason: impl Into<String>) -> Error {
+    Error::InvalidUrl {
+        reason: reason.into(),
+    }
+}

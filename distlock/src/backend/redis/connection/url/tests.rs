@@ -1,0 +1,328 @@
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+fn tcp(host: &str, port: u16) -> Address {
+    Address::Tcp {
+        host: host.into(),
+        port,
+    }
+}
+
+fn read(url: &str) -> Url {
+    parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+fn refused(url: &str) -> String {
+    match parse(url) {
+        Ok(read) => panic!("{url}: {read:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn one_server_has_an_address_a_database_and_perhaps_a_user() {
+    let secret = || Some(Credentials::of_default_user("pw"));
+    for (url, address, db, credentials, tls) in [
+        ("redis://h", tcp("h", 6379), 0, None, Tls::Off),
+        (
+            "valkey://127.0.0.1:7000/",
+            tcp("127.0.0.1", 7000),
+            0,
+            None,
+            Tls::Off,
+        ),
+        (
+            "REDIS://H/15?protocol=resp3",
+            tcp("H", 6379),
+            15,
+            None,
+            Tls::Off,
+        ),
+        (
+            "rediss://:pw@[::1]:7001/3",
+            tcp("::1", 7001),
+            3,
+            secret(),
+            Tls::Verified,
+        ),
+        (
+            "valkeys://[::1]#insecure",
+            tcp("::1", 6379),
+            0,
+            None,
+            Tls::Insecure,
+        ),
+        (
+            "unix:///run/r.sock?db=2",
+            Address::Unix("/run/r.sock".into()),
+            2,
+            None,
+            Tls::Off,
+        ),
+        (
+            "valkey+unix://:pw@/a%40b",
+            Address::Unix("/a@b".into()),
+            0,
+            secret(),
+            Tls::Off,
+        ),
+        (
+            "redis+unix:///r?pass=pw",
+            Address::Unix("/r".into()),
+            0,
+            secret(),
+            Tls::Off,
+        ),
+    ] {
+        let target = Target::Server { address, db };
+        let expected = Url {
+            target,
+            credentials,
+            tls,
+        };
+        assert_eq!(read(url), expected, "{url}");
+    }
+    let shop = Some(Credentials::new("shop@x", "a,b:/c"));
+    assert_eq!(read("redis://shop%40x:a,b:%2fc@h").credentials, shop);
+}
+
+#[test]
+fn cluster_has_nodes_and_sentinel_a_service() {
+    let url = read("rediss+cluster://shop:pw@h1:7000,h2,[::1]:7001/0");
+    let seeds = vec![tcp("h1", 7000), tcp("h2", 6379), tcp("::1", 7001)];
+    assert_eq!(url.target, Target::Cluster { seeds });
+    assert_eq!(
+        (url.credentials, url.tls),
+        (Some(Credentials::new("shop", "pw")), Tls::Verified)
+    );
+    assert_eq!(
+        read("redis-cluster://h").target,
+        read("valkey+cluster://h").target
+    );
+
+    let sentinels = vec![tcp("h1", 26379), tcp("h2", 26380)];
+    let plain = Target::Sentinel {
+        sentinels: sentinels.clone(),
+        service: "my locks".into(),
+        db: 4,
+        credentials: None,
+        tls: Tls::Off,
+    };
+    assert_eq!(
+        read("redis-sentinel://h1,h2:26380/my%20locks/4").target,
+        plain
+    );
+    let url = read(
+        "rediss+sentinel://h1,h2:26380/locks?sentinel_tls=false&sentinel_user=s&sentinel_password=%26#insecure",
+    );
+    let other_login = Target::Sentinel {
+        sentinels,
+        service: "locks".into(),
+        db: 0,
+        credentials: Some(Credentials::new("s", "&")),
+        tls: Tls::Off,
+    };
+    assert_eq!(
+        (url.target, url.tls, url.credentials),
+        (other_login, Tls::Insecure, None)
+    );
+    let url = read("redis+sentinel://h/locks?sentinel_tls=true#insecure");
+    let is_insecure = matches!(
+        url.target,
+        Target::Sentinel {
+            tls: Tls::Insecure,
+            ..
+        }
+    );
+    assert!(is_insecure && url.tls == Tls::Off, "{url:?}");
+}
+
+#[test]
+fn bad_input_is_refused_with_the_name_of_the_part() {
+    for (url, says) in [
+        ("", "expected `redis://"),
+        ("127.0.0.1:6379", "expected `redis://"),
+        ("http://host", "expected `redis://"),
+        ("rediss+unix:///r", "expected `redis://"),
+        ("redis+ring://host", "expected `redis://"),
+        ("redis://", "the host is missing"),
+        ("redis:///3", "the host is missing"),
+        ("redis://:7000", "the host is missing"),
+        ("redis+cluster://h1,,h2", "host 2 of 3 is missing"),
+        ("redis+sentinel://h1,/locks", "host 2 of 2 is missing"),
+        ("redis://host:0", "the port of the host "),
+        ("redis://host:70000", "the port of the host "),
+        ("redis+cluster://h1:7000,h2:+1", "the port of host 2 of 2 "),
+        ("redis://host:", "the port of the host "),
+        ("redis://a b", "the host has a character"),
+        ("redis://::1", "in brackets"),
+        ("redis://1::1", "in brackets"),
+        (
+            "redis://[::1",
+            "the host begins with `[` and is not an IPv6 address",
+        ),
+        (
+            "redis://[h]:1",
+            "the host begins with `[` and is not an IPv6 address",
+        ),
+        ("redis://[::1]7000", "neither a `:` nor its end"),
+        ("redis://one:1,two:2", "one server, and found several"),
+        ("rediss://u:p@one,two/3", "one server, and found several"),
+        ("redis://host/abc", "number of a database"),
+        ("redis://host/-1", "number of a database"),
+        ("redis://host/+1", "number of a database"),
+        ("redis://host/3000000000", "number of a database"),
+        ("redis://host/1/2", "number of a database"),
+        ("redis+cluster://host/1", "a cluster has no database but 0"),
+        ("redis+sentinel://host", "the name of a service"),
+        ("redis+sentinel://host//1", "the name of a service"),
+        ("redis+sentinel://host/s/x", "number of a database"),
+        ("redis://host?db=1", "the unknown word \"db\""),
+        ("redis://u:p@host?db=1", "an unknown word"),
+        ("redis://host?protocol=resp2", "`protocol` is `resp3`"),
+        ("redis://host?protocol=resp3&protocol=resp3", "twice"),
+        ("redis://host#insecure", "`#insecure` is for TLS"),
+        ("unix:///r#insecure", "`#insecure` is for TLS"),
+        ("rediss+sentinel://h/s#secure", "is `insecure`"),
+        ("redis://h?sentinel_user=s", "are for `redis+sentinel://`"),
+        (
+            "redis+cluster://h?sentinel_tls=true",
+            "are for `redis+sentinel://`",
+        ),
+        (
+            "redis+sentinel://h/s?sentinel_user=x",
+            "`sentinel_user` without `sentinel_password`",
+        ),
+        (
+            "redis+sentinel://h/s?sentinel_tls=yes",
+            "`sentinel_tls` is neither",
+        ),
+        ("redis://user@host", "a user without password"),
+        ("redis://user:@host", "a user without password"),
+        ("redis://@host", "a user without password"),
+        ("unix://u:p@/r?user=u&pass=p", "another one in the query"),
+        ("unix://host/r", "the path of a socket"),
+        ("unix://", "the path of a socket"),
+        ("redis://u:%@host", "in the password, a `%`"),
+        ("redis://%f:p@host", "in the user, a `%`"),
+        ("redis://%é:p@host", "in the user, a `%`"),
+        ("redis://u:%ff@host", "the password is not UTF-8"),
+    ] {
+        let text = refused(url);
+        assert!(text.contains(says), "{url}: {text}");
+    }
+}
+
+/// What the generated passwords are made of. No other text of the URLs has it.
+const SECRET: &str = "SeCrEt";
+
+/// Passwords as somebody may write them who does not encode them.
+fn raw_password() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        3 => Just(SECRET.to_owned()),
+        2 => select(vec!["@", "/", "?", "#", ":", ",", "&", "=", "%", "[", "]", "://", "%40", "%zz", " "])
+            .prop_map(String::from),
+    ];
+    prop::collection::vec(piece, 1..6).prop_map(|pieces| pieces.concat())
+}
+
+/// URLs with passwords, often wrong.
+fn url_with_passwords() -> impl Strategy<Value = String> {
+    let scheme = select(vec![
+        "redis",
+        "rediss+cluster",
+        "redis+sentinel",
+        "unix",
+        "valkeys",
+        "http",
+    ]);
+    let before = select(vec!["://user:", "://:", "://%40:"]);
+    let after = select(vec![
+        "@host",
+        "@h1,h2:7000",
+        "@",
+        "",
+        "@a b",
+        "@host:0",
+        "@[::1",
+        ",h2",
+        "@/run/r.sock",
+    ]);
+    let path = select(vec!["", "/", "/3", "/locks", "/locks/x", "/a%"]);
+    let query = select(vec![
+        "",
+        "?pass=",
+        "?sentinel_user=s&sentinel_password=",
+        "?sentinel_password=",
+    ]);
+    let end = select(vec!["", "&x=y", "&sentinel_tls=1", "#insecure", "#x"]);
+    (
+        scheme,
+        before,
+        raw_password(),
+        after,
+        path,
+        query,
+        raw_password(),
+        end,
+    )
+        .prop_map(
+            |(scheme, before, password, after, path, query, other, end)| {
+                let other = if query.is_empty() { "" } else { &other };
+                format!("{scheme}{before}{password}{after}{path}{query}{other}{end}")
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".*", tail in "[a-z0-9:/@?#%&=,\\[\\]+.-]{0,40}") {
+        for url in [text.clone(), tail.clone(), format!("redis://{text}"), format!("rediss+sentinel://{tail}")] {
+            let _read = parse(&url);
+        }
+    }
+
+    #[test]
+    fn no_error_quotes_a_password(url in url_with_passwords()) {
+        match parse(&url) {
+            Err(error) => prop_assert!(!error.to_string().contains(SECRET), "{url}: {error}"),
+            // A wrong URL may still be a right one of another meaning.
+            Ok(read) => prop_assert!(!format!("{:?}", read.credentials).contains(SECRET), "{url}"),
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_read_as_it_was(
+        user in ".{1,10}",
+        password in ".{1,10}",
+        hosts in prop::collection::vec(("[a-z][a-z0-9.-]{0,8}", 1..=u16::MAX), 1..5),
+        service in ".{1,10}",
+        db in 0..=i32::MAX as u32,
+    ) {
+        let encode = |text: &str| {
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+        };
+        let listed: Vec<String> = hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+        let url = format!(
+            "redis+sentinel://{}:{}@{}/{}/{db}",
+            encode(&user),
+            encode(&password),
+            listed.join(","),
+            encode(&service)
+        );
+        let expected = Target::Sentinel {
+            sentinels: hosts.iter().map(|(host, port)| tcp(host, *port)).collect(),
+            service,
+            db,
+            credentials: None,
+            tls: Tls::Off,
+        };
+        let url = read(&url);
+        prop_assert_eq!(url.target, expected);
+        prop_assert_eq!(url.credentials, Some(Credentials::new(user, password)));
+    }
+}

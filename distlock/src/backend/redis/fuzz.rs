@@ -1,0 +1,248 @@
+//! What `tests/fuzz` does with bytes that a user or a server may send, and what must hold for all of them.
+//!
+//! Each function panics if a promise is broken.
+
+use redis::{Parser, RedisError, Value};
+
+use super::connection::Address;
+use super::connection::url::{self, Target as Servers, Tls, Url};
+use super::reply::{self, Elsewhere};
+use crate::backend::{Attempted, Fault, Released, Target};
+use crate::credentials::Credentials;
+use crate::key::{Key, Resource};
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+pub(crate) use super::servers::fuzz::cluster;
+
+/// A URL that is accepted names servers that can be connected to, and says the same when it is written anew. The password
+/// decides nothing but the password.
+pub(crate) fn url(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let masked = url::parse(&with_other_password(text));
+    match (url::parse(text), masked) {
+        (Ok(url), Ok(masked)) => {
+            is_sound(&url);
+            let again = written_anew(&url);
+            match url::parse(&again) {
+                Ok(read) => assert_eq!(read, url, "{again}"),
+                Err(error) => panic!("{again}: {error}"),
+            }
+            assert_eq!((masked.target, masked.tls), (url.target, url.tls), "{text}");
+        }
+        (Err(error), Err(masked)) => {
+            assert_eq!(error.to_string(), masked.to_string(), "{text}");
+        }
+        (url, masked) => panic!("{text}: {url:?}, with another password {masked:?}"),
+    }
+}
+
+/// The same text with `x` for every letter and digit of the user and the password before the hosts. Digits of escapes stay.
+fn with_other_password(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let Some((login, after)) = rest.rsplit_once('@') else {
+        return text.to_owned();
+    };
+    let mut escape = 0;
+    let mask = |c: char| {
+        escape = if c == '%' {
+            2
+        } else {
+            i32::max(escape - 1, -1)
+        };
+        let is_escape = c == '%' || escape >= 0;
+        if c.is_ascii_alphanumeric() && !is_escape {
+            'x'
+        } else {
+            c
+        }
+    };
+    let login: String = login.chars().map(mask).collect();
+    format!("{before}://{login}@{after}")
+}
+
+fn is_sound(url: &Url) {
+    let host = |address: &Address| {
+        let Address::Tcp { host, port } = address else {
+            panic!("a path among the hosts: {address}");
+        };
+        assert!(!host.is_empty() && *port != 0, "{address}");
+        let is_odd = |c: char| c.is_whitespace() || c.is_control() || "@,/?#%".contains(c);
+        assert!(!host.contains(is_odd), "{address}");
+    };
+    let (addresses, db) = match &url.target {
+        Servers::Server { address, db } => match address {
+            Address::Tcp { .. } => (std::slice::from_ref(address), *db),
+            Address::Unix(path) => {
+                assert!(path.is_absolute() && url.tls == Tls::Off, "{path:?}");
+                return;
+            }
+        },
+        Servers::Cluster { seeds } => (seeds.as_slice(), 0),
+        Servers::Sentinel {
+            sentinels,
+            service,
+            db,
+            ..
+        } => {
+            assert!(!service.is_empty());
+            (sentinels.as_slice(), *db)
+        }
+    };
+    assert!(!addresses.is_empty() && i32::try_from(db).is_ok());
+    addresses.iter().for_each(host);
+}
+
+/// A URL that says the same, with everything encoded that can be.
+fn written_anew(url: &Url) -> String {
+    let login = |credentials: &Option<Credentials>| {
+        let login = credentials.as_ref().map(|credentials| {
+            let user = credentials.user().unwrap_or_default();
+            format!("{}:{}@", encoded(user), encoded(credentials.password()))
+        });
+        login.unwrap_or_default()
+    };
+    let scheme = if url.tls == Tls::Off {
+        "redis"
+    } else {
+        "rediss"
+    };
+    let (user, hosts) = (login(&url.credentials), url.target.to_string());
+    let mut is_insecure = url.tls == Tls::Insecure;
+    let text = match &url.target {
+        Servers::Server {
+            address: Address::Unix(path),
+            db,
+        } => {
+            let path: Vec<_> = path.to_str().unwrap_or_default().split('/').collect();
+            let path: Vec<_> = path.into_iter().map(encoded).collect();
+            format!("unix://{user}{}?db={db}", path.join("/"))
+        }
+        Servers::Server { db, .. } => format!("{scheme}://{user}{hosts}/{db}"),
+        Servers::Cluster { .. } => format!("{scheme}+cluster://{user}{hosts}"),
+        Servers::Sentinel {
+            service,
+            db,
+            credentials,
+            tls,
+            ..
+        } => {
+            is_insecure |= *tls == Tls::Insecure;
+            let (service, tls) = (encoded(service), *tls != Tls::Off);
+            let login = credentials.as_ref().map(|credentials| {
+                let user = credentials.user().map(encoded);
+                let user = user.map(|user| format!("&sentinel_user={user}"));
+                let password = encoded(credentials.password());
+                format!("{}&sentinel_password={password}", user.unwrap_or_default())
+            });
+            let login = login.unwrap_or_default();
+            format!("{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}")
+        }
+    };
+    if is_insecure {
+        format!("{text}#insecure")
+    } else {
+        text
+    }
+}
+
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// The values that a server sends one after the other, as the driver reads them from the wire. Ends with the first one that
+/// it does not understand.
+pub(in crate::backend::redis) fn values(mut wire: &[u8]) -> impl Iterator<Item = Value> {
+    let mut parser = Parser::new();
+    std::iter::from_fn(move || parser.parse_value(&mut wire).ok())
+}
+
+/// Each reply is read or refused by everything that reads replies. What is read has a meaning.
+pub(crate) fn reply(bytes: &[u8]) {
+    for value in values(bytes) {
+        match value.extract_error() {
+            Ok(value) => read(&value),
+            Err(error) => refused(error),
+        }
+    }
+}
+
+fn read(value: &Value) {
+    let all = || value.clone();
+    let is_grant = matches!(value, Value::Nil | Value::BulkString(_));
+    let granted = |attempted: &Attempted| matches!(attempted, Attempted::Granted { .. });
+    let mut faults = Vec::new();
+    let mut attempts = |attempted: Result<Attempted, Fault>| match attempted {
+        Ok(attempted) => assert!(is_grant || !granted(&attempted), "{value:?}"),
+        Err(fault) => faults.push(fault),
+    };
+    attempts(reply::attempted(all()));
+    attempts(reply::attempted_permits(all()));
+    for wanted in 1..3 {
+        let attempted = reply::attempted_all(all(), wanted);
+        if let Ok((at, attempted)) = &attempted {
+            assert!(*at < wanted && granted(attempted) == (*value == Value::Nil));
+        }
+        faults.extend(attempted.err());
+        match reply::renewed(all(), wanted) {
+            Ok(ours) => assert_eq!(ours.len(), wanted),
+            Err(fault) => faults.push(fault),
+        }
+        for kind in [Kind::Reentrant, Kind::Latch] {
+            match reply::looked(all(), &targets(kind, wanted)) {
+                Ok(looked) => assert_eq!(looked.len(), wanted),
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+    // Of these, none or more than there are may be of this client.
+    for own in [0, 1, i64::MAX] {
+        match reply::released(all(), || own) {
+            Ok(Released::Freed { .. } | Released::NotOurs) => {
+                assert!(matches!(value, Value::Int(_)));
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    for inspected in [reply::inspected(all()), reply::inspected_permits(all())] {
+        match (inspected, value) {
+            (Ok(inspected), Value::Array(values)) => {
+                assert!(inspected.holders.len() < values.len());
+            }
+            (Ok(_), _) => panic!("holders in {value:?}"),
+            (Err(fault), _) => faults.push(fault),
+        }
+    }
+    faults.extend(reply::forced(all()).err());
+    faults.extend(reply::number(all()).err());
+    faults.extend(reply::two_numbers(all()).err());
+    let is_protocol = |fault: &Fault| matches!(fault, Fault::Protocol(_));
+    assert!(faults.iter().all(is_protocol), "{faults:?}");
+}
+
+/// The fault of each error has a text. A redirect is never read as a missing script.
+fn refused(error: RedisError) {
+    let elsewhere = reply::elsewhere(&error);
+    assert!(
+        elsewhere.is_none() || !reply::is_noscript(&error),
+        "{error}"
+    );
+    let _replaced = reply::breaks_connection(&error);
+    let text = error.to_string();
+    let fault = reply::fault(error);
+    assert!(!fault.to_string().is_empty(), "{text}");
+    if elsewhere == Some(Elsewhere::TryAgain) {
+        assert!(matches!(fault, Fault::NotNow(_)), "{fault}");
+    }
+}
+
+fn targets(kind: Kind, many: usize) -> Vec<Target> {
+    let key = Key::new("", "k").unwrap_or_else(|error| panic!("{error}"));
+    let resource = Resource { kind, key };
+    let target = Target::of(&resource, Owner::new(uuid::Uuid::nil(), 1));
+    vec![target; many]
+}

@@ -1,0 +1,226 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LINGER: Duration = Duration::from_millis(10);
+
+const HERE: Place = 1;
+const THERE: Place = 2;
+
+fn name(name: &str) -> Channel {
+    Arc::from(name)
+}
+
+fn live(channels: &mut Channels, channel: &Channel) -> watch::Receiver<Signal> {
+    let (signal, _) = channels.join(channel, HERE);
+    let send = channels.take_wanted(HERE, 9);
+    channels.subscribed(HERE, &send, Tick::default()).send();
+    signal
+}
+
+#[test]
+fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let signal = live(&mut channels, &channel);
+    assert!(signal.borrow().active);
+    assert!(!channels.join(&channel, HERE).1);
+    channels.leave(&channel, Tick::default());
+    channels.leave(&channel, Tick::default());
+    assert!(
+        channels
+            .take_lingered(HERE, Tick::from_millis(9), 9)
+            .is_empty()
+    );
+    let send = channels.take_lingered(HERE, Tick::from_millis(10), 9);
+    assert_eq!(send, [Arc::clone(&channel)]);
+    channels.unsubscribed(HERE, &send).send();
+    assert!(channels.is_empty(HERE));
+}
+
+#[test]
+fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let _signal = live(&mut channels, &channel);
+    channels.leave(&channel, Tick::default());
+    let send = channels.take_lingered(HERE, Tick::from_millis(10), 9);
+    let (signal, _) = channels.join(&channel, HERE);
+    channels.unsubscribed(HERE, &send).send();
+    assert!(!signal.borrow().active);
+    let again = channels.take_wanted(HERE, 9);
+    assert_eq!(again, [channel]);
+    channels.subscribed(HERE, &again, Tick::default()).send();
+    assert!(signal.borrow().active);
+}
+
+#[test]
+fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let mut signal = live(&mut channels, &channel);
+    signal.mark_unchanged();
+    channels.disconnected(HERE).send();
+    assert!(signal.has_changed().unwrap() && !signal.borrow().active);
+    assert_eq!(channels.take_wanted(HERE, 9), [channel]);
+}
+
+#[test]
+fn share_dropped_before_the_command_leaves_nothing() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let _signal = channels.join(&channel, HERE);
+    channels.leave(&channel, Tick::default());
+    assert!(channels.wanted.is_empty() && channels.is_empty(HERE));
+    assert!(channels.take_wanted(HERE, 9).is_empty());
+}
+
+#[test]
+fn channel_that_moves_is_wanted_at_its_new_place_only() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let signal = live(&mut channels, &channel);
+    channels.move_to(THERE, &channel).send();
+    assert!(!signal.borrow().active && channels.is_empty(HERE));
+    // What the old place still says does not count.
+    channels.disconnected(HERE).send();
+    assert!(channels.take_wanted(HERE, 9).is_empty());
+    let send = channels.take_wanted(THERE, 9);
+    assert_eq!(send, [Arc::clone(&channel)]);
+    channels.subscribed(HERE, &send, Tick::default()).send();
+    assert!(!signal.borrow().active);
+    channels.subscribed(THERE, &send, Tick::default()).send();
+    assert!(signal.borrow().active && channels.subscribers(THERE, "c") == 1);
+    assert_eq!(channels.subscribers(HERE, "c"), 0);
+    // Without shares it does not move, it ends.
+    channels.leave(&channel, Tick::default());
+    channels.move_to(HERE, &channel).send();
+    assert!(channels.len() == 0 && channels.lingering.is_empty() && channels.wanted.is_empty());
+}
+
+#[test]
+fn refused_channel_is_wanted_again_while_it_has_shares() {
+    let (mut channels, channel) = (Channels::new(LINGER), name("c"));
+    let _signal = channels.join(&channel, HERE);
+    let send = channels.take_wanted(HERE, 9);
+    channels.refused(HERE, &channel).send();
+    assert_eq!(channels.take_wanted(HERE, 9), send);
+    channels.leave(&channel, Tick::default());
+    channels.refused(HERE, &channel).send();
+    assert!(channels.is_empty(HERE));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(usize),
+    Leave(usize),
+    Pass(u64),
+    Send,
+    Confirm,
+    Disconnect,
+    Move(usize),
+}
+
+/// Three of four steps concern the first channel, and confirmations are slow. So shares join it in each of its states,
+/// also while its unsubscription is unconfirmed.
+fn step() -> impl Strategy<Value = Step> {
+    (0..128_u8).prop_map(|n| {
+        let which = [0, 0, 0, 0, 0, 0, 1, 2][usize::from(n % 8)];
+        match n / 8 {
+            0..3 => Step::Join(which),
+            3..7 => Step::Leave(which),
+            7..10 => Step::Pass(u64::from(n % 4) * 5),
+            10..14 => Step::Send,
+            14 => Step::Confirm,
+            _ if n % 4 > 1 => Step::Confirm,
+            _ if n % 4 == 1 => Step::Move(which),
+            _ => Step::Disconnect,
+        }
+    })
+}
+
+proptest! {
+    // In these cases some 100,000 shares join the first channel.
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// Against a model of two servers that obey each command: no signal is active while the server at the channel's place has
+    /// no subscription. In the end every channel with shares is active, and every other one is removed.
+    #[test]
+    fn random_calls_agree_with_the_servers(steps in prop::collection::vec(step(), 1..400)) {
+        let names = [name("a"), name("b"), name("c")];
+        let places = [HERE, THERE];
+        let mut at = [HERE; 3];
+        let mut channels = Channels::new(LINGER);
+        let mut now = 0;
+        let mut shares: [Vec<watch::Receiver<Signal>>; 3] = Default::default();
+        let mut servers: [BTreeSet<Channel>; 2] = Default::default();
+        let mut under_way: [Option<(bool, Vec<Channel>)>; 2] = Default::default();
+        let ending = [Step::Confirm, Step::Send, Step::Confirm, Step::Pass(50), Step::Send, Step::Confirm];
+        let ending = ending.iter().cycle().take(24).cloned();
+        for step in steps.into_iter().chain(ending) {
+            let tick = Tick::from_millis(now);
+            match step {
+                Step::Join(which) => shares[which].push(channels.join(&names[which], at[which]).0),
+                Step::Leave(which) => if shares[which].pop().is_some() {
+                    channels.leave(&names[which], tick);
+                },
+                Step::Pass(by) => now += by,
+                Step::Send => for (place, under_way) in places.iter().zip(&mut under_way) {
+                    if under_way.is_none() {
+                        let gone = channels.take_lingered(*place, tick, 2);
+                        *under_way = Some(match gone.is_empty() {
+                            true => (true, channels.take_wanted(*place, 2)),
+                            false => (false, gone),
+                        });
+                    }
+                },
+                Step::Confirm => for ((place, under_way), server) in places.iter().zip(&mut under_way).zip(&mut servers) {
+                    match under_way.take() {
+                        Some((true, send)) => {
+                            // The server refuses a channel that has moved.
+                            for channel in send {
+                                let which = names.iter().position(|name| *name == channel).unwrap();
+                                if at[which] == *place {
+                                    server.insert(Arc::clone(&channel));
+                                    channels.subscribed(*place, &[channel], tick).send();
+                                } else {
+                                    channels.refused(*place, &channel).send();
+                                }
+                            }
+                        }
+                        Some((false, send)) => {
+                            server.retain(|channel| !send.contains(channel));
+                            channels.unsubscribed(*place, &send).send();
+                        }
+                        None => {}
+                    }
+                },
+                Step::Disconnect => {
+                    under_way[0] = None;
+                    servers[0].clear();
+                    channels.disconnected(HERE).send();
+                }
+                // A server that loses a slot ends the subscriptions in it, and its connection is replaced.
+                Step::Move(which) => {
+                    let from = at[which];
+                    let index = places.iter().position(|place| *place == from).unwrap();
+                    at[which] = places[1 - index];
+                    channels.move_to(at[which], &names[which]).send();
+                    under_way[index] = None;
+                    servers[index].clear();
+                    channels.disconnected(from).send();
+                }
+            }
+            let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);
+            let in_state: BTreeSet<_> = in_state.map(|(name, entry)| (entry.place, Arc::clone(name))).collect();
+            prop_assert_eq!(&in_state, &channels.wanted);
+            for (which, shares) in shares.iter().enumerate() {
+                let server = &servers[usize::from(at[which] == THERE)];
+                for share in shares {
+                    prop_assert!(!share.borrow().active || server.contains(&names[which]));
+                }
+            }
+        }
+        for (which, shares) in shares.iter().enumerate() {
+            let server = &servers[usize::from(at[which] == THERE)];
+            prop_assert!(shares.iter().all(|share| share.borrow().active));
+            prop_assert_eq!(server.contains(&names[which]), !shares.is_empty());
+        }
+        prop_assert_eq!(channels.len(), servers.iter().map(BTreeSet::len).sum::<usize>());
+    }
+}

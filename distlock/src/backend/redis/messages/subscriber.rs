@@ -1,0 +1,525 @@
+//! The tasks that subscribe: for each server one connection for all channels of one client there, kept in step with the
+//! state machine in [`channels`](super::channels).
+//!
+//! Messages arrive in the driver's callback, which only changes signals. Every command goes through the task, one at a
+//! time, so that confirmations arrive in the order of the commands.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use redis::{PushInfo, PushKind, RedisResult, Value};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::channels::{Channel, Channels, Place};
+use crate::backend::redis::connection::{Connected, Link, OnPush, REPEATED_AFTER, Wiring};
+use crate::backend::redis::names;
+use crate::backend::redis::reply::{self, Elsewhere};
+use crate::backend::{Fault, Subscription, cause};
+use crate::clock::Clock;
+use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
+use crate::telemetry;
+
+/// The most channels in one command.
+const BATCH: usize = 500;
+
+/// The subscriptions of one client, at all of its servers.
+pub(in crate::backend::redis) struct Subscriptions {
+    shared: Arc<Shared>,
+}
+
+/// The subscriptions of one client at one server.
+pub(in crate::backend::redis) struct Subscriber {
+    post: Arc<Post>,
+    shared: Arc<Shared>,
+    /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last
+    /// did.
+    running: Arc<AtomicBool>,
+}
+
+/// What the shares, the driver's callbacks and the tasks have in common.
+struct Shared {
+    channels: Mutex<Channels>,
+    /// What is there for each server. A share wakes the task of the server at which its channel is.
+    posts: RwLock<HashMap<Place, Arc<Post>>>,
+    clock: Clock,
+    response_timeout: Duration,
+    /// When the log last said that subscribing is refused.
+    denial_logged: Mutex<Option<Instant>>,
+}
+
+/// What a task, the driver's callback and the shares have in common for one server.
+struct Post {
+    place: Place,
+    way: Way,
+    link: Arc<Link>,
+    /// Wakes the task when there may be something to send.
+    wake: Notify,
+    /// The client is gone, or needs the server no more, and the task has to end.
+    closed: AtomicBool,
+}
+
+/// How a client listens.
+#[derive(Clone)]
+pub(in crate::backend::redis) enum Way {
+    /// By SUBSCRIBE.
+    Plain,
+    /// By SSUBSCRIBE, at the node that has the channel's slot.
+    Sharded(Arc<dyn Slots>),
+    /// Both ways.
+    Both(Arc<dyn Slots>),
+}
+
+/// What a cluster's node tells about its slots while channels are subscribed there.
+pub(in crate::backend::redis) trait Slots: Send + Sync {
+    /// The node with this number has sent the subscription elsewhere.
+    fn sent_elsewhere(&self, place: Place, elsewhere: &Elsewhere);
+
+    /// The node with this number has ended a subscription unasked, because it has lost a slot.
+    fn lost_slot(&self, place: Place);
+}
+
+impl Way {
+    fn slots(&self) -> Option<&Arc<dyn Slots>> {
+        match self {
+            Self::Plain => None,
+            Self::Sharded(slots) | Self::Both(slots) => Some(slots),
+        }
+    }
+}
+
+impl Subscriptions {
+    pub(in crate::backend::redis) fn new(clock: Clock, response_timeout: Duration) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                channels: Mutex::new(Channels::new(SUBSCRIPTION_LINGER)),
+                posts: RwLock::default(),
+                clock,
+                response_timeout,
+                denial_logged: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The subscriptions at a server, over a connection that `wiring` makes once what is called with the messages is added
+    /// to it.
+    pub(in crate::backend::redis) fn at(
+        &self,
+        place: Place,
+        way: Way,
+        wiring: impl FnOnce(OnPush) -> Wiring,
+    ) -> Subscriber {
+        let post = Arc::new_cyclic(|post: &Weak<Post>| {
+            let (receiver, post) = (Arc::clone(&self.shared), Weak::clone(post));
+            let on_push = Arc::new(move |epoch, push: PushInfo| {
+                if let Some(post) = post.upgrade() {
+                    receiver.received(&post, epoch, &push);
+                }
+            });
+            Post {
+                place,
+                way,
+                link: Link::new(wiring(on_push)),
+                wake: Notify::new(),
+                closed: AtomicBool::new(false),
+            }
+        });
+        self.shared.posts.write().insert(place, Arc::clone(&post));
+        Subscriber {
+            post,
+            shared: Arc::clone(&self.shared),
+            running: Arc::default(),
+        }
+    }
+
+    /// The channels, and the servers that they are subscribed at.
+    pub(in crate::backend::redis) fn places(&self) -> Vec<(Channel, Place)> {
+        self.shared.channels.lock().places()
+    }
+
+    /// The number of channels that are subscribed, or have yet to be unsubscribed.
+    #[cfg(feature = "test-util")]
+    pub(in crate::backend::redis) fn channels(&self) -> usize {
+        self.shared.channels.lock().len()
+    }
+}
+
+impl Subscriber {
+    /// The connection for messages.
+    pub(in crate::backend::redis) fn link(&self) -> &Arc<Link> {
+        &self.post.link
+    }
+
+    /// A share in the subscription to a channel. If other shares in it are subscribed at another server, this one is as well.
+    pub(in crate::backend::redis) fn subscribe(&self, channel: String) -> Subscription {
+        let channel: Channel = channel.into();
+        let place = self.post.place;
+        let (signal, send) = self.shared.channels.lock().join(&channel, place);
+        self.start();
+        if send {
+            self.post.wake.notify_one();
+        }
+        let share = Share {
+            shared: Arc::clone(&self.shared),
+            channel,
+        };
+        Subscription::new(signal, share)
+    }
+
+    /// Subscribes to a channel here, and no more where it is now.
+    pub(in crate::backend::redis) fn take_over(&self, channel: &Channel) {
+        let moved = self
+            .shared
+            .channels
+            .lock()
+            .move_to(self.post.place, channel);
+        moved.send();
+        self.start();
+        self.post.wake.notify_one();
+    }
+
+    /// How many of this client's subscriptions the server counts for a channel.
+    pub(in crate::backend::redis) fn subscribers(&self, channel: &str) -> i64 {
+        let here = self
+            .shared
+            .channels
+            .lock()
+            .subscribers(self.post.place, channel);
+        match self.post.way {
+            Way::Plain | Way::Sharded(_) => here,
+            Way::Both(_) => here * 2,
+        }
+    }
+
+    /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
+    pub(in crate::backend::redis) fn revive(&self) {
+        if !self.running.load(Ordering::Acquire)
+            && !self.shared.channels.lock().is_empty(self.post.place)
+        {
+            self.start();
+        }
+    }
+
+    /// Starts the task unless it runs. Without a runtime nothing happens; a later caller has one.
+    fn start(&self) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        // One swap: of several callers exactly one starts the task.
+        if self.running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let task = Task {
+            post: Arc::clone(&self.post),
+            shared: Arc::clone(&self.shared),
+            running: Arc::clone(&self.running),
+        };
+        drop(runtime.spawn(task.run()));
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        let mut posts = self.shared.posts.write();
+        posts.remove(&self.post.place);
+        drop(posts);
+        // Release, before the wake-up: the task that is woken by it sees the flag.
+        self.post.closed.store(true, Ordering::Release);
+        self.post.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber").finish_non_exhaustive()
+    }
+}
+
+/// One share in a channel.
+struct Share {
+    shared: Arc<Shared>,
+    channel: Channel,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let now = self.shared.clock.now();
+        let place = self.shared.channels.lock().leave(&self.channel, now);
+        if let Some(place) = place
+            && let Some(post) = self.shared.posts.read().get(&place)
+        {
+            post.wake.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    /// Called by the driver, whose other work waits meanwhile: changes a signal and returns. A payload that is never
+    /// published on such a channel is ignored.
+    fn received(&self, post: &Post, epoch: u64, push: &PushInfo) {
+        let (channel, payload) = match (&push.kind, push.data.as_slice()) {
+            (
+                PushKind::Message | PushKind::SMessage,
+                [Value::BulkString(channel), Value::BulkString(payload)],
+            ) => (channel, payload),
+            (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
+                return self.sharded_ended(post, epoch, channel);
+            }
+            _ => return,
+        };
+        match (std::str::from_utf8(channel), payload.as_slice()) {
+            (Ok(channel), payload) if names::is_message(channel, payload) => {
+                let notifications = self.channels.lock().message(channel);
+                notifications.send();
+            }
+            _ => telemetry::odd_message(channel, payload.len()),
+        }
+    }
+
+    /// A subscription to a channel of a slot has ended. If that was not asked for, the node has lost the slot, and the driver
+    /// takes the message for the answer to the oldest command under way: nothing that it says about this connection from
+    /// here on is true, and the connection is replaced.
+    fn sharded_ended(&self, post: &Post, epoch: u64, channel: &[u8]) {
+        let channel = String::from_utf8_lossy(channel);
+        if !self.channels.lock().is_leaving(post.place, &channel) {
+            let _was_current = post.link.replace(epoch);
+            if let Some(slots) = post.way.slots() {
+                slots.lost_slot(post.place);
+            }
+        }
+    }
+
+    /// Logs that the server refuses to subscribe, now and then for as long as it does.
+    fn log_denial(&self, fault: &Fault) {
+        let now = Instant::now();
+        let due = {
+            let mut logged = self.denial_logged.lock();
+            let due = logged.is_none_or(|logged| now.duration_since(logged) >= REPEATED_AFTER);
+            if due {
+                *logged = Some(now);
+            }
+            due
+        };
+        if due {
+            telemetry::subscription_failed(fault);
+        }
+    }
+}
+
+struct Task {
+    post: Arc<Post>,
+    shared: Arc<Shared>,
+    running: Arc<AtomicBool>,
+}
+
+impl Drop for Task {
+    /// Runs also when the task's runtime ends: without the task no subscription is maintained.
+    fn drop(&mut self) {
+        // Before the notifications: the waiters that they wake must find that the task has to be started again.
+        self.running.store(false, Ordering::Release);
+        let notifications = self.shared.channels.lock().disconnected(self.post.place);
+        notifications.send();
+    }
+}
+
+impl Task {
+    async fn run(self) {
+        while !self.is_closed() {
+            if self.shared.channels.lock().is_empty(self.post.place) {
+                self.post.wake.notified().await;
+                continue;
+            }
+            let patience = self.shared.response_timeout;
+            match self.post.link.connected(patience).await {
+                Ok(connected) => self.serve(connected).await,
+                // The link keeps connecting on its own. A login that is denied now may be allowed later. Meanwhile the
+                // channels may move to another server.
+                Err(_) => self.pause(RECONNECT_BACKOFF.longest).await,
+            }
+        }
+    }
+
+    /// Pauses, but not after the end.
+    async fn pause(&self, pause: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.post.wake.notified(), if self.post.way.slots().is_some() => {}
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.post.closed.load(Ordering::Acquire)
+    }
+
+    /// Subscribes and unsubscribes over one connection, until that is lost.
+    async fn serve(&self, mut connected: Connected) {
+        let (epoch, mut answered) = (connected.epoch, Instant::now());
+        while !self.is_closed() {
+            let done = tokio::select! {
+                biased;
+                () = self.post.link.down(epoch) => break,
+                done = self.next_command(&mut connected, answered + SUBSCRIPTION_PING) => done,
+            };
+            match done {
+                Ok(true) => answered = Instant::now(),
+                Ok(false) => {}
+                Err(fault) => {
+                    self.failed(epoch, &fault).await;
+                    break;
+                }
+            }
+        }
+        let notifications = self.shared.channels.lock().disconnected(self.post.place);
+        notifications.send();
+    }
+
+    /// Sends the next commands, or sleeps until there are any. If there are none until `ping_at`, sends a PING, since a
+    /// silent connection may be dead. Answers whether the server has answered anything.
+    async fn next_command(
+        &self,
+        connected: &mut Connected,
+        ping_at: Instant,
+    ) -> Result<bool, Fault> {
+        let place = self.post.place;
+        let (leave, join, next_end) = {
+            let mut channels = self.shared.channels.lock();
+            let leave = channels.take_lingered(place, self.shared.clock.now(), BATCH);
+            let join = channels.take_wanted(place, BATCH);
+            (leave, join, channels.next_end(place))
+        };
+        if !leave.is_empty() {
+            self.unsubscribe(connected, &leave).await?;
+            let notifications = self.shared.channels.lock().unsubscribed(place, &leave);
+            notifications.send();
+        }
+        if !join.is_empty() {
+            let joined = self.subscribe(connected, join.clone()).await?;
+            let now = self.shared.clock.now();
+            let notifications = self.shared.channels.lock().subscribed(place, &joined, now);
+            notifications.send();
+            if joined.len() < join.len() {
+                // They are wanted again, here or at the node that has the slot. This one may not know it yet.
+                tokio::time::sleep(RECONNECT_BACKOFF.first).await;
+            }
+        }
+        if !(leave.is_empty() && join.is_empty()) {
+            return Ok(true);
+        }
+        tokio::select! {
+            () = self.post.wake.notified() => Ok(false),
+            () = self.shared.clock.sleep_until(next_end) => Ok(false),
+            () = tokio::time::sleep_until(ping_at) => {
+                let ping = redis::cmd("PING");
+                self.bounded(async { ping.query_async::<Value>(&mut connected.connection).await.map(drop) }).await.map(|()| true)
+            }
+        }
+    }
+
+    /// Unsubscribes. A node that refuses it has lost the slot, so the connection is to be replaced.
+    async fn unsubscribe(&self, connected: &mut Connected, leave: &[Channel]) -> Result<(), Fault> {
+        if let Way::Plain | Way::Both(_) = self.post.way {
+            let names: Vec<&str> = leave.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.unsubscribe(names))
+                .await?;
+        }
+        if let Way::Sharded(_) | Way::Both(_) = self.post.way {
+            for answer in self.each(connected, "SUNSUBSCRIBE", leave).await? {
+                answer.map_err(reply::fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Subscribes. Returns the channels that are subscribed now; a node sends those elsewhere whose slot it does not have.
+    async fn subscribe(
+        &self,
+        connected: &mut Connected,
+        join: Vec<Channel>,
+    ) -> Result<Vec<Channel>, Fault> {
+        if let Way::Plain | Way::Both(_) = self.post.way {
+            let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.subscribe(names)).await?;
+        }
+        let Some(slots) = self.post.way.slots() else {
+            return Ok(join);
+        };
+        let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
+        let (mut joined, mut unjoined) = (Vec::with_capacity(join.len()), Vec::new());
+        for (channel, answer) in join.into_iter().zip(answers) {
+            let Err(error) = answer else {
+                joined.push(channel);
+                continue;
+            };
+            match reply::elsewhere(&error) {
+                Some(elsewhere) => slots.sent_elsewhere(self.post.place, &elsewhere),
+                None => match reply::fault(error) {
+                    Fault::NotNow(_) => {}
+                    fault => return Err(fault),
+                },
+            }
+            let refused = self
+                .shared
+                .channels
+                .lock()
+                .refused(self.post.place, &channel);
+            refused.send();
+            unjoined.push(channel);
+        }
+        if let (Way::Both(_), false) = (&self.post.way, unjoined.is_empty()) {
+            let names: Vec<&str> = unjoined.iter().map(AsRef::as_ref).collect();
+            self.bounded(connected.connection.unsubscribe(names))
+                .await?;
+        }
+        Ok(joined)
+    }
+
+    /// Sends a command for each channel, because the channels of one command must have one slot.
+    async fn each(
+        &self,
+        connected: &mut Connected,
+        command: &str,
+        channels: &[Channel],
+    ) -> Result<Vec<RedisResult<Value>>, Fault> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for channel in channels {
+            pipeline.cmd(command).arg(&**channel);
+        }
+        self.bounded(pipeline.query_async(&mut connected.connection))
+            .await
+    }
+
+    /// Waits for an answer, for at most the response timeout.
+    async fn bounded<T>(&self, command: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
+        match timeout(self.shared.response_timeout, command).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(reply::fault(error)),
+            Err(_) => {
+                let text = format!("no answer within {:?}", self.shared.response_timeout);
+                Err(Fault::Unknown(cause(text)))
+            }
+        }
+    }
+
+    /// A command failed: the connection is replaced, and everything is subscribed again.
+    async fn failed(&self, epoch: u64, fault: &Fault) {
+        if fault.is_final() {
+            self.shared.log_denial(fault);
+            // The server refused the command, and would refuse it again at once. The waiters are notified before the
+            // pause, so that they fall back to their timers.
+            let notifications = self.shared.channels.lock().disconnected(self.post.place);
+            notifications.send();
+            tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
+            let _was_current = self.post.link.replace(epoch);
+        } else {
+            self.post
+                .link
+                .broken(epoch, &format!("a subscription failed: {fault}"));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::{Key, Resource};
+use crate::kind::Kind;
+use crate::owner::Owner;
+
+/// Whatever a server may answer.
+fn value() -> impl Strategy<Value = Value> {
+    let edges = prop::sample::select(vec![i64::MIN, -2, -1, 0, 1, 2, i64::MAX]);
+    let leaf = prop_oneof![
+        Just(Value::Nil),
+        Just(Value::Okay),
+        any::<bool>().prop_map(Value::Boolean),
+        any::<f64>().prop_map(Value::Double),
+        edges.prop_map(Value::Int),
+        any::<i64>().prop_map(Value::Int),
+        "[0-9]{0,25}".prop_map(|text| Value::BulkString(text.into_bytes())),
+        vec(any::<u8>(), 0..20).prop_map(Value::BulkString),
+        ".{0,10}".prop_map(Value::SimpleString),
+    ];
+    leaf.prop_recursive(3, 24, 6, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..6).prop_map(Value::Array),
+            vec((inner.clone(), inner), 0..3).prop_map(Value::Map),
+        ]
+    })
+}
+
+fn targets(kind: Kind, many: usize) -> Vec<Target> {
+    let resource = Resource {
+        kind,
+        key: Key::new("", "k").unwrap(),
+    };
+    let target = Target::of(&resource, Owner::new(uuid::Uuid::nil(), 1));
+    vec![target; many]
+}
+
+proptest! {
+    #[test]
+    fn reply_of_any_shape_is_read_or_refused(value in value(), wanted in 0..5_usize) {
+        let is_refused = |fault: &Fault| matches!(fault, Fault::Protocol(_));
+        let mut refused = Vec::new();
+        refused.extend(attempted(value.clone()).err());
+        refused.extend(attempted_permits(value.clone()).err());
+        if let Ok((at, Attempted::Held { .. })) = attempted_all(value.clone(), wanted) {
+            prop_assert!(at < wanted);
+        }
+        if let Ok(ours) = renewed(value.clone(), wanted) {
+            prop_assert_eq!(ours.len(), wanted);
+        }
+        for kind in [Kind::Reentrant, Kind::Latch] {
+            if let Ok(looked) = looked(value.clone(), &targets(kind, wanted)) {
+                prop_assert_eq!(looked.len(), wanted);
+            }
+        }
+        refused.extend(each(value.clone(), wanted).err());
+        refused.extend(released(value.clone(), || 1).err());
+        refused.extend(forced(value.clone()).err());
+        refused.extend(inspected(value.clone()).err());
+        refused.extend(inspected_permits(value.clone()).err());
+        refused.extend(number(value.clone()).err());
+        refused.extend(two_numbers(value).err());
+        prop_assert!(refused.iter().all(is_refused), "{:?}", refused);
+    }
+
+    #[test]
+    fn error_of_any_text_has_a_meaning(
+        code in "(ERR|MOVED|ASK|TRYAGAIN|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
+        text in "[^\r\n]{0,60}",
+    ) {
+        let line = format!("-{code} {text}\r\n");
+        let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        let error = answer.expect_err("an error");
+        let (elsewhere, noscript) = (elsewhere(&error), is_noscript(&error));
+        prop_assert!(elsewhere.is_none() || !noscript);
+        let _replaced = breaks_connection(&error);
+        prop_assert!(!fault(error).to_string().is_empty());
+    }
+}
+
+#[test]
+fn errors_in_scripts_mean_the_same_in_the_words_of_each_version() {
+    for denied in [
+        "The user executing the script can't run this command or subcommand script: 2b6e, on @user_script:9.",
+        "ACL failure in script: User shop has no permissions to run the 'exists' command script: 2b6e, on @user_script:9.",
+        "Error running script (call to f_2b6e): @user_script:9: ACL failure in script: No permissions to access a key",
+    ] {
+        assert!(
+            matches!(meaning("ERR", denied), Meaning::Denied),
+            "{denied}"
+        );
+    }
+    for not_now in [
+        ("NOREPLICAS", "Not enough good replicas to write."),
+        (
+            "ERR",
+            "Error running script (call to f_2b6e): @user_script:12: @user_script: 12: -NOREPLICAS Not enough good replicas to write.",
+        ),
+    ] {
+        assert!(
+            matches!(meaning(not_now.0, not_now.1), Meaning::NotNow),
+            "{not_now:?}"
+        );
+    }
+    let readonly = "Error running script (call to f_2b6e): @user_script:12: @user_script: 12: -READONLY You can't write against a read only replica.";
+    assert!(matches!(meaning("ERR", readonly), Meaning::NotNow));
+    assert!(is_readonly_in_script(readonly) && !is_readonly_in_script("READONLY"));
+    assert!(matches!(meaning("ERR", "odd"), Meaning::Other));
+}
+
+#[test]
+fn leases_round_up_to_whole_milliseconds() {
+    assert_eq!(millis(Duration::from_millis(30_000)), 30_000);
+    assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    assert_eq!(millis(Duration::from_nanos(1)), 1);
+}
+
+#[test]
+fn replies_are_read_and_odd_ones_are_faults() {
+    assert_eq!(
+        attempted(Value::Nil).unwrap(),
+        Attempted::Granted { token: None }
+    );
+    assert_eq!(
+        attempted(Value::Int(-1)).unwrap(),
+        Attempted::Held { ttl: None }
+    );
+    assert!(attempted(Value::Okay).is_err());
+    assert_eq!(
+        released(Value::Int(1), || 1).unwrap(),
+        Released::Freed { others: 0 }
+    );
+    assert_eq!(
+        released(Value::Int(4), || 1).unwrap(),
+        Released::Freed { others: 3 }
+    );
+    assert_eq!(released(Value::Int(-1), || 0).unwrap(), Released::NotOurs);
+    assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
+    let held = vec![
+        Value::Int(5),
+        Value::BulkString(b"o".to_vec()),
+        Value::BulkString(b"2".to_vec()),
+    ];
+    assert_eq!(
+        inspected(Value::Array(held)).unwrap().holders,
+        [(b"o".to_vec(), 2)]
+    );
+}

@@ -1,0 +1,192 @@
+//! How a command finds the node that has its slot. A node that does not have the slot says where it is.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use super::Cluster;
+use super::redirect::Redirect;
+use crate::backend::redis::connection::Address;
+use crate::backend::redis::messages::Place;
+use crate::backend::redis::reply::Elsewhere;
+use crate::backend::redis::servers::node::{Failed, Form, Node, Sending};
+use crate::backend::{Fault, cause};
+use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
+
+impl Cluster {
+    /// Sends a command to the node that has a slot, and to the nodes that it is sent to from there.
+    pub(super) async fn follow(
+        &self,
+        slot: u16,
+        command: impl Fn(Form) -> Cmd,
+    ) -> Result<Value, Fault> {
+        let give_up = Instant::now() + self.shared.response_timeout;
+        let (mut hops, mut pause, mut asked) = (0, TRY_AGAIN_PAUSE.first, None);
+        let mut was_sent = false;
+        loop {
+            let (node, asking) = match asked.take() {
+                Some(node) => (node, true),
+                None => (self.reachable(slot, give_up).await?, false),
+            };
+            let sending = Sending {
+                asking,
+                // The first node has all the time, also if its connection took some.
+                patience: match was_sent {
+                    false => self.shared.response_timeout,
+                    true => give_up.duration_since(Instant::now()),
+                },
+            };
+            was_sent = true;
+            // Not `then_some`: a value that is made and dropped counts as a command that went astray.
+            let mut astray = asking.then(|| Astray {
+                cluster: self,
+                slot,
+                is_answered: false,
+            });
+            let answer = node.send_here(sending, &command).await;
+            let is_unknown = matches!(answer, Err(Failed::With(Fault::Unknown(_))));
+            if let Some(astray) = &mut astray {
+                astray.is_answered = !is_unknown;
+            }
+            match answer {
+                Ok(value) => return Ok(value),
+                Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
+                    // It lasts as long as the slot is on its way.
+                    let next = Instant::now() + pause;
+                    if next >= give_up {
+                        return Err(moving());
+                    }
+                    tokio::time::sleep_until(next).await;
+                    pause = (pause * 2).min(TRY_AGAIN_PAUSE.longest);
+                }
+                Err(Failed::Elsewhere(elsewhere)) => {
+                    hops += 1;
+                    if hops > MOST_HOPS || Instant::now() >= give_up {
+                        return Err(moving());
+                    }
+                    asked = self.sent_elsewhere(&node, &elsewhere)?;
+                }
+                Err(Failed::NoScript) => {
+                    return Err(Fault::NotNow(cause("the node did not keep the script")));
+                }
+                Err(Failed::With(fault)) => {
+                    if is_unknown {
+                        self.want_map();
+                    }
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    /// The node that has a slot, once there is a connection to it. While there is none, another node may get the slot.
+    async fn reachable(&self, slot: u16, give_up: Instant) -> Result<Arc<Node>, Fault> {
+        loop {
+            let (node, _) = self.node(slot);
+            if node.link().is_up() {
+                return Ok(node);
+            }
+            let left = give_up.duration_since(Instant::now());
+            tokio::select! {
+                biased;
+                connected = node.link().connected(left) => match connected {
+                    Ok(_) => return Ok(node),
+                    Err(fault) => {
+                        self.want_map();
+                        return Err(fault);
+                    }
+                },
+                () = self.moved_from(slot, node.place()) => {}
+            }
+        }
+    }
+
+    /// Completes when a slot is not at this node any more. As long as that takes, the map is read again and again.
+    async fn moved_from(&self, slot: u16, place: Place) {
+        loop {
+            let changes = self.shared.epochs.changes();
+            if self.node(slot).0.place() != place {
+                return;
+            }
+            tokio::select! {
+                _ = self.shared.epochs.changes_after(changes) => {}
+                // Longer than it takes to connect to a node that is there.
+                () = tokio::time::sleep(MAP_PAUSE.first) => self.want_map(),
+            }
+        }
+    }
+
+    /// A node sends a command elsewhere. Returns the node to ask if it has to be asked explicitly.
+    pub(super) fn sent_elsewhere(
+        &self,
+        node: &Node,
+        elsewhere: &Elsewhere,
+    ) -> Result<Option<Arc<Node>>, Fault> {
+        let teller = self.address_of(node);
+        let parse = |text: &str| {
+            let redirect = teller
+                .as_ref()
+                .and_then(|teller| Redirect::parse(text, teller));
+            redirect.ok_or_else(|| {
+                self.want_map();
+                let text = format!("{} sends the command to nowhere: {text:?}", node.name());
+                Fault::NotNow(cause(text))
+            })
+        };
+        match elsewhere {
+            Elsewhere::Moved(text) => {
+                let Redirect { slot, node } = parse(text)?;
+                let number = self.shared.epochs.next();
+                let teller = teller.as_ref().unwrap_or(&node);
+                let is_new = self.state.write().map.learn(slot, &node, teller, number);
+                if is_new {
+                    self.changed();
+                }
+                self.want_map();
+                Ok(None)
+            }
+            Elsewhere::Ask(text) => {
+                let Redirect { node, .. } = parse(text)?;
+                let now = self.shared.clock.now();
+                self.state.write().map.visit(&node, now);
+                Ok(Some(self.node_at(&node)))
+            }
+            Elsewhere::TryAgain => Ok(None),
+        }
+    }
+
+    fn address_of(&self, node: &Node) -> Option<Address> {
+        let state = self.state.read();
+        let mut nodes = state.nodes.iter();
+        let found = nodes.find(|(_, other)| other.place() == node.place());
+        found.map(|(address, _)| address.clone())
+    }
+
+    /// Nothing is known of the order between a command that another node was asked for and later ones of its slot.
+    fn went_astray(&self, slot: u16) {
+        let number = self.shared.epochs.next();
+        self.state.write().map.unsettle(slot, number);
+        self.shared.epochs.changed();
+    }
+}
+
+pub(super) fn moving() -> Fault {
+    Fault::NotNow(cause("the slot of the key moves between nodes"))
+}
+
+/// A command at a node that does not have the slot. If it is dropped before the command was answered, the command may be
+/// carried out later, and no order between it and the commands at the slot's owner is known.
+struct Astray<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    is_answered: bool,
+}
+
+impl Drop for Astray<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.cluster.went_astray(self.slot);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The first connection to a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::redis::connection::{Address, Connected, Expected, Locate, greeting};
+use crate::backend::redis::messages::Way;
+use crate::backend::redis::script::Publish;
+use crate::backend::redis::servers::node::{Node, Shared};
+use crate::backend::{Fault, cause};
+use crate::config::PubSub;
+
+/// Finds out how the first node that answers publishes, and whether it has all that locks need.
+pub(super) async fn greet(
+    seeds: &[Address],
+    shared: &Shared,
+    pub_sub: PubSub,
+    patience: Duration,
+) -> Result<Publish, (String, Fault)> {
+    let mut last = None;
+    for seed in seeds {
+        let located: Arc<dyn Locate> = Arc::new(seed.clone());
+        let messages = Arc::clone(&located);
+        let node = Node::new(located, messages, Expected::Node, shared, (0, Way::Plain));
+        let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
+        match node.connect(patience).await {
+            Ok(Connected { mut connection, .. }) => {
+                return Ok(match pub_sub {
+                    PubSub::Plain => Publish::Plain,
+                    _ if !greeting::has_sharded_messages(&mut connection).await => Publish::Plain,
+                    PubSub::Auto => Publish::Sharded,
+                    PubSub::Both => Publish::Both,
+                });
+            }
+            Err(fault) => {
+                let is_final = fault.is_final() || matches!(fault, Fault::LoginDenied(_));
+                let failed = (seed.to_string(), fault);
+                if is_final {
+                    return Err(failed);
+                }
+                last = Some(failed);
+            }
+        }
+    }
+    let none = || (String::new(), Fault::NotNow(cause("no node to connect to")));
+    Err(last.unwrap_or_else(none))
+}

@@ -1,0 +1,212 @@
+//! The nodes of a cluster.
+//!
+//! A node is connected to when it is first used, and forgotten when it has no slot any more. Which node has a slot is what
+//! the [map](SlotMap) says; it is never more than a hint. A node that does not have the slot says where the slot is, and the
+//! command follows. Nothing else is sent twice from here: a command whose outcome is unknown is the caller's to repeat.
+//!
+//! The whole map is read in the background after a node sent a command elsewhere, or could not be reached: by one task, with
+//! growing pauses, so that a thousand waiters whose node is gone cause a few reads.
+
+mod follow;
+#[cfg(feature = "test-util")]
+pub(crate) mod fuzz;
+mod greet;
+mod map;
+mod redirect;
+pub(super) mod slots;
+mod subscribed;
+mod topology;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use self::follow::moving;
+use self::greet::greet;
+use self::map::{MapReader, no_map};
+use self::slots::SlotMap;
+use self::subscribed::Subscribed;
+use super::node::{Failed, Form, Node, Shared};
+use crate::backend::redis::connection::{Address, Expected, Locate};
+use crate::backend::redis::messages::{Slots, Way};
+use crate::backend::redis::script::{Call, Publish, Script};
+use crate::backend::{Fault, cause};
+use crate::config::PubSub;
+
+/// The nodes of a cluster.
+pub(super) struct Cluster {
+    shared: Shared,
+    publish: Publish,
+    state: RwLock<State>,
+    /// The number of the node that was made last.
+    places: AtomicU32,
+    map_reader: Arc<MapReader>,
+    /// For what the nodes, and the task that reads the map, need of the cluster.
+    this: Weak<Self>,
+}
+
+struct State {
+    map: SlotMap,
+    nodes: HashMap<Address, Arc<Node>>,
+}
+
+impl Cluster {
+    /// Connects to the first of the seeds that answers, and reads the map.
+    pub(super) async fn connect(
+        seeds: Vec<Address>,
+        shared: Shared,
+        pub_sub: PubSub,
+        patience: Duration,
+    ) -> Result<Arc<Self>, (String, Fault)> {
+        let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
+        let first = greet(&seeds, &shared, pub_sub, patience);
+        let publish = match timeout(patience, first).await {
+            Ok(Ok(publish)) => publish,
+            Ok(Err(failed)) => return Err(failed),
+            Err(_) => {
+                let fault = Fault::NotNow(cause(format!("no connection within {patience:?}")));
+                return Err((names.join(", "), fault));
+            }
+        };
+        let cluster = Arc::new_cyclic(|this| Self {
+            shared,
+            publish,
+            state: RwLock::new(State {
+                map: SlotMap::new(seeds),
+                nodes: HashMap::new(),
+            }),
+            places: AtomicU32::new(0),
+            map_reader: Arc::default(),
+            this: Weak::clone(this),
+        });
+        let each = patience / u32::try_from(names.len()).unwrap_or(u32::MAX);
+        match timeout(patience, cluster.read_map(each)).await {
+            Ok(Ok(())) => Ok(cluster),
+            Ok(Err(fault)) => Err((names.join(", "), fault)),
+            Err(_) => Err((names.join(", "), no_map())),
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// What errors and logs call the cluster: its nodes.
+    pub(super) fn name(&self) -> String {
+        let names: Vec<String> = self
+            .state
+            .read()
+            .map
+            .owners()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        names.join(", ")
+    }
+
+    /// The node that has a slot, or one to ask about it, and the number of the last change.
+    pub(super) fn node(&self, slot: u16) -> (Arc<Node>, u64) {
+        let state = self.state.read();
+        let (owner, changed) = state.map.owner(slot);
+        if let Some(node) = owner.and_then(|owner| state.nodes.get(owner)) {
+            return (Arc::clone(node), changed);
+        }
+        let any = || state.map.owners().into_iter().next().cloned();
+        let seed = || state.map.informants().1.into_iter().next();
+        let address = owner.cloned().or_else(any).or_else(seed);
+        drop(state);
+        // Every cluster has a seed.
+        let address = address.unwrap_or_else(|| Address::Unix("nowhere".into()));
+        (self.node_at(&address), changed)
+    }
+
+    /// The node at an address. It is made if it is new.
+    fn node_at(&self, address: &Address) -> Arc<Node> {
+        if let Some(node) = self.state.read().nodes.get(address) {
+            return Arc::clone(node);
+        }
+        let mut state = self.state.write();
+        if let Some(node) = state.nodes.get(address) {
+            return Arc::clone(node);
+        }
+        // Relaxed: the numbers only have to differ.
+        let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
+        let located: Arc<dyn Locate> = Arc::new(address.clone());
+        let slots = || -> Arc<dyn Slots> { Arc::new(Subscribed(Weak::clone(&self.this))) };
+        let way = match self.publish {
+            Publish::Plain => Way::Plain,
+            Publish::Sharded => Way::Sharded(slots()),
+            Publish::Both => Way::Both(slots()),
+        };
+        let messages = Arc::clone(&located);
+        let node = Node::new(
+            located,
+            messages,
+            Expected::Node,
+            &self.shared,
+            (place, way),
+        );
+        let node = Arc::new(node);
+        state.nodes.insert(address.clone(), Arc::clone(&node));
+        node
+    }
+
+    /// The number of the last change that concerns a slot. Its node became the owner then, or a new connection replaced an
+    /// older one to that node. The first connection does not count, because nothing was sent before it.
+    pub(super) fn epoch(&self, slot: u16) -> u64 {
+        let (node, changed) = self.node(slot);
+        node.link().replaced().max(changed)
+    }
+
+    /// Whether data of a slot may have been lost since its [`epoch`](Cluster::epoch) was this.
+    pub(super) fn may_have_lost(&self, slot: u16, epoch: u64) -> bool {
+        let lossy = self.state.read().map.lossy(slot);
+        self.node(slot).0.link().replaced().max(lossy) > epoch
+    }
+
+    /// Runs a script on the node that has a slot.
+    pub(super) async fn run(
+        &self,
+        slot: u16,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
+        let call = |form: Form| {
+            let call = match form {
+                Form::Digest => script.by_digest(self.publish),
+                Form::Source => script.by_source(self.publish),
+            };
+            with(call).into_cmd()
+        };
+        self.follow(slot, call).await
+    }
+
+    /// Sends a command other than a script to the node that has a slot.
+    pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
+        self.follow(slot, |_| command.clone()).await
+    }
+
+    /// Renews by a script what the node of a slot has granted, and waits until enough of its replicas have it. If the slot
+    /// has moved in between, this fails: the replicas of the old node say nothing of the new one.
+    pub(super) async fn confirm(
+        &self,
+        slot: u16,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
+        let (node, _) = self.node(slot);
+        match node.confirm(script, with).await {
+            Err(Failed::Elsewhere(elsewhere)) => {
+                let _node_to_ask = self.sent_elsewhere(&node, &elsewhere)?;
+                Err(moving())
+            }
+            answer => answer.map_err(|failed| node.fault(failed)),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! State machine 4: which node of a cluster has which slot, as far as this client knows.
+//!
+//! Each name lies in one of [`SLOTS`] slots, and each slot belongs to one node at a time. The client reads the whole map
+//! from a node, and learns of single slots when a node redirects it.
+//!
+//! This is plain data: no connection, no clock, no `.await`.
+//!
+//! # Invariants
+//! 1. The runs cover all slots, in order and without gaps.
+//! 2. A slot has the number of its last change: the number grows whenever the slot gets another owner. While it stays the
+//!    same, the commands for the slot go to the same node.
+//! 3. A node that has a slot, or that was asked for one a moment ago, is not forgotten.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crc::{CRC_16_XMODEM, Crc};
+
+use crate::backend::redis::connection::Address;
+use crate::clock::Tick;
+
+/// The number of slots of every cluster.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// The checksum that decides about the slot of a name.
+const CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// The slot of a name.
+pub(in crate::backend::redis) fn slot_of(name: &str) -> u16 {
+    CHECKSUM.checksum(hashed_part(name).as_bytes()) % SLOTS
+}
+
+/// The part of a name that decides about its slot: what stands between the first `{` and the first `}` after it, if
+/// anything does, and otherwise the whole name.
+pub(in crate::backend::redis) fn hashed_part(name: &str) -> &str {
+    let tag = name
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    tag.map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or(name)
+}
+
+/// Slots that a node has, as it or another node says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OwnedSlots {
+    pub(super) slots: RangeInclusive<u16>,
+    pub(super) owner: Address,
+}
+
+/// Neighbouring slots that have the same owner since the same change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    /// `None` if no node is known to have the slots.
+    owner: Option<Address>,
+    /// The number of the change that gave the slots this owner.
+    changed: u64,
+    /// The number of the last change with which data may have been lost.
+    lossy: u64,
+}
+
+/// The nodes of a cluster, and their slots.
+#[derive(Debug)]
+pub(super) struct SlotMap {
+    /// The nodes that the user named. They are asked when no other node answers.
+    seeds: Vec<Address>,
+    /// By their first slots. Each run ends where the next one begins.
+    runs: BTreeMap<u16, Run>,
+    /// When nodes were last asked by way of a redirect that teaches nothing. Such a node may have no slot yet.
+    visited: HashMap<Address, Tick>,
+}
+
+impl SlotMap {
+    /// A map in which no slot has an owner.
+    pub(super) fn new(seeds: Vec<Address>) -> Self {
+        let nobody = Run {
+            owner: None,
+            changed: 0,
+            lossy: 0,
+        };
+        Self {
+            seeds,
+            runs: BTreeMap::from([(0, nobody)]),
+            visited: HashMap::new(),
+        }
+    }
+
+    /// The node that has a slot, if one is known, and the number of the change that gave it the slot.
+    pub(super) fn owner(&self, slot: u16) -> (Option<&Address>, u64) {
+        let run = self.runs.range(..=slot).next_back();
+        run.map_or((None, 0), |(_, run)| (run.owner.as_ref(), run.changed))
+    }
+
+    /// The number of the last change with which data of the slot may have been lost.
+    pub(super) fn lossy(&self, slot: u16) -> u64 {
+        let run = self.runs.range(..=slot).next_back();
+        run.map_or(0, |(_, run)| run.lossy)
+    }
+
+    /// The node `teller` has told that this slot belongs to `owner`. Returns whether that is new; the change has this number
+    /// then. If the slot's former owner tells it, it has given the slot away with all its data.
+    pub(super) fn learn(
+        &mut self,
+        slot: u16,
+        owner: &Address,
+        teller: &Address,
+        number: u64,
+    ) -> bool {
+        let former = self.owner(slot).0;
+        if slot >= SLOTS || former == Some(owner) {
+            return false;
+        }
+        let lossy = match former == Some(teller) {
+            true => self.lossy(slot),
+            false => number,
+        };
+        let run = Run {
+            owner: Some(owner.clone()),
+            changed: number,
+            lossy,
+        };
+        self.set(slot..=slot, run);
+        true
+    }
+
+    /// It is unknown whether a command for this slot is still to be carried out by a node that is not its owner. From this
+    /// change on, nothing is known of the order between that command and later ones.
+    pub(super) fn unsettle(&mut self, slot: u16, number: u64) {
+        let (owner, lossy) = (self.owner(slot).0.cloned(), self.lossy(slot));
+        if slot < SLOTS {
+            let changed = number;
+            let run = Run {
+                owner,
+                changed,
+                lossy,
+            };
+            self.set(slot..=slot, run);
+        }
+    }
+
+    /// Replaces the whole map. A slot that no range contains belongs to nobody, and one that several contain belongs to the
+    /// owner of the first. Returns whether a slot has another owner; these changes have this number then.
+    pub(super) fn replace(&mut self, owned: &[OwnedSlots], number: u64) -> bool {
+        let mut is_changed = false;
+        for (slots, owner) in without_overlaps(owned) {
+            is_changed |= self.give(slots, owner, number);
+        }
+        self.merge();
+        is_changed
+    }
+
+    /// Gives slots to an owner. Those that it has keep their numbers.
+    fn give(&mut self, slots: RangeInclusive<u16>, owner: Option<&Address>, number: u64) -> bool {
+        let (mut first, last, mut is_changed) = (*slots.start(), *slots.end(), false);
+        while first <= last {
+            let next = self.runs.range(first + 1..).next();
+            let end = next.map_or(SLOTS, |(next, _)| *next).min(last + 1);
+            if self.owner(first).0 != owner {
+                let run = Run {
+                    owner: owner.cloned(),
+                    changed: number,
+                    lossy: number,
+                };
+                self.set(first..=end - 1, run);
+                is_changed = true;
+            }
+            first = end;
+        }
+        is_changed
+    }
+
+    /// Makes a run of these slots.
+    fn set(&mut self, slots: RangeInclusive<u16>, run: Run) {
+        let (first, last) = slots.into_inner();
+        let at = |map: &Self, slot: u16| {
+            let (owner, changed) = map.owner(slot);
+            Run {
+                owner: owner.cloned(),
+                changed,
+                lossy: map.lossy(slot),
+            }
+        };
+        if last + 1 < SLOTS {
+            let after = at(self, last + 1);
+            self.runs.insert(last + 1, after);
+        }
+        let inside: Vec<u16> = self.runs.range(first..=last).map(|(at, _)| *at).collect();
+        for at in inside {
+            self.runs.remove(&at);
+        }
+        self.runs.insert(first, run);
+    }
+
+    /// Merges neighbours that are equal.
+    fn merge(&mut self) {
+        let mut before: Option<Run> = None;
+        self.runs.retain(|_, run| {
+            let is_new = before.as_ref() != Some(run);
+            before = Some(run.clone());
+            is_new
+        });
+    }
+
+    /// The nodes that have slots.
+    pub(super) fn owners(&self) -> BTreeSet<&Address> {
+        self.runs
+            .values()
+            .filter_map(|run| run.owner.as_ref())
+            .collect()
+    }
+
+    /// The nodes to ask for the whole map, in this order, if those with slots are shuffled first.
+    pub(super) fn informants(&self) -> (Vec<Address>, Vec<Address>) {
+        let owners = self.owners();
+        let others = self.seeds.iter().filter(|seed| !owners.contains(seed));
+        (
+            owners.iter().copied().cloned().collect(),
+            others.cloned().collect(),
+        )
+    }
+
+    /// A node is asked by way of a redirect that teaches nothing.
+    pub(super) fn visit(&mut self, node: &Address, now: Tick) {
+        self.visited.insert(node.clone(), now);
+    }
+
+    /// Those of the nodes that have no slot and were not asked within `linger`. Nothing is remembered of them.
+    pub(super) fn take_forgotten<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = &'a Address>,
+        now: Tick,
+        linger: Duration,
+    ) -> Vec<Address> {
+        self.visited
+            .retain(|_, visited| now.since(*visited) < linger);
+        let owners = self.owners();
+        let is_needed = |node: &&Address| owners.contains(node) || self.visited.contains_key(*node);
+        nodes.filter(|node| !is_needed(node)).cloned().collect()
+    }
+}
+
+/// The owner of each slot, in parts that do not overlap, together all slots.
+fn without_overlaps(
+    owned: &[OwnedSlots],
+) -> impl Iterator<Item = (RangeInclusive<u16>, Option<&Address>)> {
+    let mut owners: Vec<Option<usize>> = vec![None; usize::from(SLOTS)];
+    for (at, one) in owned.iter().enumerate() {
+        for slot in one.slots.clone() {
+            if let Some(owner) = owners.get_mut(usize::from(slot)) {
+                owner.get_or_insert(at);
+            }
+        }
+    }
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        let first = slot;
+        let owner = *owners.get(usize::from(first))?;
+        while owners.get(usize::from(slot)) == Some(&owner) {
+            slot += 1;
+        }
+        Some((first..=slot - 1, owner.map(|at| &owned[at].owner)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

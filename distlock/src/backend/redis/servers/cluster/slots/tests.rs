@@ -1,0 +1,174 @@
+//! The slot map against a table with one entry for each slot, under random steps.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn node(number: u8) -> Address {
+    Address::Tcp {
+        host: format!("10.0.0.{number}"),
+        port: 7000,
+    }
+}
+
+#[test]
+fn slots_are_those_that_a_server_computes() {
+    // CLUSTER KEYSLOT of Redis 7.0.15.
+    for (name, slot) in [
+        ("", 0),
+        ("123456789", 12_739),
+        ("foo", 12_182),
+        ("{foo}:bar", 12_182),
+        ("foo{}{bar}", 8_363),
+        ("foo{{bar}}zap", 4_015),
+        ("foo{bar}{zap}", 5_061),
+        ("bar", 5_061),
+        ("{bar", 4_015),
+    ] {
+        assert_eq!(slot_of(name), slot, "{name:?}");
+    }
+}
+
+#[test]
+fn only_the_first_tag_counts_and_an_empty_one_is_none() {
+    for (name, part) in [
+        ("k", "k"),
+        ("{a}b", "a"),
+        ("x{a}{b}", "a"),
+        ("{}x", "{}x"),
+        ("{}{b}", "{}{b}"),
+        ("a{b", "a{b"),
+        ("a}b", "a}b"),
+        ("a}b{c}", "c"),
+        ("{{a}}", "{a"),
+        ("", ""),
+    ] {
+        assert_eq!(hashed_part(name), part, "{name:?}");
+    }
+}
+
+#[test]
+fn learned_slot_is_kept_until_the_map_is_replaced() {
+    let mut map = SlotMap::new(vec![node(9)]);
+    assert_eq!(map.owner(5), (None, 0));
+    let half = |slots, number| OwnedSlots {
+        slots,
+        owner: node(number),
+    };
+    assert!(map.replace(&[half(0..=8_191, 1), half(8_192..=16_383, 2)], 1));
+    assert!(map.learn(5, &node(2), &node(3), 2) && !map.learn(5, &node(2), &node(3), 3));
+    assert_eq!(map.owner(5), (Some(&node(2)), 2));
+    assert_eq!(map.owner(4), (Some(&node(1)), 1));
+    assert_eq!(map.owner(6), (Some(&node(1)), 1));
+    assert!(!map.learn(SLOTS, &node(1), &node(3), 3));
+    // A node that knows less takes the slot back; the next redirect teaches it again.
+    assert!(map.replace(&[half(0..=8_191, 1), half(8_192..=16_383, 2)], 4));
+    assert_eq!(map.owner(5), (Some(&node(1)), 4));
+    assert_eq!(map.owner(6), (Some(&node(1)), 1), "it did not change");
+    map.unsettle(6, 5);
+    assert_eq!(map.owner(6), (Some(&node(1)), 5));
+    assert_eq!(map.informants(), (vec![node(1), node(2)], vec![node(9)]));
+}
+
+#[test]
+fn slot_that_its_owner_gives_away_has_lost_no_data() {
+    let mut map = SlotMap::new(Vec::new());
+    let all = |number| OwnedSlots {
+        slots: 0..=16_383,
+        owner: node(number),
+    };
+    map.replace(&[all(1)], 1);
+    assert!(map.learn(5, &node(2), &node(1), 2));
+    assert_eq!((map.owner(5), map.lossy(5)), ((Some(&node(2)), 2), 1));
+    map.unsettle(5, 3);
+    assert_eq!(map.lossy(5), 1);
+    // Another node tells it: nobody knows what became of the owner.
+    assert!(map.learn(5, &node(3), &node(1), 4));
+    assert_eq!(map.lossy(5), 4);
+    map.replace(&[all(3)], 5);
+    assert_eq!((map.lossy(5), map.lossy(6)), (4, 5));
+}
+
+#[test]
+fn node_without_slots_is_forgotten_some_time_after_it_was_asked() {
+    let (mut map, linger) = (SlotMap::new(Vec::new()), Duration::from_secs(10));
+    map.learn(0, &node(1), &node(1), 1);
+    map.visit(&node(2), Tick::from_millis(1_000));
+    let known = [node(1), node(2), node(3)];
+    let mut forgotten = |ms| map.take_forgotten(known.iter(), Tick::from_millis(ms), linger);
+    assert_eq!(forgotten(10_999), [node(3)]);
+    assert_eq!(forgotten(11_000), [node(2), node(3)]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Learn(u16, u8),
+    Unsettle(u16),
+    Replace(Vec<(u16, u16, u8)>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Few boundaries, so that ranges touch and overlap often.
+    let slot = prop_oneof![0_u16..20, 8_000_u16..8_010, 16_370..=u16::MAX];
+    let range = (slot.clone(), slot.clone(), 0_u8..4);
+    prop_oneof![
+        3 => (slot.clone(), 0_u8..4).prop_map(|(slot, node)| Step::Learn(slot, node)),
+        1 => slot.prop_map(Step::Unsettle),
+        1 => prop::collection::vec(range, 0..6).prop_map(Step::Replace),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn map_agrees_with_a_table_of_all_slots(steps in prop::collection::vec(step(), 1..40)) {
+        let mut map = SlotMap::new(Vec::new());
+        let mut table: Vec<(Option<Address>, u64)> = vec![(None, 0); usize::from(SLOTS)];
+        for (number, step) in (1_u64..).zip(steps) {
+            let before = table.clone();
+            let was_changed = match step {
+                Step::Learn(slot, at) => {
+                    if let Some(one) = table.get_mut(usize::from(slot)).filter(|one| one.0 != Some(node(at))) {
+                        *one = (Some(node(at)), number);
+                    }
+                    map.learn(slot, &node(at), &node(3), number)
+                }
+                Step::Unsettle(slot) => {
+                    if let Some(one) = table.get_mut(usize::from(slot)) {
+                        one.1 = number;
+                    }
+                    map.unsettle(slot, number);
+                    before != table
+                }
+                Step::Replace(ranges) => {
+                    let owned: Vec<_> = ranges
+                        .iter()
+                        .map(|(first, last, at)| OwnedSlots { slots: *first..=*last, owner: node(*at) })
+                        .collect();
+                    for (slot, one) in table.iter_mut().enumerate() {
+                        let owner = owned.iter().find(|owned| owned.slots.contains(&u16::try_from(slot).unwrap()));
+                        let owner = owner.map(|owned| owned.owner.clone());
+                        if one.0 != owner {
+                            *one = (owner, number);
+                        }
+                    }
+                    map.replace(&owned, number)
+                }
+            };
+            prop_assert_eq!(was_changed, before != table);
+            for (slot, (owner, changed)) in table.iter().enumerate() {
+                let slot = u16::try_from(slot).unwrap();
+                prop_assert_eq!(map.owner(slot), (owner.as_ref(), *changed), "slot {}", slot);
+            }
+            let owners: BTreeSet<_> = table.iter().filter_map(|one| one.0.as_ref()).collect();
+            prop_assert_eq!(map.owners(), owners);
+            prop_assert!(map.runs.keys().all(|first| *first < SLOTS) && map.runs.contains_key(&0));
+        }
+    }
+
+    #[test]
+    fn every_name_has_a_slot(name in ".{0,40}") {
+        prop_assert!(slot_of(&name) < SLOTS);
+    }
+}

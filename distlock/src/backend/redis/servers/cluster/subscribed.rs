@@ -1,0 +1,35 @@
+//! What a cluster learns from the subscriptions at its nodes.
+
+use std::sync::Weak;
+
+use super::Cluster;
+use crate::backend::redis::messages::{Place, Slots};
+use crate::backend::redis::reply::Elsewhere;
+
+/// What the subscriptions at the nodes tell.
+pub(super) struct Subscribed(pub(super) Weak<Cluster>);
+
+impl Slots for Subscribed {
+    fn sent_elsewhere(&self, place: Place, elsewhere: &Elsewhere) {
+        let Some(cluster) = self.0.upgrade() else {
+            return;
+        };
+        let state = cluster.state.read();
+        let node = state
+            .nodes
+            .values()
+            .find(|node| node.place() == place)
+            .cloned();
+        drop(state);
+        if let Some(node) = node {
+            // What is no redirect teaches nothing; the map is read anyway.
+            let _node_to_ask = cluster.sent_elsewhere(&node, elsewhere);
+        }
+    }
+
+    fn lost_slot(&self, _place: Place) {
+        if let Some(cluster) = self.0.upgrade() {
+            cluster.want_map();
+        }
+    }
+}

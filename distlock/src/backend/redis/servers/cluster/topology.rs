@@ -1,0 +1,174 @@
+//! What a node answers to `CLUSTER SLOTS`.
+//!
+//! The answer is input from outside: a range that makes no sense is left out, and the redirects of the nodes teach its
+//! slots.
+
+use redis::Value;
+
+use super::slots::{OwnedSlots, SLOTS};
+use crate::backend::redis::connection::Address;
+use crate::backend::redis::servers::announced::announced;
+
+/// The slots and their masters, as the node `asked` names them. The result is `None` if the answer names no master. The node
+/// has then left its cluster, or the answer cannot be understood.
+pub(super) fn owned_slots(reply: &Value, asked: &Address) -> Option<Vec<OwnedSlots>> {
+    let Value::Array(ranges) = reply else {
+        return None;
+    };
+    // No honest answer is longer: each range has a slot of its own.
+    let ranges = ranges.iter().take(usize::from(SLOTS));
+    let owned: Vec<_> = ranges.filter_map(|range| one_range(range, asked)).collect();
+    (!owned.is_empty()).then_some(owned)
+}
+
+/// The first slot, the last one, the master and then its replicas.
+fn one_range(range: &Value, asked: &Address) -> Option<OwnedSlots> {
+    let Value::Array(parts) = range else {
+        return None;
+    };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(master),
+        ..,
+    ] = parts.as_slice()
+    else {
+        return None;
+    };
+    // Further parts of a node are its id and, since Redis 7, a list of its other addresses.
+    let [host, Value::Int(port), ..] = master.as_slice() else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        Value::Nil => "",
+        _ => return None,
+    };
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    if first > last || last >= SLOTS {
+        return None;
+    }
+    Some(OwnedSlots {
+        slots: first..=last,
+        owner: announced(host, u16::try_from(*port).ok()?, asked)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tcp(host: &str) -> Address {
+        Address::Tcp {
+            host: host.to_owned(),
+            port: 7000,
+        }
+    }
+
+    fn asked() -> Address {
+        tcp("127.0.0.1")
+    }
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let master = Value::Array(vec![
+            host,
+            Value::Int(port),
+            text("id"),
+            Value::Array(vec![]),
+        ]);
+        let replica = Value::Array(vec![text("10.9.9.9"), Value::Int(1), text("id")]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master, replica])
+    }
+
+    fn read(reply: Vec<Value>) -> Option<Vec<(u16, u16, String)>> {
+        let owned = owned_slots(&Value::Array(reply), &asked())?;
+        let told = owned.iter().map(|owned| {
+            let slots = &owned.slots;
+            (*slots.start(), *slots.end(), owned.owner.to_string())
+        });
+        Some(told.collect())
+    }
+
+    #[test]
+    fn masters_are_read_and_a_missing_host_is_that_of_the_node_that_was_asked() {
+        let reply = vec![
+            range(0, 5_460, text("10.0.0.1"), 7001),
+            range(5_461, 10_922, Value::Nil, 7002),
+            range(10_923, 10_923, text(""), 7003),
+            range(10_924, 10_924, text("?"), 7003),
+            range(10_925, 16_383, Value::SimpleString("::1".to_owned()), 7004),
+        ];
+        let owned = read(reply).unwrap();
+        let owned: Vec<_> = owned
+            .iter()
+            .map(|(first, last, at)| (*first, *last, &**at))
+            .collect();
+        assert_eq!(
+            owned,
+            [
+                (0, 5_460, "10.0.0.1:7001"),
+                (5_461, 10_922, "127.0.0.1:7002"),
+                (10_923, 10_923, "127.0.0.1:7003"),
+                (10_924, 10_924, "127.0.0.1:7003"),
+                (10_925, 16_383, "[::1]:7004"),
+            ]
+        );
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_left_out() {
+        let odd = [
+            range(2, 1, text("h"), 7001),
+            range(0, 16_384, text("h"), 7001),
+            range(-1, 1, text("h"), 7001),
+            range(0, i64::MAX, text("h"), 7001),
+            range(0, 1, text("h"), 0),
+            range(0, 1, text("h"), 70_000),
+            range(0, 1, text("h"), -1),
+            range(0, 1, text("a b"), 7001),
+            range(0, 1, Value::BulkString(vec![0xff]), 7001),
+            range(0, 1, Value::Int(7), 7001),
+            Value::Array(vec![Value::Int(0), Value::Int(1)]),
+            Value::Array(vec![Value::Int(0), Value::Int(1), Value::Array(vec![])]),
+            Value::Array(vec![]),
+            Value::Nil,
+        ];
+        let good = range(7, 9, text("h"), 7001);
+        let reply = odd.iter().cloned().chain([good]).collect();
+        assert_eq!(read(reply).unwrap(), [(7, 9, "h:7001".to_owned())]);
+        assert_eq!(read(odd.to_vec()), None);
+        assert_eq!(read(Vec::new()), None);
+        assert_eq!(owned_slots(&Value::Okay, &asked()), None);
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Nil),
+            any::<i64>().prop_map(Value::Int),
+            (0_i64..20_000).prop_map(Value::Int),
+            prop::collection::vec(any::<u8>(), 0..8).prop_map(Value::BulkString),
+            "[a-z?: ]{0,6}".prop_map(Value::SimpleString),
+        ];
+        leaf.prop_recursive(4, 64, 6, |inner| {
+            prop::collection::vec(inner, 0..6).prop_map(Value::Array)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_without_a_panic(reply in any_value()) {
+            for owned in owned_slots(&reply, &asked()).unwrap_or_default() {
+                prop_assert!(owned.slots.start() <= owned.slots.end() && *owned.slots.end() < SLOTS);
+                let sound = matches!(&owned.owner, Address::Tcp { host, port } if !host.is_empty() && *port != 0);
+                prop_assert!(sound, "{:?}", owned.owner);
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Where a key lives, and on which connection: the one place that knows how many servers there are.
+
+mod announced;
+mod cluster;
+mod confirmations;
+mod node;
+mod sentinel;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::sync::watch;
+
+use self::cluster::Cluster;
+#[cfg(feature = "test-util")]
+pub(super) use self::cluster::fuzz;
+pub(super) use self::cluster::slots::hashed_part;
+use self::cluster::slots::slot_of;
+pub(super) use self::node::Node;
+use self::node::Shared;
+use self::sentinel::Sentinels;
+use super::connection::url::{Target, Url};
+use super::connection::{Address, Connector, Epochs, Expected, Locate};
+use super::messages::{Place, Way};
+use super::names;
+use super::script::{Call, Script};
+use crate::backend::{Fault, Home, cause};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::credentials::CredentialsSource;
+use crate::error::Error;
+use crate::key::Key;
+use crate::kind::Kind;
+
+/// The servers of one client.
+pub(super) struct Servers {
+    layout: Layout,
+    epochs: Arc<Epochs>,
+}
+
+enum Layout {
+    /// One server has all keys.
+    One(Box<Single>),
+    /// The master of a service has all keys.
+    Sentinel {
+        master: Box<Single>,
+        /// What listens to the Sentinels ends when this is dropped.
+        _lives: watch::Sender<()>,
+    },
+    /// Each node has the keys of some slots.
+    Cluster(Arc<Cluster>),
+}
+
+/// A server that has all keys.
+struct Single {
+    node: Node,
+    #[cfg_attr(
+        not(feature = "test-util"),
+        allow(dead_code, reason = "the node has what it needs of it")
+    )]
+    shared: Shared,
+}
+
+/// The number of a single server. Nodes of a cluster have higher ones.
+const ONE: Place = 0;
+
+/// What has a key.
+enum Owner<'a> {
+    Single(&'a Node),
+    /// The node of the cluster that has this slot.
+    Slot(&'a Arc<Cluster>, u16),
+}
+
+impl Servers {
+    /// Connects. Returns when a server has answered.
+    pub(super) async fn connect(url: Url, config: &Config, clock: Clock) -> Result<Self, Error> {
+        let in_url = || url.credentials.map(CredentialsSource::Fixed);
+        let credentials = config.credentials.clone().or_else(in_url);
+        let connector = |db| Connector::new(db, credentials, url.tls, config);
+        let (layout, epochs) = match url.target {
+            Target::Server { address, db } => one(address, connector(db)?, config, clock),
+            Target::Sentinel {
+                sentinels,
+                service,
+                db,
+                credentials,
+                tls,
+            } => {
+                let credentials = credentials.map(CredentialsSource::Fixed);
+                let to_sentinels = Connector::new(0, credentials, tls, config)?;
+                let shared = Shared::new(connector(db)?, config, clock);
+                let to_servers = Arc::clone(&shared.connector);
+                let timeout = config.response_timeout;
+                let (sentinels, lives) =
+                    Sentinels::new(service, sentinels, to_sentinels, to_servers, timeout);
+                behind(&sentinels, lives, shared)
+            }
+            Target::Cluster { seeds } => {
+                let shared = Shared::new(connector(0)?, config, clock);
+                let (epochs, timeout) = (Arc::clone(&shared.epochs), config.connect_timeout);
+                return match Cluster::connect(seeds, shared, config.pub_sub, timeout).await {
+                    Ok(cluster) => Ok(Self {
+                        layout: Layout::Cluster(cluster),
+                        epochs,
+                    }),
+                    Err((name, fault)) => Err(unreachable(&name, timeout, fault)),
+                };
+            }
+        };
+        if let Some(node) = layout.single() {
+            let connected = node.connect(config.connect_timeout).await;
+            if let Err(fault) = connected {
+                return Err(unreachable(node.name(), config.connect_timeout, fault));
+            }
+        }
+        Ok(Self { layout, epochs })
+    }
+
+    /// What has a key.
+    fn owner(&self, key: &Key) -> Owner<'_> {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                Owner::Single(&single.node)
+            }
+            Layout::Cluster(cluster) => Owner::Slot(cluster, slot_of(key.name())),
+        }
+    }
+
+    /// Runs a script on the server of a key. All keys that it names have the same slot as this one.
+    pub(super) async fn run(
+        &self,
+        key: &Key,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
+        match self.owner(key) {
+            Owner::Single(node) => node.run(script, with).await,
+            Owner::Slot(cluster, slot) => cluster.run(slot, script, with).await,
+        }
+    }
+
+    /// How long the server of a key has to wait before it may grant, since it was started only recently.
+    pub(super) fn grace_left(&self, key: &Key) -> Option<Duration> {
+        self.with_node(key, |node| node.link().grace_left())
+    }
+
+    /// Whether what the server of a key grants needs a confirmation by replicas.
+    pub(super) fn confirms(&self, key: &Key) -> bool {
+        self.with_node(key, Node::confirms)
+    }
+
+    /// Renews by a script what the server of a key has granted, and waits until enough of its replicas have it.
+    pub(super) async fn confirm(
+        &self,
+        key: &Key,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
+        match self.owner(key) {
+            Owner::Single(node) => {
+                let confirmed = node.confirm(script, with).await;
+                confirmed.map_err(|failed| node.fault(failed))
+            }
+            Owner::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
+        }
+    }
+
+    /// Sends a command other than a script to the server of a key.
+    pub(super) async fn send(&self, key: &Key, command: Cmd) -> Result<Value, Fault> {
+        match self.owner(key) {
+            Owner::Single(node) => node.send(command).await,
+            Owner::Slot(cluster, slot) => cluster.send(slot, command).await,
+        }
+    }
+
+    /// Where a key lives.
+    pub(super) fn home(&self, key: &Key) -> Home {
+        match self.owner(key) {
+            Owner::Single(_) => Home {
+                server: ONE,
+                slot: 0,
+            },
+            Owner::Slot(cluster, slot) => {
+                let server = cluster.node(slot).0.place();
+                Home { server, slot }
+            }
+        }
+    }
+
+    /// Why a primitive cannot have this name here.
+    pub(super) fn refuses(&self, kind: Kind, name: &str) -> Option<&'static str> {
+        match &self.layout {
+            Layout::One(_) | Layout::Sentinel { .. } => None,
+            Layout::Cluster(_) => names::scattered(kind, name),
+        }
+    }
+
+    /// Does this with the server of a key.
+    pub(super) fn with_node<T>(&self, key: &Key, with: impl FnOnce(&Node) -> T) -> T {
+        match self.owner(key) {
+            Owner::Single(node) => with(node),
+            Owner::Slot(cluster, slot) => with(&cluster.node(slot).0),
+        }
+    }
+
+    /// Why the client is disconnected from the server of a key; `None` if it is connected.
+    pub(super) fn disconnected(&self, key: &Key) -> Option<Fault> {
+        self.with_node(key, |node| node.link().disconnected())
+    }
+
+    /// The number of the connection for commands to the server of a key.
+    pub(super) fn epoch(&self, key: &Key) -> u64 {
+        match self.owner(key) {
+            Owner::Single(node) => node.link().epoch(),
+            Owner::Slot(cluster, slot) => cluster.epoch(slot),
+        }
+    }
+
+    /// Whether data of a key may have been lost since its epoch was this.
+    pub(super) fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
+        match self.owner(key) {
+            Owner::Single(node) => node.link().epoch() != epoch,
+            Owner::Slot(cluster, slot) => cluster.may_have_lost(slot, epoch),
+        }
+    }
+
+    /// The changes of [`epoch`](Servers::epoch), for all keys.
+    pub(super) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The number of channels that are subscribed, or have yet to be unsubscribed.
+    #[cfg(feature = "test-util")]
+    pub(super) fn channels(&self) -> usize {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                single.shared.subscriptions.channels()
+            }
+            Layout::Cluster(cluster) => cluster.shared().subscriptions.channels(),
+        }
+    }
+}
+
+impl Layout {
+    /// The server that has all keys, if there is one.
+    fn single(&self) -> Option<&Node> {
+        match self {
+            Self::One(single) | Self::Sentinel { master: single, .. } => Some(&single.node),
+            Self::Cluster(_) => None,
+        }
+    }
+}
+
+fn one(
+    address: Address,
+    connector: Connector,
+    config: &Config,
+    clock: Clock,
+) -> (Layout, Arc<Epochs>) {
+    let shared = Shared::new(connector, config, clock);
+    let server: Arc<dyn Locate> = Arc::new(address);
+    let (messages, expected) = (Arc::clone(&server), Expected::Server);
+    let node = Node::new(server, messages, expected, &shared, (ONE, Way::Plain));
+    let epochs = Arc::clone(&shared.epochs);
+    (Layout::One(Box::new(Single { node, shared })), epochs)
+}
+
+fn behind(
+    sentinels: &Arc<Sentinels>,
+    lives: watch::Sender<()>,
+    shared: Shared,
+) -> (Layout, Arc<Epochs>) {
+    let messages = Arc::new(sentinels.following());
+    let (server, expected) = (Arc::clone(sentinels), Expected::Master);
+    let node = Node::new(server, messages, expected, &shared, (ONE, Way::Plain));
+    sentinels.follow(node.links().map(Arc::downgrade));
+    let epochs = Arc::clone(&shared.epochs);
+    let layout = Layout::Sentinel {
+        master: Box::new(Single { node, shared }),
+        _lives: lives,
+    };
+    (layout, epochs)
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                single.node.name().to_owned()
+            }
+            Layout::Cluster(cluster) => cluster.name(),
+        };
+        f.debug_tuple("Servers").field(&name).finish()
+    }
+}
+
+/// The error of a client that could not connect.
+fn unreachable(server: &str, after: Duration, fault: Fault) -> Error {
+    let cause = match fault {
+        Fault::Denied(cause) | Fault::LoginDenied(cause) => {
+            return Error::LoginDenied {
+                server: server.to_owned(),
+                cause,
+            };
+        }
+        Fault::Unsupported { server, reason } => {
+            return Error::UnsupportedServer { server, reason };
+        }
+        Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause) => cause,
+        // Faults of keys. Nothing was asked of a key yet.
+        fault @ (Fault::WrongType | Fault::NumberGone) => cause(fault.to_string()),
+    };
+    Error::Unreachable {
+        server: server.to_owned(),
+        after,
+        cause,
+    }
+}

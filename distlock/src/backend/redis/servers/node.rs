@@ -1,0 +1,351 @@
+//! What one server needs: a connection for commands, and one for messages that is made when it is first used.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::confirmations::Confirmations;
+use crate::backend::redis::connection::{
+    Connected, Connector, Epochs, Expected, Link, Locate, OutageLog, Wiring, greeting,
+};
+use crate::backend::redis::messages::{Place, Subscriber, Subscriptions, Way};
+use crate::backend::redis::reply::{self, Elsewhere};
+use crate::backend::redis::script::{Call, Publish, Script};
+use crate::backend::{Fault, cause};
+use crate::clock::Clock;
+use crate::config::{ATTEMPTS_AT_ONCE, Config, RECONNECT_BACKOFF, Replicas};
+
+/// What all servers of one client share.
+pub(super) struct Shared {
+    pub(super) connector: Arc<Connector>,
+    pub(super) epochs: Arc<Epochs>,
+    pub(super) clock: Clock,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) response_timeout: Duration,
+    /// Whether small commands are sent at once.
+    pub(super) nodelay: bool,
+    /// The longest pause between two tries to connect.
+    pub(super) longest_pause: Duration,
+    /// The replicas that confirm each grant.
+    pub(super) replicas: Option<Replicas>,
+    /// How long a server has to be up before it may grant.
+    pub(super) restart_grace: Duration,
+}
+
+impl Shared {
+    pub(super) fn new(connector: Connector, config: &Config, clock: Clock) -> Self {
+        Self {
+            connector: Arc::new(connector),
+            epochs: Arc::default(),
+            subscriptions: Subscriptions::new(clock.clone(), config.response_timeout),
+            clock,
+            response_timeout: config.response_timeout,
+            nodelay: config.nodelay,
+            longest_pause: config.longest_reconnect_pause(),
+            replicas: config.replicas,
+            restart_grace: config.restart_grace,
+        }
+    }
+}
+
+/// One server.
+pub(in crate::backend::redis) struct Node {
+    /// A number that no other server of the client has.
+    place: Place,
+    link: Arc<Link>,
+    subscriber: Subscriber,
+    /// `None` if grants need no confirmation.
+    confirmations: Option<Arc<Confirmations>>,
+    outages: Arc<OutageLog>,
+    response_timeout: Duration,
+    /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind attempts.
+    attempt_slots: Arc<Semaphore>,
+}
+
+/// Why a command has no result.
+pub(super) enum Failed {
+    /// The server does not know the script, so the command was not executed.
+    NoScript,
+    /// The node does not have the keys, or not all of them, so the command was not executed.
+    Elsewhere(Elsewhere),
+    With(Fault),
+}
+
+/// How a script is named.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Digest,
+    Source,
+}
+
+/// How a command is sent to a node of a cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Sending {
+    /// The slot is on its way to this node, which carries the script out nevertheless.
+    pub(super) asking: bool,
+    /// How long to wait for the connection, and for the answer.
+    pub(super) patience: Duration,
+}
+
+impl Node {
+    /// A server that is connected to when it is first used. `messages` says where connections for messages lead to.
+    pub(super) fn new(
+        server: Arc<dyn Locate>,
+        messages: Arc<dyn Locate>,
+        expected: Expected,
+        shared: &Shared,
+        (place, way): (Place, Way),
+    ) -> Self {
+        let outages = Arc::new(OutageLog::new(server.name()));
+        let confirmations = shared.replicas.map(|replicas| {
+            let link = Link::new(Wiring {
+                what: "confirmations",
+                server: Arc::clone(&server),
+                connector: Arc::clone(&shared.connector),
+                expected,
+                nodelay: true,
+                longest_pause: shared.longest_pause,
+                outages: Arc::clone(&outages),
+                epochs: Arc::default(),
+                restart_grace: Duration::ZERO,
+                on_push: Arc::new(|_, _| {}),
+            });
+            Confirmations::new(link, replicas, shared.response_timeout)
+        });
+        let commands = Wiring {
+            what: "commands",
+            server,
+            connector: Arc::clone(&shared.connector),
+            expected,
+            nodelay: shared.nodelay,
+            longest_pause: shared.longest_pause,
+            outages: Arc::clone(&outages),
+            epochs: Arc::clone(&shared.epochs),
+            restart_grace: shared.restart_grace,
+            on_push: Arc::new(|_, _| {}),
+        };
+        let messages = |on_push| Wiring {
+            what: "messages",
+            server: messages,
+            connector: Arc::clone(&shared.connector),
+            expected,
+            // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
+            nodelay: true,
+            longest_pause: RECONNECT_BACKOFF.longest,
+            outages: Arc::clone(&outages),
+            // Numbers of their own: no commands are sent over these connections.
+            epochs: Arc::default(),
+            restart_grace: Duration::ZERO,
+            on_push,
+        };
+        Self {
+            place,
+            link: Link::new(commands),
+            subscriber: shared.subscriptions.at(place, way, messages),
+            confirmations,
+            outages: Arc::clone(&outages),
+            response_timeout: shared.response_timeout,
+            attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
+        }
+    }
+
+    /// Connects, and finds out whether the server has all that locks need.
+    pub(super) async fn connect(&self, patience: Duration) -> Result<Connected, Fault> {
+        let mut connected = self.link.connected(patience).await?;
+        let connection = &mut connected.connection;
+        let name = self.outages.server();
+        let known = greeting::check_commands(name, connection);
+        // A server that does not answer in time may still have all that is needed.
+        if let Ok(Err(fault)) = timeout(self.response_timeout, known).await {
+            return Err(fault);
+        }
+        let warned = greeting::warn_of_eviction(name, connection);
+        // Without an answer there is no warning. It is not needed for locks.
+        let _in_time = timeout(self.response_timeout, warned).await;
+        Ok(connected)
+    }
+
+    /// What errors and logs call the server.
+    pub(super) fn name(&self) -> &str {
+        self.outages.server()
+    }
+
+    pub(in crate::backend::redis) fn attempt_slots(&self) -> &Arc<Semaphore> {
+        &self.attempt_slots
+    }
+
+    /// A number that no other server of the client has.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// The connections that lead to this server.
+    pub(super) fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
+        let confirmations = self.confirmations.as_ref();
+        let more = confirmations.map(|confirmations| confirmations.link());
+        [&self.link, self.subscriber.link()].into_iter().chain(more)
+    }
+
+    /// Whether grants need a confirmation.
+    pub(super) fn confirms(&self) -> bool {
+        self.confirmations.is_some()
+    }
+
+    /// Renews what was granted by a script, and waits until enough replicas have it.
+    pub(super) async fn confirm(
+        &self,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Failed> {
+        let Some(confirmations) = &self.confirmations else {
+            return Ok(Value::Nil);
+        };
+        let publish = Publish::Plain;
+        let renewal = with(script.by_digest(publish)).into_cmd();
+        match confirmations.confirm(renewal).await {
+            Err(Failed::NoScript) => {
+                let renewal = with(script.by_source(publish)).into_cmd();
+                confirmations.confirm(renewal).await
+            }
+            answer => answer,
+        }
+    }
+
+    pub(in crate::backend::redis) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
+    }
+
+    /// Runs a script by its digest, or by its source if the server does not know it.
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        with: impl Fn(Call) -> Call,
+    ) -> Result<Value, Fault> {
+        let publish = Publish::Plain;
+        let mut answer = self
+            .try_send(with(script.by_digest(publish)).into_cmd())
+            .await;
+        if let Err(Failed::NoScript) = answer {
+            answer = self
+                .try_send(with(script.by_source(publish)).into_cmd())
+                .await;
+        }
+        answer.map_err(|failed| self.fault(failed))
+    }
+
+    /// Sends a command to a node of a cluster, in another form if the node does not know the script.
+    pub(super) async fn send_here(
+        &self,
+        sending: Sending,
+        command: impl Fn(Form) -> Cmd,
+    ) -> Result<Value, Failed> {
+        match self.try_send_here(sending, command(Form::Digest)).await {
+            Err(Failed::NoScript) => self.try_send_here(sending, command(Form::Source)).await,
+            answer => answer,
+        }
+    }
+
+    async fn try_send_here(&self, sending: Sending, command: Cmd) -> Result<Value, Failed> {
+        let Sending { asking, patience } = sending;
+        let mut connected = self.link.connected(patience).await.map_err(Failed::With)?;
+        let connection = &mut connected.connection;
+        let answer = async {
+            if !asking {
+                return command.query_async::<Value>(connection).await;
+            }
+            // In one pipeline: the node forgets the word after the next command, and other tasks send over this connection
+            // as well.
+            let mut pipeline = redis::pipe();
+            pipeline.ignore_errors();
+            pipeline.cmd("ASKING").add_command(command);
+            let answers: Vec<RedisResult<Value>> = pipeline.query_async(connection).await?;
+            let mut answers = answers.into_iter();
+            match (answers.next(), answers.next()) {
+                // The node sends the command elsewhere without it, which does not tell the reason.
+                (Some(Err(not_asking)), Some(Err(_))) => Err(not_asking),
+                (_, Some(answer)) => answer,
+                _ => Ok(Value::Nil),
+            }
+        };
+        let answer = timeout(patience, answer).await;
+        self.read(answer.ok(), connected.epoch, patience)
+    }
+
+    /// Sends a command other than a script.
+    pub(super) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
+        let answer = self.try_send(command).await;
+        answer.map_err(|failed| self.fault(failed))
+    }
+
+    async fn try_send(&self, command: Cmd) -> Result<Value, Failed> {
+        let mut connected = self
+            .link
+            .connected(self.response_timeout)
+            .await
+            .map_err(Failed::With)?;
+        let answer = command.query_async::<Value>(&mut connected.connection);
+        let answer = timeout(self.response_timeout, answer).await;
+        self.read(answer.ok(), connected.epoch, self.response_timeout)
+    }
+
+    /// What an answer over connection `epoch` means, which is `None` if there was none for so long.
+    fn read(
+        &self,
+        answer: Option<Result<Value, RedisError>>,
+        epoch: u64,
+        waited: Duration,
+    ) -> Result<Value, Failed> {
+        match answer {
+            Some(Ok(_)) if self.link.has_left(epoch) => {
+                let text = "the server has answered, but another one is the master by now";
+                Err(Failed::With(Fault::Unknown(cause(text))))
+            }
+            Some(Ok(value)) => {
+                self.link.answered();
+                Ok(value)
+            }
+            Some(Err(error)) => Err(read_error(&self.link, epoch, error)),
+            None => {
+                // A command that came by other nodes had less time, which shows nothing.
+                if waited >= self.response_timeout {
+                    self.link.timed_out(epoch);
+                }
+                let text = format!("no answer within {waited:?}");
+                Err(Failed::With(Fault::Unknown(cause(text))))
+            }
+        }
+    }
+
+    /// What a failure means to a client of one server.
+    pub(super) fn fault(&self, failed: Failed) -> Fault {
+        match failed {
+            Failed::With(fault) => fault,
+            Failed::NoScript => Fault::NotNow(cause("the server did not keep the script")),
+            Failed::Elsewhere(_) => Fault::Unsupported {
+                server: self.name().to_owned(),
+                reason: greeting::NODE_OF_A_CLUSTER.to_owned(),
+            },
+        }
+    }
+}
+
+/// What an error over connection `epoch` means.
+pub(super) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Failed {
+    if reply::is_noscript(&error) {
+        return Failed::NoScript;
+    }
+    if let Some(elsewhere) = reply::elsewhere(&error) {
+        return Failed::Elsewhere(elsewhere);
+    }
+    if reply::breaks_connection(&error) {
+        link.broken(epoch, &error.to_string());
+    }
+    Failed::With(reply::fault(error))
+}

@@ -1,0 +1,187 @@
+//! Which Sentinels of a service are known, without any connection.
+//!
+//! # Invariants
+//! 1. The Sentinels of the URL stay.
+//! 2. One that another has told of stays while it answers for the service itself, and while one that answers names it.
+//! 3. One is forgotten only by the answer of another. If none answers, all stay.
+//!
+//! Sentinels name another one also while it is down, until their operator resets them or it comes back at another address.
+
+use crate::backend::redis::connection::Address;
+
+/// The Sentinels of a service. `S` is what the client has of each.
+#[derive(Debug)]
+pub(super) struct Known<S> {
+    entries: Vec<Entry<S>>,
+}
+
+#[derive(Debug)]
+struct Entry<S> {
+    address: Address,
+    sentinel: S,
+    is_of_url: bool,
+    /// The others that it named last. `None` if it does not answer for the service.
+    others: Option<Vec<Address>>,
+}
+
+impl<S> Known<S> {
+    /// The Sentinels of a URL.
+    pub(super) fn new(addresses: Vec<Address>, mut make: impl FnMut(&Address) -> S) -> Self {
+        let mut known = Self {
+            entries: Vec::new(),
+        };
+        for address in addresses {
+            known.add(address, true, &mut make);
+        }
+        known
+    }
+
+    /// All that are known.
+    pub(super) fn all(&self) -> impl Iterator<Item = &S> {
+        self.entries.iter().map(|entry| &entry.sentinel)
+    }
+
+    /// A Sentinel has named the others. Learns those that are new, and returns those that are forgotten.
+    pub(super) fn named(
+        &mut self,
+        by: &Address,
+        others: Vec<Address>,
+        mut make: impl FnMut(&Address) -> S,
+    ) -> Vec<S> {
+        let Some(teller) = self.entries.iter_mut().find(|entry| entry.address == *by) else {
+            // It was forgotten while it answered.
+            return Vec::new();
+        };
+        teller.others = Some(others.clone());
+        for other in others {
+            self.add(other, false, &mut make);
+        }
+        let is_named = |address: &Address| {
+            let mut lists = self
+                .entries
+                .iter()
+                .filter_map(|entry| entry.others.as_ref());
+            lists.any(|others| others.contains(address))
+        };
+        let stays: Vec<bool> = self
+            .entries
+            .iter()
+            .map(|entry| entry.is_of_url || entry.others.is_some() || is_named(&entry.address))
+            .collect();
+        let mut stays = stays.into_iter();
+        self.entries
+            .extract_if(.., |_| !stays.next().unwrap_or(true))
+            .map(|entry| entry.sentinel)
+            .collect()
+    }
+
+    /// A Sentinel does not answer, or does not know the service.
+    pub(super) fn silent(&mut self, sentinel: &Address) {
+        for entry in &mut self.entries {
+            if entry.address == *sentinel {
+                entry.others = None;
+            }
+        }
+    }
+
+    fn add(&mut self, address: Address, is_of_url: bool, make: &mut impl FnMut(&Address) -> S) {
+        if self.entries.iter().all(|entry| entry.address != address) {
+            self.entries.push(Entry {
+                sentinel: make(&address),
+                address,
+                is_of_url,
+                others: None,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    fn port(address: &Address) -> u16 {
+        match address {
+            Address::Tcp { port, .. } => *port,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The ports of the known Sentinels.
+    fn ports(known: &Known<u16>) -> Vec<u16> {
+        known.all().copied().collect()
+    }
+
+    fn of_url(ports: &[u16]) -> Known<u16> {
+        Known::new(ports.iter().copied().map(at).collect(), port)
+    }
+
+    fn named(known: &mut Known<u16>, by: u16, others: &[u16]) -> Vec<u16> {
+        known.named(&at(by), others.iter().copied().map(at).collect(), port)
+    }
+
+    #[test]
+    fn learned_sentinel_that_nobody_names_and_that_does_not_answer_is_forgotten() {
+        let mut known = of_url(&[1]);
+        assert!(named(&mut known, 1, &[2, 3]).is_empty());
+        assert_eq!(ports(&known), [1, 2, 3]);
+        assert!(named(&mut known, 2, &[1, 3]).is_empty());
+        assert!(named(&mut known, 3, &[1, 2]).is_empty());
+        known.silent(&at(3));
+        // The others were reset one after the other.
+        assert!(named(&mut known, 1, &[2]).is_empty());
+        assert_eq!(named(&mut known, 2, &[1]), [3]);
+        assert_eq!(ports(&known), [1, 2]);
+        // It is back.
+        assert!(named(&mut known, 1, &[2, 3]).is_empty());
+        assert_eq!(ports(&known), [1, 2, 3]);
+    }
+
+    #[test]
+    fn sentinel_that_answers_for_the_service_stays() {
+        let mut known = of_url(&[1]);
+        assert!(named(&mut known, 1, &[2]).is_empty());
+        assert!(named(&mut known, 2, &[1]).is_empty());
+        // A Sentinel that was reset names nobody for some seconds.
+        assert!(named(&mut known, 1, &[]).is_empty());
+        assert_eq!(ports(&known), [1, 2]);
+        known.silent(&at(2));
+        assert_eq!(named(&mut known, 1, &[]), [2]);
+    }
+
+    #[test]
+    fn sentinel_that_is_down_stays_while_one_that_answers_names_it() {
+        let mut known = of_url(&[1]);
+        assert!(named(&mut known, 1, &[2, 3]).is_empty());
+        assert!(named(&mut known, 2, &[1, 3]).is_empty());
+        assert!(named(&mut known, 3, &[1, 2]).is_empty());
+        known.silent(&at(2));
+        assert!(named(&mut known, 3, &[1]).is_empty());
+        assert_eq!(ports(&known), [1, 2, 3]);
+        // Two that are gone do not keep each other.
+        known.silent(&at(3));
+        assert_eq!(named(&mut known, 1, &[]), [2, 3]);
+    }
+
+    #[test]
+    fn sentinels_of_the_url_stay_and_if_none_answers_all_do() {
+        let mut known = of_url(&[1, 2]);
+        assert!(named(&mut known, 1, &[3]).is_empty());
+        for port in 1..4 {
+            known.silent(&at(port));
+        }
+        assert_eq!(ports(&known), [1, 2, 3]);
+        assert_eq!(named(&mut known, 1, &[]), [3]);
+        assert_eq!(ports(&known), [1, 2]);
+        // Its last answer came late.
+        assert!(named(&mut known, 3, &[4]).is_empty());
+        assert_eq!(ports(&known), [1, 2]);
+    }
+}

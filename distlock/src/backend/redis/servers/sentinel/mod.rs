@@ -1,0 +1,359 @@
+//! The master of a service, as its Sentinels name it.
+//!
+//! # Invariants
+//! 1. All Sentinels are asked at once. The first server that one of them names, and that says itself that it is a master,
+//!    counts. See [`named`] for a server that was left.
+//! 2. Who hears of another master leaves the present one in that moment. What is answered over the old connection after that
+//!    has an unknown outcome. Sentinels that have not heard of it yet bring nobody back.
+//! 3. Sentinels tell of another master by a message. Each is also asked now and then, because messages can be missed.
+//! 4. Sentinels tell of each other. See [`known`] for one that is gone.
+
+mod known;
+mod listen;
+mod named;
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use redis::{PushInfo, cmd};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use self::known::Known;
+use self::named::Named;
+use crate::backend::redis::connection::{
+    Address, Connected, Connector, Expected, Link, Locate, Located, OutageLog, Wiring, probe,
+};
+use crate::backend::redis::reply;
+use crate::backend::redis::servers::announced::address;
+use crate::backend::{Fault, cause};
+use crate::config::RECONNECT_BACKOFF;
+use crate::telemetry;
+
+/// The Sentinels of one service.
+pub(super) struct Sentinels {
+    /// What the Sentinels call the servers.
+    service: String,
+    to_sentinels: Arc<Connector>,
+    to_servers: Arc<Connector>,
+    response_timeout: Duration,
+    known: Mutex<Known<Arc<Sentinel>>>,
+    named: Mutex<Named>,
+    /// Changes when a Sentinel names another master. A search for the master then asks all Sentinels again.
+    switched: watch::Sender<()>,
+    /// The connections to the master.
+    followers: Mutex<Vec<Weak<Link>>>,
+    /// Its sender is dropped with the client.
+    client: watch::Receiver<()>,
+    this: Weak<Self>,
+}
+
+/// One Sentinel.
+struct Sentinel {
+    address: Address,
+    link: Arc<Link>,
+    /// Whether the task runs that listens to it.
+    is_heard: AtomicBool,
+    /// Whether the client has forgotten it. Ends the task.
+    is_forgotten: watch::Sender<bool>,
+}
+
+/// Locates the master for connections for messages: they follow those for commands.
+pub(super) struct Following(Arc<Sentinels>);
+
+/// What one step of the search for the master has found.
+enum Found {
+    /// The Sentinel does not know the service.
+    NoService,
+    /// The Sentinel names this server.
+    Named(Address),
+    /// This server says that it is a master.
+    Master(Address),
+    Failed(Fault),
+}
+
+impl Sentinels {
+    /// The Sentinels at these addresses. What listens to them ends when the returned sender is dropped.
+    pub(super) fn new(
+        service: String,
+        addresses: Vec<Address>,
+        to_sentinels: Connector,
+        to_servers: Arc<Connector>,
+        response_timeout: Duration,
+    ) -> (Arc<Self>, watch::Sender<()>) {
+        let (lives, client) = watch::channel(());
+        let to_sentinels = Arc::new(to_sentinels);
+        let sentinels = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            service,
+            known: Mutex::new(Known::new(addresses, |address| {
+                Sentinel::new(address, Arc::clone(&to_sentinels), Weak::clone(this))
+            })),
+            to_sentinels,
+            to_servers,
+            response_timeout,
+            named: Mutex::default(),
+            switched: watch::Sender::new(()),
+            followers: Mutex::default(),
+            client,
+            this: Weak::clone(this),
+        });
+        (sentinels, lives)
+    }
+
+    /// Connections to the master that are left when another server is the master.
+    pub(super) fn follow(&self, links: impl IntoIterator<Item = Weak<Link>>) {
+        self.followers.lock().extend(links);
+    }
+
+    /// Locates the master for connections for messages.
+    pub(super) fn following(self: &Arc<Self>) -> Following {
+        Following(Arc::clone(self))
+    }
+
+    /// A Sentinel has named the others: listens to those that are new, and forgets those that are gone.
+    fn learn(&self, by: &Address, others: Vec<Address>) {
+        let forgotten = self.known.lock().named(by, others, |address| {
+            let to_sentinels = Arc::clone(&self.to_sentinels);
+            Sentinel::new(address, to_sentinels, Weak::clone(&self.this))
+        });
+        for sentinel in forgotten {
+            telemetry::sentinel_forgotten(&sentinel.address, &self.service);
+            let mut named = self.named.lock();
+            sentinel.is_forgotten.send_replace(true);
+            named.forget(&sentinel.address);
+        }
+        self.listen();
+    }
+
+    /// The address of the master.
+    async fn find(&self) -> Result<Address, Fault> {
+        self.listen();
+        let mut switched = self.switched.subscribe();
+        let sentinels: Vec<_> = self.known.lock().all().cloned().collect();
+        let mut asked: FuturesUnordered<_> = sentinels
+            .iter()
+            .map(|sentinel| self.ask(sentinel))
+            .collect();
+        let mut probed = FuturesUnordered::new();
+        let (mut candidates, mut failures) = (HashSet::new(), Failures::default());
+        loop {
+            let found = tokio::select! {
+                Some(found) = asked.next() => found,
+                Some(found) = probed.next() => found,
+                // The server that was named before may never answer.
+                Ok(()) = switched.changed(), if !(asked.is_empty() && probed.is_empty()) => {
+                    asked.extend(sentinels.iter().map(|sentinel| self.ask(sentinel)));
+                    continue;
+                }
+                else => return Err(failures.fault(&self.service)),
+            };
+            match found {
+                Found::Named(server) => {
+                    let may_be_master = self.named.lock().may_be_master(&server, Instant::now());
+                    if may_be_master && candidates.insert(server.clone()) {
+                        probed.push(self.probe(server));
+                    }
+                }
+                Found::Master(server) => {
+                    if self.named.lock().found(&server, Instant::now()) {
+                        return Ok(server);
+                    }
+                }
+                Found::NoService => failures.without_service += 1,
+                Found::Failed(fault) => failures.faults.push(fault),
+            }
+        }
+    }
+
+    /// Asks a Sentinel for the master.
+    async fn ask(&self, sentinel: &Sentinel) -> Found {
+        // Before the time of the connection that waits for this is over, so that it can say why.
+        let patience = self.to_sentinels.timeout() / 2;
+        let asked = async {
+            let mut connected = sentinel.link.connected(patience).await?;
+            self.ask_over(sentinel, &mut connected).await
+        };
+        match asked.await {
+            Ok(Some(server)) => Found::Named(server),
+            Ok(None) => Found::NoService,
+            Err(fault) => Found::Failed(within(&format!("Sentinel {}", sentinel.address), fault)),
+        }
+    }
+
+    async fn ask_over(
+        &self,
+        sentinel: &Sentinel,
+        connected: &mut Connected,
+    ) -> Result<Option<Address>, Fault> {
+        let mut question = cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        let answer = question.query_async::<Option<(String, u16)>>(&mut connected.connection);
+        let server = match timeout(self.response_timeout, answer).await {
+            Ok(Ok(server)) => {
+                sentinel.link.answered();
+                server
+                    .map(|(host, port)| named_server(&host, port))
+                    .transpose()?
+            }
+            Ok(Err(error)) => return Err(reply::fault(error)),
+            Err(_) => {
+                sentinel.link.timed_out(connected.epoch);
+                let text = format!("no answer within {:?}", self.response_timeout);
+                return Err(Fault::NotNow(cause(text)));
+            }
+        };
+        if let Some(server) = &server {
+            let mut named = self.named.lock();
+            // What a Sentinel said last does not count once it is forgotten. It is forgotten under the same lock.
+            if !*sentinel.is_forgotten.borrow() {
+                named.note(&sentinel.address, server);
+            }
+        }
+        Ok(server)
+    }
+
+    /// Asks a server whether it is a master.
+    async fn probe(&self, server: Address) -> Found {
+        match probe(&self.to_servers, &server, Expected::Master).await {
+            Ok(()) => Found::Master(server),
+            Err(fault) => Found::Failed(within(&format!("server {server}"), fault)),
+        }
+    }
+
+    /// Another server is the master, `instead_of` this one: leaves the present one.
+    fn switch_to(&self, server: &Address, instead_of: Option<&Address>) {
+        let now = Instant::now();
+        let left = self.named.lock().switch_to(server, instead_of, now);
+        self.switched.send_replace(());
+        let Some(left) = left else {
+            return;
+        };
+        telemetry::master_switched(&self.service, &left, server);
+        // After the change: a connection that was just made to the old one finds that it is not the master.
+        self.followers.lock().retain(|link| match link.upgrade() {
+            Some(link) => {
+                link.leave();
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+impl Sentinel {
+    fn new(address: &Address, connector: Arc<Connector>, all: Weak<Sentinels>) -> Arc<Self> {
+        let teller = address.clone();
+        let link = Link::new(Wiring {
+            what: "Sentinel",
+            server: Arc::new(address.clone()),
+            connector,
+            expected: Expected::Sentinel,
+            nodelay: true,
+            longest_pause: RECONNECT_BACKOFF.longest,
+            outages: Arc::new(OutageLog::new(format!("Sentinel {address}"))),
+            epochs: Arc::default(),
+            restart_grace: Duration::ZERO,
+            on_push: Arc::new(move |_, push: PushInfo| {
+                if let Some(sentinels) = all.upgrade() {
+                    sentinels.heard(&teller, &push);
+                }
+            }),
+        });
+        Arc::new(Self {
+            address: address.clone(),
+            link,
+            is_heard: AtomicBool::new(false),
+            is_forgotten: watch::Sender::new(false),
+        })
+    }
+}
+
+impl Locate for Sentinels {
+    fn locate(&self) -> Located<'_> {
+        Box::pin(self.find())
+    }
+
+    fn is_current(&self, server: &Address) -> bool {
+        self.named.lock().master() == Some(server)
+    }
+
+    fn name(&self) -> String {
+        format!("the master of `{}`", self.service)
+    }
+}
+
+impl Locate for Following {
+    fn locate(&self) -> Located<'_> {
+        let master = self.0.named.lock().master().cloned();
+        match master {
+            Some(master) => Box::pin(async { Ok(master) }),
+            None => self.0.locate(),
+        }
+    }
+
+    fn is_current(&self, server: &Address) -> bool {
+        self.0.is_current(server)
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+/// Why no master was found.
+#[derive(Default)]
+struct Failures {
+    /// How many Sentinels do not know the service.
+    without_service: usize,
+    faults: Vec<Fault>,
+}
+
+impl Failures {
+    fn fault(self, service: &str) -> Fault {
+        // A refusal of one of them is no reason to give up while another one may still answer.
+        let (refused, others): (Vec<_>, Vec<_>) = self
+            .faults
+            .into_iter()
+            .partition(|fault| matches!(fault, Fault::LoginDenied(_)) || fault.is_final());
+        if let Some(first) = others.first() {
+            let mut text =
+                format!("no Sentinel names a server that is the master of `{service}`: {first}");
+            for other in others.iter().skip(1) {
+                // Writing to a text cannot fail.
+                let _written = write!(text, "; {other}");
+            }
+            return Fault::NotNow(cause(text));
+        }
+        match refused.into_iter().next() {
+            Some(refused) => refused,
+            None if self.without_service > 0 => Fault::Unsupported {
+                server: "the Sentinels of the URL".to_owned(),
+                reason: format!(
+                    "they know no service `{service}`; write the name that their configuration gives in `sentinel monitor`"
+                ),
+            },
+            None => Fault::NotNow(cause(format!("no server is the master of `{service}`"))),
+        }
+    }
+}
+
+/// The address of a server that a Sentinel names.
+fn named_server(host: &str, port: u16) -> Result<Address, Fault> {
+    let nowhere = || Fault::NotNow(cause(format!("names no server: {host:?}, port {port}")));
+    address(host, port).ok_or_else(nowhere)
+}
+
+/// The same fault, which says whom it is about.
+fn within(whom: &str, fault: Fault) -> Fault {
+    match fault {
+        Fault::LoginDenied(why) => Fault::LoginDenied(cause(format!("{whom}: {why}"))),
+        Fault::Denied(why) => Fault::Denied(cause(format!("{whom}: {why}"))),
+        Fault::Unsupported { .. } => fault,
+        other => Fault::NotNow(cause(format!("{whom}: {other}"))),
+    }
+}

@@ -1,0 +1,252 @@
+//! What the Sentinels of a service have said of its master, without any connection.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio::time::Instant;
+
+use crate::backend::redis::connection::Address;
+use crate::config::SENTINELS_AGREE_AFTER;
+
+/// What the Sentinels of a service have said of its master.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// Where connections are made to.
+    master: Option<Address>,
+    /// The last master, which was left for another one.
+    left: Option<Left>,
+    /// The server that each Sentinel named last.
+    by: HashMap<Address, Address>,
+}
+
+/// A server that is not the master any more.
+#[derive(Debug)]
+struct Left {
+    server: Address,
+    at: Instant,
+    /// The Sentinels that have named another server since.
+    heard_by: HashSet<Address>,
+}
+
+impl Named {
+    /// Where connections are made to.
+    pub(super) fn master(&self) -> Option<&Address> {
+        self.master.as_ref()
+    }
+
+    /// Takes note of the server that a Sentinel names.
+    pub(super) fn note(&mut self, sentinel: &Address, server: &Address) {
+        self.by.insert(sentinel.clone(), server.clone());
+        if let Some(left) = &mut self.left
+            && left.server != *server
+        {
+            left.heard_by.insert(sentinel.clone());
+        }
+    }
+
+    /// A Sentinel is gone: what it said last does not count any more.
+    pub(super) fn forget(&mut self, sentinel: &Address) {
+        self.by.remove(sentinel);
+    }
+
+    /// Whether a server counts as the master if it says that it is one.
+    ///
+    /// A server that was left goes on saying so for seconds. The Sentinels hear of the new one after each other, and go on
+    /// naming the old one until then, so for some time only those count that have named another one in between. More than
+    /// half of those have to name it.
+    pub(super) fn may_be_master(&self, server: &Address, now: Instant) -> bool {
+        let Some(left) = self.left.as_ref().filter(|left| left.server == *server) else {
+            return true;
+        };
+        let all_count = now.duration_since(left.at) >= SENTINELS_AGREE_AFTER;
+        let counted = self.by.iter();
+        let counted =
+            counted.filter(|(sentinel, _)| all_count || left.heard_by.contains(*sentinel));
+        let (names, all) = counted.fold((0, 0), |(names, all), (_, named)| {
+            (names + usize::from(named == server), all + 1)
+        });
+        names * 2 > all
+    }
+
+    /// A server has said that it is the master. Returns whether it counts.
+    pub(super) fn found(&mut self, server: &Address, now: Instant) -> bool {
+        if !self.may_be_master(server, now) {
+            return false;
+        }
+        self.let_back(server);
+        self.master = Some(server.clone());
+        true
+    }
+
+    /// A Sentinel has said that this server is the master from now on, instead of another one. Returns the server that is
+    /// left for it, if connections were made to another one.
+    pub(super) fn switch_to(
+        &mut self,
+        server: &Address,
+        instead_of: Option<&Address>,
+        now: Instant,
+    ) -> Option<Address> {
+        if self.master.as_ref() == Some(server) {
+            return None;
+        }
+        self.let_back(server);
+        let master = self.master.take();
+        // While connections are made to none: what was asked before this message may still answer for the old one.
+        let left = match &self.left {
+            None => master.as_ref().or(instead_of),
+            Some(_) => master.as_ref(),
+        };
+        if let Some(left) = left {
+            let heard_by = self.by.iter().filter(|(_, named)| *named != left);
+            self.left = Some(Left {
+                server: left.clone(),
+                at: now,
+                heard_by: heard_by.map(|(sentinel, _)| sentinel.clone()).collect(),
+            });
+        }
+        master
+    }
+
+    fn let_back(&mut self, server: &Address) {
+        self.left.take_if(|left| left.server == *server);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    /// The servers 1 and 2, and three Sentinels that name the first one, which is the master.
+    struct Service {
+        named: Named,
+        now: Instant,
+    }
+
+    impl Service {
+        fn settled() -> Self {
+            let (named, now) = (Named::default(), Instant::now());
+            let mut service = Self { named, now };
+            service.all_name(1);
+            assert!(service.found(1));
+            service
+        }
+
+        fn all_name(&mut self, server: u16) {
+            for sentinel in 11..14 {
+                self.note(sentinel, server);
+            }
+        }
+
+        fn note(&mut self, sentinel: u16, server: u16) {
+            self.named.note(&at(sentinel), &at(server));
+        }
+
+        fn found(&mut self, server: u16) -> bool {
+            self.named.found(&at(server), self.now)
+        }
+
+        /// A message of a Sentinel.
+        fn hears(&mut self, sentinel: u16, [old, new]: [u16; 2]) -> Option<Address> {
+            self.note(sentinel, new);
+            self.named.switch_to(&at(new), Some(&at(old)), self.now)
+        }
+    }
+
+    #[test]
+    fn server_that_was_left_counts_only_if_most_sentinels_name_it() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.note(12, 2);
+        assert!(!service.found(1) && service.named.master().is_none());
+        assert!(service.found(2));
+        // It is the master again, and no message about it has come.
+        service.note(11, 1);
+        assert!(!service.found(1));
+        service.note(12, 1);
+        assert!(service.found(1));
+        assert_eq!(service.named.master(), Some(&at(1)));
+    }
+
+    #[test]
+    fn sentinels_that_have_not_heard_of_the_new_master_bring_nobody_back_to_the_old_one() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        // Asked again, and still the same.
+        service.note(12, 1);
+        service.note(13, 1);
+        assert!(!service.found(1));
+        // The Sentinel that knew of the new one is gone, and the others have given up on it.
+        service.now += SENTINELS_AGREE_AFTER;
+        assert!(service.found(1));
+    }
+
+    #[test]
+    fn answer_from_before_a_message_does_not_count_for_a_client_that_knows_no_master_yet() {
+        let (named, now) = (Named::default(), Instant::now());
+        let mut service = Service { named, now };
+        service.all_name(1);
+        assert_eq!(service.hears(11, [1, 2]), None);
+        assert!(!service.found(1));
+        assert!(service.found(2));
+    }
+
+    #[test]
+    fn message_counts_as_what_its_sentinel_names() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        // They come while the client finds out whether the first one is the master.
+        assert_eq!(service.hears(12, [1, 2]), None);
+        assert_eq!(service.hears(13, [1, 2]), None);
+        service.now += SENTINELS_AGREE_AFTER;
+        assert!(!service.found(1));
+    }
+
+    #[test]
+    fn sentinel_that_is_forgotten_has_no_vote() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.all_name(2);
+        service.note(11, 1);
+        // One of three names the server that was left.
+        assert!(!service.found(1));
+        service.named.forget(&at(12));
+        service.named.forget(&at(13));
+        assert!(service.found(1));
+    }
+
+    #[test]
+    fn message_that_comes_late_leaves_nothing() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        // Before connections were made to the new one.
+        assert_eq!(service.hears(12, [1, 2]), None);
+        assert!(service.found(2));
+        assert_eq!(service.hears(13, [1, 2]), None);
+        assert_eq!(service.named.master(), Some(&at(2)));
+    }
+
+    #[test]
+    fn message_about_the_server_that_was_left_lets_it_back() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.all_name(2);
+        assert_eq!(service.hears(12, [2, 1]), None);
+        assert!(service.found(1));
+    }
+
+    #[test]
+    fn message_about_the_server_that_was_left_leaves_its_successor() {
+        let mut service = Service::settled();
+        assert_eq!(service.hears(11, [1, 2]), Some(at(1)));
+        service.all_name(2);
+        assert!(service.found(2));
+        assert_eq!(service.hears(12, [2, 1]), Some(at(2)));
+        assert!(service.found(1));
+    }
+}

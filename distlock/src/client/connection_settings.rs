@@ -1,0 +1,226 @@
+//! The settings of the connections to servers.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::builder::Builder;
+use crate::config::Replicas;
+use crate::credentials::{Credentials, CredentialsSource};
+#[cfg(feature = "_tls")]
+use crate::pem::{ClientPem, Pem};
+
+/// Settings of the connections to Redis and Valkey.
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+impl Builder {
+    /// Sets the user and the password of the servers, instead of those in the URL; none by default.
+    ///
+    /// They are used as they are: nothing is percent-encoded here. They do not apply to Sentinels, whose user and password
+    /// are part of the URL. To read a password again before each connection, use
+    /// [`credentials_from`](Builder::credentials_from). The last call of the two counts.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().credentials("shop", "a p@ssword");
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let credentials = Credentials::new(user, password);
+        self.config.credentials = Some(CredentialsSource::Fixed(credentials));
+        self
+    }
+
+    /// Sets a function that gives the user and the password of the servers. The client calls it before each connection, so
+    /// it uses a password that was changed.
+    ///
+    /// A client has up to three connections to each server. It calls the function when it makes one of them, and again for
+    /// each new try. The function's time is a part of the [connect timeout](Builder::connect_timeout). Established
+    /// connections stay as they are when the password changes: Redis does not close them.
+    ///
+    /// # Errors
+    /// An error of the function counts as a failed try to connect. The client tries again as in every outage. The text of the
+    /// error becomes a part of [`Error::Unreachable`](crate::Error::Unreachable) for the first connection, and of
+    /// [`Error::Unavailable`](crate::Error::Unavailable) later. The text should not contain the password.
+    ///
+    /// # Examples
+    /// A password from a file that another program keeps up to date:
+    ///
+    /// ```no_run
+    /// use distlock::{Client, Credentials};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = Client::builder().credentials_from(|| async {
+    ///     let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+    ///     Ok::<_, std::io::Error>(Credentials::new("shop", password.trim_end()))
+    /// });
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials_from<F, Fut, E>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let ask = Arc::new(move || {
+            let asked = source();
+            let answer = async { asked.await.map_err(|error| Arc::from(error.into())) };
+            Box::pin(answer) as crate::credentials::Answer
+        });
+        self.config.credentials = Some(CredentialsSource::Asked(ask));
+        self
+    }
+
+    /// Sets how long a connection may take, with TLS and the login: more than 0 and at most a year, 5 s by default.
+    ///
+    /// [`connect`](Builder::connect) tries again and again for this time. A client that was connected goes on without end,
+    /// and gives each try this time. [`Duration::MAX`] counts as a year.
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().connect_timeout(Duration::from_secs(1));
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// Has each grant confirmed by so many replicas of its server, each time within `timeout`; by none by default.
+    ///
+    /// Redis copies data to replicas after it has answered, so a master that dies may take a grant with it, and its successor
+    /// grants the same lock again. With this setting an acquisition ends only when `count` replicas have the grant. If there
+    /// are fewer within `timeout`, the grant is released, and the acquisition tries again within its wait. It holds for each
+    /// kind of lock, semaphore and permit. It does not delay renewals, releases or other clients, and a lock that is handed
+    /// over inside this client was confirmed before.
+    ///
+    /// One replica that has the grant helps only if that one becomes the next master. `count` should be the number of all
+    /// replicas that may be promoted; then a lock is not available while one of them is away. See
+    /// [`guide::failover`](crate::guide::failover) for what remains. In a cluster the replicas of the key's master count. The
+    /// client has one connection more to each server, and needs the right to WAIT.
+    ///
+    /// `count` is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis looks at it
+    /// every 100 ms. It has no effect in memory.
+    ///
+    /// # Errors
+    /// Values out of range are reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made. An
+    /// acquisition that is not confirmed fails with [`Error::Unavailable`](crate::Error::Unavailable), at once if it does not
+    /// wait, and otherwise after [`unavailable_after`](Builder::unavailable_after). Its text says how many replicas have
+    /// confirmed, and how many were wanted. So it does for a server with fewer replicas.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().replicas(2, Duration::from_millis(500));
+    /// let client = builder.connect("redis+sentinel://h1,h2,h3/locks").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn replicas(mut self, count: u32, timeout: Duration) -> Self {
+        self.config.replicas = Some(Replicas { count, timeout });
+        self
+    }
+
+    /// Takes no grants from a server that was started less than `grace` ago; zero, and so without effect, by default.
+    ///
+    /// A server that restarts without its data has forgotten its locks, and may grant one of them again before its holder has
+    /// noticed. When the server has been up for the longest lease of any client, all those holds have ended. It matters above
+    /// all for the servers of a [`Quorum`](crate::Quorum), where one that has forgotten its grants can complete a second
+    /// majority. All clients of the server should have the setting.
+    ///
+    /// Until then acquisitions are tried again within their wait, and fail with
+    /// [`Error::Unavailable`](crate::Error::Unavailable) after [`unavailable_after`](Builder::unavailable_after), or at once
+    /// if they do not wait. Renewals and releases go on. The first start of a server counts, too. The server's word for how
+    /// long it has been up is asked for once for each connection, and counts whole seconds, so the grace may last one second
+    /// longer. A promoted replica was up before. It has no effect in memory.
+    ///
+    /// # Errors
+    /// A value of more than a year is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is
+    /// made. A server that does not allow INFO refuses the client: [`Error::LoginDenied`](crate::Error::LoginDenied).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let builder = distlock::Client::builder().restart_grace(Duration::from_secs(30));
+    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn restart_grace(mut self, grace: Duration) -> Self {
+        self.config.restart_grace = grace;
+        self
+    }
+
+    /// Sets the certificates of the authorities that the client trusts, as PEM; those of the system by default, or with the
+    /// feature `tls-rustls-webpki-roots` those that Mozilla trusts.
+    ///
+    /// The PEM has one certificate or several. No other authority is trusted then. It applies to servers and Sentinels. It
+    /// has no effect on connections without TLS: the URL says which ones have it, by `rediss`.
+    ///
+    /// # Errors
+    /// A PEM without a certificate is reported as [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with
+    /// TLS is made, before anything is sent.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let authority = std::fs::read("/etc/shop/ca.pem")?;
+    /// let builder = distlock::Client::builder().tls_ca_pem(authority);
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "_tls")]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn tls_ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.config.tls_ca_pem = Some(Pem::new(pem));
+        self
+    }
+
+    /// Sets the client's own certificate and its private key, each as PEM; none by default.
+    ///
+    /// Servers that are set to `tls-auth-clients yes` ask for it (mutual TLS). Certificates of intermediate authorities
+    /// follow the client's own in the same PEM. With `tls-rustls` the key may be in PKCS #8, PKCS #1 or SEC1; with
+    /// `tls-native-tls` in PKCS #8.
+    ///
+    /// # Errors
+    /// A PEM without a certificate or without a key, and a key that is not the certificate's, are reported as
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a client with TLS is made, before anything is sent. The
+    /// error does not contain the key.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (certificate, key) = (std::fs::read("shop.pem")?, std::fs::read("shop.key")?);
+    /// let builder = distlock::Client::builder().tls_client_pem(certificate, key);
+    /// let client = builder.connect("rediss://locks.example.com:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "_tls")]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn tls_client_pem(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.config.tls_client_pem = Some(ClientPem {
+            certificate: Pem::new(certificate),
+            key: Pem::new(key),
+        });
+        self
+    }
+}

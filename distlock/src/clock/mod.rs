@@ -1,0 +1,277 @@
+//! Points in time on a client's own clock, and sleeping until one of them.
+//!
+//! State machines take a [`Tick`] and never read a clock. A client has one [`Clock`], which it shares with its backend.
+
+mod boot;
+mod runtimes;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pin_project_lite::pin_project;
+use tokio::sync::futures::Notified;
+#[cfg(any(test, feature = "redis"))]
+use tokio::time::Instant;
+use tokio::time::Sleep;
+
+use self::boot::BootClock;
+use self::boot::LONGEST_UNWATCHED;
+#[cfg(test)]
+pub(crate) use self::boot::tests::suspend;
+use self::runtimes::TokioClock;
+use crate::config::MAX_WAIT;
+
+/// A point in time on one clock, counted from that clock's own start in nanoseconds: a hold has a dozen of them, and a
+/// `Duration` takes twice the bytes.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Tick(u64);
+
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+impl Tick {
+    /// Later than every deadline.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// Returns the point that is `by` later.
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(by)))
+    }
+
+    /// Returns the point that is `by` earlier, but not before the start of the clock.
+    pub(crate) fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(by)))
+    }
+
+    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Returns the time from `now` until this point; zero if it has passed.
+    pub(crate) fn left(self, now: Self) -> Duration {
+        self.since(now)
+    }
+
+    /// Returns this point, or the next one that is a whole millisecond: tokio's timers fire at no other.
+    pub(crate) fn to_whole_millis(self) -> Self {
+        let whole = self.0.checked_next_multiple_of(NANOS_PER_MILLI);
+        whole.map_or(Self::NEVER, Self)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_millis(ms: u64) -> Self {
+        Self(ms * NANOS_PER_MILLI)
+    }
+}
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// In nanoseconds. What is longer than five centuries counts as that.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across
+/// restarts. This clock may be set back.
+pub(crate) fn micros_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros().try_into().unwrap_or(0))
+}
+
+/// Whether tokio's time is paused here, which tests can do.
+///
+/// Tokio tells nobody, so both clocks are read. A paused clock stands still while the machine's clock moves on. A clock that
+/// runs is read before the machine's clock has moved and after, and so it has moved as well.
+#[cfg(any(test, feature = "redis"))]
+pub(crate) fn is_time_paused() -> bool {
+    let (before, start) = (Instant::now(), std::time::Instant::now());
+    // Some tens of nanoseconds: until the clock shows another time.
+    while std::time::Instant::now() == start {
+        std::hint::spin_loop();
+    }
+    Instant::now() == before
+}
+
+/// The clock of a client.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The machine's clock, for real servers. Where the platform allows it, it keeps counting while the machine sleeps.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "only the Redis backend uses it")
+    )]
+    Boot(Arc<BootClock>),
+    /// Tokio's clock, for the memory backend. Tests can pause it.
+    Tokio(Arc<TokioClock>),
+}
+
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+impl Clock {
+    #[cfg(any(test, feature = "redis"))]
+    pub(crate) fn boot() -> Self {
+        Self::Boot(Arc::default())
+    }
+
+    pub(crate) fn tokio() -> Self {
+        Self::Tokio(Arc::default())
+    }
+
+    /// Returns the current time.
+    pub fn now(&self) -> Tick {
+        match self {
+            Self::Boot(clock) => clock.now(),
+            Self::Tokio(clock) => clock.now(),
+        }
+    }
+
+    /// Completes at `tick` or a little later, without waking up in between if [`watch`](Clock::watch) runs. Needs a tokio
+    /// runtime.
+    pub fn sleep_until(&self, tick: Tick) -> SleepUntil<'_> {
+        SleepUntil {
+            clock: self,
+            tick,
+            step: None,
+        }
+    }
+
+    /// Wakes the sleepers of the caller's runtime when the machine was suspended, until it is dropped. A client's task does
+    /// this for all of them.
+    pub(crate) async fn watch(&self) -> Infallible {
+        match self {
+            Self::Boot(clock) => clock.watch().await,
+            // It stands still during a suspend, as the timers do.
+            Self::Tokio(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// The future of [`Clock::sleep_until`]. Written by hand, because most futures of the crate contain some of these, and
+/// an `async fn` keeps its arguments twice.
+#[must_use = "futures do nothing unless awaited"]
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+pub struct SleepUntil<'a> {
+    clock: &'a Clock,
+    tick: Tick,
+    /// Boxed, because most sleeps have no end or are dropped before they are polled, and need no timer.
+    step: Option<Pin<Box<Step<'a>>>>,
+}
+
+pin_project! {
+    /// A part of a sleep, after which the clock is read again.
+    struct Step<'a> {
+        #[pin]
+        timer: Sleep,
+        #[pin]
+        read_again: Option<Notified<'a>>,
+    }
+}
+
+impl<'a> Step<'a> {
+    /// The next part of a sleep until `tick`; `None` if that has passed.
+    fn towards(tick: Tick, clock: &'a Clock) -> Option<Self> {
+        let left = || Some(tick.left(clock.now())).filter(|left| !left.is_zero());
+        let (read_again, longest) = match clock {
+            // Before the clock is read: a suspend after that ends the step.
+            Clock::Boot(boot) if left()? > LONGEST_UNWATCHED => match boot.read_again() {
+                None => (None, LONGEST_UNWATCHED),
+                watched => (watched, MAX_WAIT),
+            },
+            // Tokio's timers cannot hold the longest times, so such a sleep takes several steps.
+            _ => (None, MAX_WAIT),
+        };
+        Some(Self {
+            timer: tokio::time::sleep(left()?.min(longest)),
+            read_again,
+        })
+    }
+}
+
+impl Future for Step<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let read_again = this.read_again.as_pin_mut();
+        if read_again.is_some_and(|read_again| read_again.poll(cx).is_ready()) {
+            return Poll::Ready(());
+        }
+        this.timer.poll(cx)
+    }
+}
+
+impl Future for SleepUntil<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.tick == Tick::NEVER {
+            // Most acquisitions have no deadline.
+            return Poll::Pending;
+        }
+        loop {
+            if let Some(step) = &mut self.step {
+                ready!(step.as_mut().poll(cx));
+            }
+            let Some(step) = Step::towards(self.tick, self.clock) else {
+                return Poll::Ready(());
+            };
+            self.step = Some(Box::pin(step));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn time_is_paused_from_the_pause_to_the_resumption_also_after_an_advance() {
+        assert!(!is_time_paused());
+        for _ in 0..1_000 {
+            assert!(!is_time_paused());
+        }
+        tokio::time::pause();
+        assert!(is_time_paused());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(is_time_paused());
+        tokio::time::resume();
+        assert!(!is_time_paused());
+    }
+
+    #[test]
+    fn time_is_not_paused_outside_of_a_runtime() {
+        assert!(!is_time_paused());
+    }
+
+    #[test]
+    fn ticks_saturate() {
+        assert_eq!(Tick::NEVER.after(Duration::from_secs(1)), Tick::NEVER);
+        assert_eq!(Tick::from_millis(1).since(Tick::NEVER), Duration::ZERO);
+    }
+}

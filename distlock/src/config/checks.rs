@@ -1,0 +1,102 @@
+//! Rejects values that cannot work, before anything is sent.
+
+use std::time::Duration;
+
+use super::{Backoff, MAX_LEASE, MAX_NUMBER, MAX_SUM, MAX_WAIT, MIN_LEASE};
+use crate::error::Error;
+
+/// Rejects a lease that is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        let margin = Duration::ZERO;
+        Err(Error::InvalidLease { lease, margin })
+    }
+}
+
+/// Rejects a time limit of a hold that is not within the bounds of a lease.
+pub(crate) fn check_hold(bound: &'static str, time: Duration) -> Result<(), Error> {
+    check_lease(time).map_err(|_| Error::invalid_config(bound, time))
+}
+
+/// Rejects 0 permits and more than `most`.
+pub(crate) fn check_permits(permits: u32, most: u32) -> Result<(), Error> {
+    if (1..=most).contains(&permits) {
+        Ok(())
+    } else {
+        let permits = u64::from(permits);
+        Err(Error::InvalidPermits { permits, most })
+    }
+}
+
+/// Rejects a number of permits, which may be below 0, that Redisson cannot store.
+pub(crate) fn check_sum(permits: i64) -> Result<i64, Error> {
+    match permits.unsigned_abs() {
+        0..=MAX_SUM => Ok(permits),
+        permits => Err(Error::InvalidPermits {
+            permits,
+            most: MAX_NUMBER,
+        }),
+    }
+}
+
+/// Rejects a count of 0 and a count that Redisson cannot store. A latch with a count of 0 would prevent a new latch on
+/// its key.
+pub(crate) fn check_count(count: u32) -> Result<(), Error> {
+    if (1..=MAX_NUMBER).contains(&count) {
+        Ok(())
+    } else {
+        Err(Error::InvalidCount { count })
+    }
+}
+
+/// Rejects a wait that is longer than [`MAX_WAIT`]. `Duration::MAX` means a wait without limit, and gives `None`.
+pub(crate) fn checked_wait(wait: Option<Duration>) -> Result<Option<Duration>, Error> {
+    match wait {
+        Some(Duration::MAX) => Ok(None),
+        Some(wait) if wait > MAX_WAIT => Err(Error::InvalidWait { wait }),
+        limit => Ok(limit),
+    }
+}
+
+/// Rejects a `max_hold` that is not within the bounds of a lease. `Duration::MAX` means no limit, and gives `None`.
+pub(crate) fn checked_max_hold(most: Option<Duration>) -> Result<Option<Duration>, Error> {
+    match most {
+        Some(most) if most < Duration::MAX => {
+            check_hold("max_hold", most)?;
+            Ok(Some(most))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Rejects pauses that are longer than [`MAX_WAIT`]: twice as long would overflow.
+pub(crate) fn check_backoff(backoff: Backoff) -> Result<(), Error> {
+    // The longest is never below the first.
+    if backoff.longest <= MAX_WAIT {
+        Ok(())
+    } else {
+        Err(Error::invalid_config("backoff", backoff.longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_and_waits_out_of_bounds_are_refused() {
+        for lease in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
+            assert!(matches!(
+                check_lease(lease),
+                Err(Error::InvalidLease { .. })
+            ));
+        }
+        assert!(check_lease(MIN_LEASE).is_ok() && check_lease(MAX_LEASE).is_ok());
+        assert!(checked_wait(Some(Duration::ZERO)).is_ok());
+        assert!(checked_wait(Some(MAX_WAIT + MIN_LEASE)).is_err());
+        assert!(checked_max_hold(Some(MAX_LEASE)).is_ok());
+        assert!(checked_max_hold(Some(MAX_LEASE + MIN_LEASE)).is_err());
+    }
+}

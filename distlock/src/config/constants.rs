@@ -1,0 +1,301 @@
+//! Every default, limit and interval, each with its unit and its reason.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The lease of a hold that the watchdog renews: the default of Redisson's `lockWatchdogTimeout`.
+pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The watchdog renews a hold each time its lease divided by this number has passed. Two renewals can therefore fail
+/// before the lease ends.
+pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
+
+/// How long one command may go unanswered before its outcome counts as unknown.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The response timeout is at most the watchdog's lease divided by this number, so that a failed renewal can be retried
+/// several times before the lease ends.
+pub(crate) const RESPONSE_TIMEOUTS_PER_LEASE: u32 = 6;
+
+/// How long connecting may take, TLS and login included.
+#[cfg(feature = "redis")]
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the server may leave all attempts of a client unanswered before its acquisitions fail.
+pub(crate) const UNAVAILABLE_AFTER: Duration = Duration::from_secs(5);
+
+/// After attempts of a client were not answered for this long, a wait that ends is reported as unavailable and not as a
+/// timeout: several times the longest usual round trip.
+pub(crate) const CONCLUSIVE_SILENCE: Duration = Duration::from_millis(500);
+
+/// The longest key in bytes, including the prefix. Real names are far shorter, and a key of this length does not slow
+/// Redis down.
+pub(crate) const MAX_KEY_BYTES: usize = 4096;
+
+/// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
+pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
+
+/// The shortest lease of a Redlock. 2 ms and a hundredth of each lease are set aside for clock drift, and a round of all
+/// servers has to take less than the rest.
+pub(crate) const MIN_QUORUM_LEASE: Duration = Duration::from_millis(10);
+
+/// The longest lease, ten years: longer than any useful lease, and short enough that no sum of times overflows.
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The longest wait, a year: tokio's timers can hold about two years.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The most permits of a semaphore, and the highest count of a latch: Redisson stores both as signed 32-bit numbers.
+pub(crate) const MAX_NUMBER: u32 = i32::MAX as u32;
+
+/// [`MAX_NUMBER`] for a sum.
+pub(crate) const MAX_SUM: u64 = MAX_NUMBER as u64;
+
+/// The most permits of an expirable semaphore that one acquisition can take. Each of them is an entry of its own in the
+/// server, which works on all of them in one go, for some 10 us each.
+pub(crate) const PERMITS_AT_ONCE: u32 = 1000;
+
+/// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
+/// arrive.
+pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
+
+/// How long the first waiter of a key sleeps without a message before it looks at the key: a random part between these,
+/// of [`MAX_SLEEP_UNTOLD`]. A key can change without a message: it is deleted, its TTL is cut short, or another library
+/// publishes nothing.
+pub(crate) const LOOK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
+
+/// How long a look waits for those of other waiters, which share its command. It bounds the commands per second.
+pub(crate) const LOOK_WINDOW: Duration = Duration::from_millis(100);
+
+/// How many keys one command looks at: with 10,000 waiters some 220 looks fall into one window.
+pub(crate) const LOOK_BATCH: usize = 250;
+
+/// How many times in a row a client hands a hold over to its own next waiter before it releases the hold in the server.
+///
+/// Other processes can acquire the lock only after such a release, so this number and [`HAND_OVER_TIME`] limit how long
+/// they wait. With 64 grants between two such releases, the two round trips of a release cost little.
+pub(crate) const HAND_OVER_GRANTS: u32 = 64;
+
+/// How long a client hands a hold over to its own waiters before it releases the hold in the server.
+pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
+
+/// How long the first waiter behind a holder of its own client waits for a hand-over before it asks the server and
+/// subscribes. If there is no hand-over within this time, the hold is expected to be a long one.
+pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
+
+/// How long the first waiter of a queue lets other processes go first if no message wakes it.
+pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
+
+/// How many round trips the first waiter of a queue leaves at most to clients that have waited for longer.
+pub(crate) const MOST_AHEAD: u32 = 8;
+
+/// The pause between two looks at a key that other processes may take.
+pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
+
+/// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
+pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long the waiters of another library may take a key one after the other. Each of them wakes slowly, so this is twice
+/// the turn of this client's waiters.
+pub(crate) const FOREIGN_TURN: Duration = HAND_OVER_TIME.saturating_mul(2);
+
+/// The pauses between two tries of a command that failed.
+pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_secs(1),
+};
+
+/// After this time a wait is told in the log.
+pub(crate) const WARN_AFTER: Duration = Duration::from_secs(30);
+
+/// For how many keys long waits are told at a time, each with its holder.
+pub(crate) const LONG_WAITS_TOLD: usize = 16;
+
+/// How many holders of a key are told with a long wait: a read lock may have thousands.
+pub(crate) const HOLDERS_TOLD: usize = 3;
+
+/// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
+/// pass before, divided by this number. Then they lose at most a quarter of their time.
+pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
+
+/// How often an acquisition of several keys collects in vain before it rests between the tries.
+pub(crate) const COLLECTIONS_WITHOUT_REST: u32 = 3;
+
+/// How long an acquisition of keys in several slots rests if a part was granted and another one refused, more than
+/// [`COLLECTIONS_WITHOUT_REST`] times. Others may be in the same place, and all have to meet a moment when their keys are free.
+pub(crate) const PART_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(1),
+    longest: HAND_OVER_TIME,
+};
+
+/// How often the waiters are looked at, while there are any that are in the way of others. A first waiter that is not polled
+/// from one look to the next loses its place.
+pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a hold that is handed over goes without asking the server for it.
+///
+/// The server may have lost the hold in the meantime, and only an answer shows that. A key that is handed over all the
+/// time costs at most a hundred such questions a second.
+pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long a client remembers its answered releases, to send them again if a connection stands anew: a server that
+/// takes over, or restarts, may have lost what it was told in the last seconds.
+pub(crate) const RELEASES_REMEMBERED: Duration = Duration::from_secs(5);
+
+/// How many answered releases a client remembers at most: they take about 3 MB.
+pub(crate) const MOST_RELEASES_REMEMBERED: usize = 10_000;
+
+/// How many renewals one script call carries.
+pub(crate) const RENEWAL_BATCH: usize = 100;
+
+/// A batch is filled up with holds that are due soon: within the time between two renewals of a hold divided by this number.
+/// They are renewed together from then on.
+pub(crate) const RENEWED_EARLY: u32 = 10;
+
+/// How many batches of renewals a client sends concurrently: enough to use the connection well, few enough that even a
+/// busy server answers each of them long before its timeout.
+pub(crate) const RENEWALS_AT_ONCE: usize = 16;
+
+/// How many background releases a client sends concurrently: few enough that a busy server answers each of them before
+/// its timeout.
+pub(crate) const RELEASES_AT_ONCE: usize = 256;
+
+/// How many attempts a client sends concurrently. Renewals and releases do not count against this limit.
+#[cfg(feature = "redis")]
+pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
+
+/// How long a channel without waiters stays subscribed: on a busy key the next waiter comes soon.
+#[cfg(feature = "redis")]
+pub(crate) const SUBSCRIPTION_LINGER: Duration = Duration::from_millis(250);
+
+/// A subscription connection that was silent for this long is checked with a ping.
+#[cfg(feature = "redis")]
+pub(crate) const SUBSCRIPTION_PING: Duration = Duration::from_secs(5);
+
+/// The pauses between two tries to connect. [`Config::longest_reconnect_pause`] shortens them for a short lease.
+#[cfg(feature = "redis")]
+pub(crate) const RECONNECT_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_secs(2),
+};
+
+/// The shortest pause between two tries to connect to a server that refused the last one, while somebody waits for the
+/// connection.
+#[cfg(feature = "redis")]
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often each Sentinel is asked which server is the master, in case a message about another one was missed.
+#[cfg(feature = "redis")]
+pub(crate) const SENTINEL_LOOK: Duration = Duration::from_secs(10);
+
+/// How long Sentinels may go on naming a master that was replaced. They tell each other every two seconds. After this time
+/// the ones that still name it are believed again, because the one that knew better may be gone.
+#[cfg(feature = "redis")]
+pub(crate) const SENTINELS_AGREE_AFTER: Duration = Duration::from_secs(5);
+
+/// After this time without an answer to the handshake of TLS, a client finds out whether the server speaks TLS at all.
+#[cfg(feature = "redis")]
+pub(crate) const HANDSHAKE_SILENCE: Duration = Duration::from_secs(1);
+
+/// How long a client listens for why the server has ended its connection. The server says it at once, or not at all.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a client reports what it heard then for further connections that the server ends. Clients that lost their
+/// server should not come back with two connections for each.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
+#[cfg(feature = "redis")]
+pub(crate) const FAREWELL_LENGTH: u64 = 2_048;
+
+/// How many commands the driver buffers until they are written to the socket.
+#[cfg(feature = "redis")]
+pub(crate) const PIPELINE_BUFFER: usize = 1024;
+
+/// How many answered requests a client remembers whose marks can go from their server.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_MARKS_KEPT: usize = 10_000;
+
+/// How often a command is sent to another node of a cluster, until it is given up.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_HOPS: u32 = 8;
+
+/// The pauses of a command whose keys are on two nodes of a cluster, because their slot is on its way.
+#[cfg(feature = "redis")]
+pub(crate) const TRY_AGAIN_PAUSE: Backoff = Backoff {
+    first: Duration::from_millis(2),
+    longest: Duration::from_millis(64),
+};
+
+/// The pauses between two reads of a cluster's map. The longest one is shorter than a second, so that waiters find the node
+/// that took over within that time. During a failover of some seconds there are less than ten reads.
+#[cfg(feature = "redis")]
+pub(crate) const MAP_PAUSE: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    longest: Duration::from_millis(800),
+};
+
+/// How long a node may take to connect and to tell the map, before another one is asked.
+#[cfg(feature = "redis")]
+pub(crate) const MAP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a node of a cluster is remembered that has no slot. It may be about to get one.
+#[cfg(feature = "redis")]
+pub(crate) const NODE_LINGER: Duration = Duration::from_secs(10);
+
+/// After this many unanswered commands in a row the connection is replaced. The driver does not do that itself.
+#[cfg(feature = "redis")]
+pub(crate) const TIMEOUTS_TO_REPLACE: u32 = 2;
+
+/// The shortest time for which a Redlock waits for the remaining servers after a quorum has answered. A grant that
+/// arrives in this time is part of the hold as well.
+pub(crate) const QUORUM_GRACE: Duration = Duration::from_millis(1);
+
+/// The longest random pause of a Redlock between two rounds: a few round trips, so that competing clients do not collide
+/// again.
+pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
+
+/// For how many keys a client remembers the highest fencing token: enough for every key that is in frequent use, in
+/// little memory.
+pub(crate) const TOKENS_KEPT: usize = 4096;
+
+/// From this number of semaphores on, a client forgets those that nobody waits for.
+pub(crate) const NUMBERS_KEPT: usize = 1024;
+
+/// How long a server refuses an owner whose attempt was withdrawn.
+///
+/// An attempt whose outcome is unknown is withdrawn repeatedly while it may still arrive. For one watchdog lease the
+/// pauses between the withdrawals are shorter than this time. After that the attempt's own lease has ended.
+pub(crate) const OWNERS_REMEMBERED: Duration = WATCHDOG_TIMEOUT;
+
+/// How long a server remembers its answer to a request. The client resends the request for as long as its caller waits.
+/// The last copy may be delayed by the same time again, so this is twice that time.
+pub(crate) const REQUESTS_REMEMBERED: Duration = Duration::from_secs(14);
+
+/// How long a waiter keeps its place in the server's queue after its last sign of life. A waiter sends three in that time.
+pub(crate) const WAITER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many signs of life a waiter sends within its timeout.
+pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
+
+/// After a write lock is released, the readers that waited for it are admitted for this long before the next writer of
+/// this crate's clients.
+pub(crate) const READERS_TURN: Duration = YIELD_TIME;
+
+/// How long a refused reader still counts as waiting after the time for which it was refused.
+pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
+
+/// The pauses of a spin lock between two attempts: the same as Redisson's.
+pub(crate) const SPIN_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(1),
+    longest: Duration::from_millis(128),
+};
+
+/// Pauses between attempts: each is twice as long as the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}

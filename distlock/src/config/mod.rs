@@ -1,0 +1,269 @@
+//! The settings of a client.
+
+mod checks;
+mod constants;
+
+use std::time::Duration;
+
+pub(crate) use self::checks::*;
+pub(crate) use self::constants::*;
+#[cfg(feature = "redis")]
+use crate::credentials::CredentialsSource;
+use crate::error::Error;
+#[cfg(feature = "_tls")]
+use crate::pem::{ClientPem, Pem};
+
+/// How many acquisitions of one client may wait at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaxWaiters {
+    /// For one key.
+    pub(crate) per_key: u32,
+    /// For all keys together.
+    pub(crate) total: u32,
+}
+
+/// The replicas that confirm each grant.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replicas {
+    /// How many of them.
+    pub(crate) count: u32,
+    /// How long they may take.
+    pub(crate) timeout: Duration,
+}
+
+/// The settings of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) watchdog_timeout: Duration,
+    pub(crate) key_prefix: String,
+    pub(crate) default_wait: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_waiters: MaxWaiters,
+    pub(crate) response_timeout: Duration,
+    pub(crate) unavailable_after: Duration,
+    pub(crate) waiter_timeout: Duration,
+    pub(crate) warn_after: Duration,
+    #[cfg(feature = "redis")]
+    pub(crate) fencing_token_ttl: Option<Duration>,
+    #[cfg(feature = "redis")]
+    pub(crate) nodelay: bool,
+    #[cfg(feature = "redis")]
+    pub(crate) pub_sub: PubSub,
+    #[cfg(feature = "redis")]
+    pub(crate) connect_timeout: Duration,
+    #[cfg(feature = "redis")]
+    pub(crate) replicas: Option<Replicas>,
+    #[cfg(feature = "redis")]
+    pub(crate) restart_grace: Duration,
+    /// Instead of those in the URL.
+    #[cfg(feature = "redis")]
+    pub(crate) credentials: Option<CredentialsSource>,
+    /// The certificates of the authorities that issue those of the servers, instead of the system's.
+    #[cfg(feature = "_tls")]
+    pub(crate) tls_ca_pem: Option<Pem>,
+    #[cfg(feature = "_tls")]
+    pub(crate) tls_client_pem: Option<ClientPem>,
+}
+
+/// How clients of a cluster tell each other that a lock is free. See [`Builder::pub_sub`](crate::Builder::pub_sub).
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PubSub {
+    /// By sharded messages (SPUBLISH, SSUBSCRIBE) if the servers have them, and by plain ones otherwise. Redisson does the
+    /// same since version 3.22. The default.
+    #[default]
+    Auto,
+    /// By sharded and by plain messages, for a time in which old and new clients use the same locks. Each release is sent to
+    /// every node. Servers without sharded messages get plain ones only.
+    Both,
+    /// By plain messages (PUBLISH, SUBSCRIBE), as Redisson did before version 3.22, and does with
+    /// `shardedSubscriptionMode: OFF`. Each release is sent to every node.
+    Plain,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            watchdog_timeout: WATCHDOG_TIMEOUT,
+            key_prefix: String::new(),
+            default_wait: None,
+            max_hold: None,
+            max_waiters: MaxWaiters {
+                per_key: u32::MAX,
+                total: u32::MAX,
+            },
+            response_timeout: RESPONSE_TIMEOUT,
+            unavailable_after: UNAVAILABLE_AFTER,
+            waiter_timeout: WAITER_TIMEOUT,
+            warn_after: WARN_AFTER,
+            #[cfg(feature = "redis")]
+            fencing_token_ttl: None,
+            #[cfg(feature = "redis")]
+            nodelay: false,
+            #[cfg(feature = "redis")]
+            pub_sub: PubSub::Auto,
+            #[cfg(feature = "redis")]
+            connect_timeout: CONNECT_TIMEOUT,
+            #[cfg(feature = "redis")]
+            replicas: None,
+            #[cfg(feature = "redis")]
+            restart_grace: Duration::ZERO,
+            #[cfg(feature = "redis")]
+            credentials: None,
+            #[cfg(feature = "_tls")]
+            tls_ca_pem: None,
+            #[cfg(feature = "_tls")]
+            tls_client_pem: None,
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Replicas {
+    fn check(self) -> Result<(), Error> {
+        if self.count == 0 {
+            return Err(Error::invalid_config("replicas", self.count));
+        }
+        // WAIT counts in milliseconds, and takes 0 for no limit.
+        if self.timeout < Duration::from_millis(1) || self.timeout > MAX_WAIT {
+            return Err(Error::invalid_config("replicas: timeout", self.timeout));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
+    pub(crate) fn validated(mut self) -> Result<Self, Error> {
+        check_lease(self.watchdog_timeout)?;
+        self.default_wait = checked_wait(self.default_wait)?;
+        self.max_hold = checked_max_hold(self.max_hold)?;
+        for limit in [&mut self.response_timeout, &mut self.unavailable_after] {
+            if *limit == Duration::MAX {
+                // Times are computed from these two, so they need an end.
+                *limit = MAX_WAIT;
+            }
+        }
+        for (what, value) in [
+            ("response_timeout", self.response_timeout),
+            ("unavailable_after", self.unavailable_after),
+            ("waiter_timeout", self.waiter_timeout),
+        ] {
+            if value.is_zero() || value > MAX_WAIT {
+                return Err(Error::invalid_config(what, value));
+            }
+        }
+        if self.warn_after.is_zero() {
+            return Err(Error::invalid_config("warn_after", self.warn_after));
+        }
+        #[cfg(feature = "redis")]
+        {
+            self.fencing_token_ttl = self.fencing_token_ttl.filter(|ttl| *ttl != Duration::MAX);
+            if let Some(ttl) = self.fencing_token_ttl {
+                check_hold("fencing_token_ttl", ttl)?;
+            }
+            if self.connect_timeout == Duration::MAX {
+                self.connect_timeout = MAX_WAIT;
+            }
+            if self.connect_timeout.is_zero() || self.connect_timeout > MAX_WAIT {
+                return Err(Error::invalid_config(
+                    "connect_timeout",
+                    self.connect_timeout,
+                ));
+            }
+            if let Some(replicas) = self.replicas {
+                replicas.check()?;
+            }
+            if self.restart_grace > MAX_WAIT {
+                return Err(Error::invalid_config("restart_grace", self.restart_grace));
+            }
+        }
+        let most = self.watchdog_timeout / RESPONSE_TIMEOUTS_PER_LEASE;
+        let most = most.max(MIN_LEASE).min(self.unavailable_after);
+        self.response_timeout = self.response_timeout.min(most);
+        Ok(self)
+    }
+
+    /// [`OWNERS_REMEMBERED`] for this client's lease.
+    #[cfg(feature = "redis")]
+    pub(crate) fn owners_remembered(&self) -> Duration {
+        self.watchdog_timeout
+    }
+
+    /// [`REQUESTS_REMEMBERED`] for this client's timeouts.
+    #[cfg(feature = "redis")]
+    pub(crate) fn requests_remembered(&self) -> Duration {
+        (self.unavailable_after + self.response_timeout) * 2
+    }
+
+    /// How long the server remembers that an owner has ended, or its answer to a request. After this time no copy of
+    /// the command can arrive any more: the client resends a command for `unavailable_after`, and the last copy is late
+    /// by at most one watchdog lease. Late attempts of locks are cleaned up within the same lease.
+    pub(crate) fn remembered(&self) -> Duration {
+        self.unavailable_after + self.watchdog_timeout
+    }
+
+    /// [`CONCLUSIVE_SILENCE`], or less if a command may go unanswered for a short time only.
+    pub(crate) fn conclusive_silence(&self) -> Duration {
+        CONCLUSIVE_SILENCE.min(self.response_timeout / 4)
+    }
+
+    /// The longest pause between two tries of a failed command.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        Self::retry_pause(self.watchdog_timeout)
+    }
+
+    /// The longest pause between two tries to connect. It is at most a tenth of the lease, because a longer pause could
+    /// last until a short lease ends.
+    #[cfg(feature = "redis")]
+    pub(crate) fn longest_reconnect_pause(&self) -> Duration {
+        (self.watchdog_timeout / 10).clamp(MIN_LEASE, RECONNECT_BACKOFF.longest)
+    }
+
+    /// The longest pause between two tries of a failed command on a hold with this lease.
+    pub(crate) fn retry_pause(lease: Duration) -> Duration {
+        (lease / 10).clamp(MIN_LEASE, RETRY_BACKOFF.longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn response_timeout_leaves_room_for_several_tries_in_a_lease() {
+        let config = Config {
+            watchdog_timeout: Duration::from_millis(600),
+            ..Config::default()
+        };
+        let config = config.validated().unwrap();
+        assert_eq!(config.response_timeout, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn longest_duration_is_no_limit_for_waits_and_limits() {
+        assert_eq!(checked_wait(Some(Duration::MAX)).unwrap(), None);
+        assert_eq!(checked_max_hold(Some(Duration::MAX)).unwrap(), None);
+        let config = Config {
+            default_wait: Some(Duration::MAX),
+            max_hold: Some(Duration::MAX),
+            response_timeout: Duration::MAX,
+            unavailable_after: Duration::MAX,
+            #[cfg(feature = "redis")]
+            fencing_token_ttl: Some(Duration::MAX),
+            ..Config::default()
+        };
+        let config = config.validated().unwrap();
+        assert_eq!((config.default_wait, config.max_hold), (None, None));
+        assert_eq!(config.unavailable_after, MAX_WAIT);
+        assert_eq!(
+            config.response_timeout,
+            WATCHDOG_TIMEOUT / RESPONSE_TIMEOUTS_PER_LEASE
+        );
+        #[cfg(feature = "redis")]
+        assert_eq!(config.fencing_token_ttl, None);
+    }
+}

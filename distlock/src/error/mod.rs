@@ -1,0 +1,453 @@
+//! The errors of this crate, sorted by what the caller can do about them.
+
+mod blocker;
+mod loss;
+mod text;
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::blocker::Blocker;
+pub use self::loss::Loss;
+use self::text::{bounds_of_lease, cut, show};
+
+/// The cause of an error. Its concrete type is not part of the public API.
+pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
+
+/// The error type of this crate. It says why an operation failed or how a hold was lost.
+///
+/// Five methods sort the errors by what the caller can do. For each error exactly one of them returns `true`:
+///
+/// * [`is_busy`](Error::is_busy): another owner holds the lock. Retry later.
+/// * [`is_overloaded`](Error::is_overloaded): too many acquisitions wait already. Retry later, with less load.
+/// * [`is_unavailable`](Error::is_unavailable): the lock server did not answer. Retry when it is back.
+/// * [`is_lost`](Error::is_lost): the hold ended too early, or what was waited for is gone. Check or repeat the work that
+///   it protected.
+/// * [`is_permanent`](Error::is_permanent): the same call will fail again. Change the code or the configuration.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use std::time::Duration;
+///
+/// let client = distlock::Client::in_memory();
+/// let _guard = client.lock("order:42").acquire().await?;
+/// let error = client.lock("order:42").acquire().wait(Duration::ZERO).await.unwrap_err();
+/// assert!(error.is_busy() && !error.is_unavailable());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The wait ended while the lock was still taken, or before a server that is not known to be away had answered.
+    /// Nothing is held.
+    #[error("timed out after {} waiting for {key:?}, {blocker}", show(*waited))]
+    #[non_exhaustive]
+    Timeout {
+        /// The key that was waited for.
+        key: String,
+        /// How long the acquisition waited.
+        waited: Duration,
+        /// What blocked the acquisition.
+        blocker: Blocker,
+    },
+
+    /// The hold ended before it was released, so other owners may have held the lock in the meantime. Or the number of a
+    /// semaphore or a latch is gone from the server while the caller waited for it: see [`Loss::NumberGone`].
+    #[error("lost {key:?}: {reason}{}", if *.body_completed { "; the body had completed" } else { "" })]
+    #[non_exhaustive]
+    Lost {
+        /// The key of the hold.
+        key: String,
+        /// How the hold, or the number, was lost.
+        reason: Loss,
+        /// Whether the guarded body ran to its end. If so, its effects remain, but another owner may have been inside
+        /// the critical section at the same time.
+        body_completed: bool,
+    },
+
+    /// The lock server did not answer.
+    ///
+    /// The caller holds nothing. If the server still has a hold of the caller, the client releases it in the
+    /// background, or its lease ends it.
+    #[error("lock server unavailable for {}, asked for {key:?}: {cause}", show(*after))]
+    #[non_exhaustive]
+    Unavailable {
+        /// The key that was asked for.
+        key: String,
+        /// How long the server did not answer.
+        after: Duration,
+        /// The last failure. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// A client could not connect: the lock server did not answer.
+    #[error("cannot connect to the lock server at {server}, tried for {}: {cause}", show(*after))]
+    #[non_exhaustive]
+    Unreachable {
+        /// The server's address, without user and password.
+        server: String,
+        /// How long the client tried.
+        after: Duration,
+        /// The last failure. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// A client was to connect to a real server while tokio's time was paused. Nothing was sent.
+    ///
+    /// A paused clock jumps to the next timeout whenever all tasks wait, and so every timeout would end before the server
+    /// answers.
+    #[error(
+        "cannot connect to the lock server at {server} while tokio's time is paused: timeouts would end before it answers; \
+         use `Client::in_memory` in tests with paused time, or call `tokio::time::resume` first"
+    )]
+    #[non_exhaustive]
+    TimePaused {
+        /// The server's address, without user and password.
+        server: String,
+    },
+
+    /// [`Client::close`](crate::Client::close) reached its timeout before the server had confirmed all releases.
+    ///
+    /// The client keeps retrying them in the background. A hold whose release never arrives ends with its lease; permits
+    /// of a [`Semaphore`](crate::Semaphore) have no lease and stay taken.
+    #[error(
+        "{releases} releases are not confirmed after {}; they are retried in the background until their leases end",
+        show(*after)
+    )]
+    #[non_exhaustive]
+    ReleasesPending {
+        /// How many releases the server has not confirmed.
+        releases: usize,
+        /// How long `close` waited for them.
+        after: Duration,
+    },
+
+    /// The server refused a command: its user lacks a permission that this client needs.
+    #[error("the server denied an operation on {key:?}: {cause}")]
+    #[non_exhaustive]
+    Denied {
+        /// The key that was asked for.
+        key: String,
+        /// The server's answer. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// A client could not connect: the server refused its user, its password or its certificate, or the client refused the
+    /// certificate of the server.
+    #[error("the lock server at {server} denied the login: {cause}")]
+    #[non_exhaustive]
+    LoginDenied {
+        /// The server's address, without user and password.
+        server: String,
+        /// The server's answer, or what is wrong with the certificate. It is part of the message, so it is not the source of
+        /// the error as well.
+        cause: Cause,
+    },
+
+    /// This crate cannot use the server: it has TLS and the URL has not, or the reverse, it has no such database, it is too old,
+    /// it is a node of a cluster, or a command that locks need was renamed.
+    #[error("cannot use the lock server {server}: {reason}")]
+    #[non_exhaustive]
+    UnsupportedServer {
+        /// The server's address, without user and password.
+        server: String,
+        /// Why it cannot be used, and what to do.
+        reason: String,
+    },
+
+    /// The key holds a value that is not a lock of this kind. The value was not changed.
+    #[error("{key:?} holds another type of value in the server; use another key")]
+    #[non_exhaustive]
+    WrongType {
+        /// The key that was asked for.
+        key: String,
+    },
+
+    /// The server's answer could not be understood.
+    #[error("unexpected answer from the server for {key:?}: {cause}")]
+    #[non_exhaustive]
+    Protocol {
+        /// The key that was asked for.
+        key: String,
+        /// What was wrong with the answer. It is part of the message, so it is not the source of the error as well.
+        cause: Cause,
+    },
+
+    /// The waiter limit is reached: the lock was not immediately available, so this acquisition was refused instead of
+    /// queued.
+    #[error("too many waiters for {key:?}: {waiters} already waiting")]
+    #[non_exhaustive]
+    Overloaded {
+        /// The key that was asked for.
+        key: String,
+        /// How many acquisitions were waiting: for this key, or for all keys of the client if that limit was reached.
+        waiters: u32,
+    },
+
+    /// This kind of lock does not support the requested operation.
+    #[error("unsupported for {key:?}: {reason}")]
+    #[non_exhaustive]
+    Unsupported {
+        /// The key, or the first of several keys.
+        key: String,
+        /// What is not supported.
+        reason: &'static str,
+    },
+
+    /// A multi-lock has no keys, or a quorum has no servers.
+    #[error("no keys: a lock over several keys or servers needs at least one")]
+    NoKeys,
+
+    /// The acquisition would wait for itself. A scope or a guard of the caller holds the key and excludes the
+    /// acquisition, or a multi-lock asks for the key as two kinds of lock.
+    ///
+    /// The error is returned at once, without waiting.
+    #[error("acquiring {key:?} here would deadlock: {reason}")]
+    #[non_exhaustive]
+    Deadlock {
+        /// The key, without the client's prefix.
+        key: String,
+        /// Why the acquisition would wait for itself.
+        reason: &'static str,
+    },
+
+    /// The key cannot name a lock.
+    #[error("invalid key {key:?}: {reason}")]
+    #[non_exhaustive]
+    InvalidKey {
+        /// The key, shortened if it is long.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The lease is shorter than a millisecond, or shorter than 10 ms for a Redlock, or longer than ten years.
+    #[error("invalid lease {lease:?}: expected {}", bounds_of_lease(*margin))]
+    #[non_exhaustive]
+    InvalidLease {
+        /// The lease that was asked for.
+        lease: Duration,
+        /// The part of the lease that a Redlock sets aside for clock drift; zero for every other lock.
+        margin: Duration,
+    },
+
+    /// The wait is longer than a year, and not `Duration::MAX`.
+    #[error(
+        "invalid wait {wait:?}: expected at most a year, or `Duration::MAX` to wait without limit"
+    )]
+    #[non_exhaustive]
+    InvalidWait {
+        /// The wait that was asked for.
+        wait: Duration,
+    },
+
+    /// The number of permits is 0, or more than a semaphore can have or can grant at once. Nothing was changed.
+    #[error("invalid number of permits {permits}: expected 1 to {most}")]
+    #[non_exhaustive]
+    InvalidPermits {
+        /// The number that was asked for, or that the semaphore would have had.
+        permits: u64,
+        /// The largest number.
+        most: u32,
+    },
+
+    /// The text is not the id of a permit.
+    #[error("invalid permit id {id:?}: expected 32 hex digits")]
+    #[non_exhaustive]
+    InvalidPermitId {
+        /// The text, shortened if it is long.
+        id: String,
+    },
+
+    /// The count of a latch is 0, or more than Redisson can count.
+    #[error("invalid count {count}: expected 1 to {}", i32::MAX)]
+    #[non_exhaustive]
+    InvalidCount {
+        /// The count that was asked for.
+        count: u32,
+    },
+
+    /// A setting has an invalid value.
+    #[error("invalid setting {setting} = {value}")]
+    #[non_exhaustive]
+    InvalidConfig {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The value that it was given.
+        value: String,
+    },
+
+    /// The URL does not name a server that this build can talk to. The text does not contain the URL's password.
+    #[error("invalid server URL: {reason}")]
+    #[non_exhaustive]
+    InvalidUrl {
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// An attribute found no client: it names none, it does not run inside [`with_client`](crate::with_client), and no
+    /// client is [installed](crate::Client::install).
+    #[error(
+        "no distlock client here: call `client.install()` at start-up or `client.install_scoped()` in a test, wrap the call \
+         in `distlock::with_client`, or give the attribute `client = ..`"
+    )]
+    NoClient,
+
+    /// The client was closed before the lock was acquired.
+    #[error("the distlock client was closed; {key:?} was not acquired")]
+    #[non_exhaustive]
+    Closed {
+        /// The key that was asked for.
+        key: String,
+    },
+}
+
+// An error is never changed after it was made, so a panic cannot leave it half-changed. Its cause is a trait object, which
+// would take these traits away.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
+
+impl Error {
+    /// Returns `true` if the wait ended while the lock was still taken. Retrying later may help.
+    ///
+    /// It is also `true` if the wait was too short for an answer of the server; see [`Blocker::Unanswered`].
+    ///
+    /// # Examples
+    /// See [`Error`].
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
+    /// Returns `true` if the waiter limit was reached. Retrying later may help, when fewer acquisitions wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.lock("order:42").acquire().await?;
+    /// let error = client.lock("order:42").acquire().max_waiters(0).await.unwrap_err();
+    /// assert!(error.is_overloaded() && !error.is_busy());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_overloaded(&self) -> bool {
+        matches!(self, Self::Overloaded { .. })
+    }
+
+    /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], [`Error::Unreachable`] when a
+    /// client connects, or [`Error::ReleasesPending`] after a close.
+    ///
+    /// After a failed acquisition it is not known whether another owner holds the lock.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.is_unavailable());
+    /// ```
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::ReleasesPending { .. }
+        )
+    }
+
+    /// Returns `true` if a hold ended before it was released, or if the semaphore or latch that was waited for is gone.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.is_lost());
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+
+    /// Returns `true` if retrying the same call will not help, because the call, the configuration or the server's
+    /// set-up has to change.
+    ///
+    /// These are all errors for which the other four methods return `false`: wrong arguments and settings, a
+    /// [`Deadlock`](Error::Deadlock), a closed client, and a server that denies a [command](Error::Denied) or the
+    /// [login](Error::LoginDenied), holds [another type of value](Error::WrongType) or gives an answer that
+    /// [cannot be understood](Error::Protocol).
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(distlock::Error::NoClient.is_permanent());
+    /// ```
+    pub fn is_permanent(&self) -> bool {
+        !(self.is_busy() || self.is_overloaded() || self.is_unavailable() || self.is_lost())
+    }
+
+    /// Returns `true` if the hold was lost, and the guarded body had nevertheless run to its end.
+    ///
+    /// The effects of the body remain, but another owner may have been inside the critical section at the same time.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!distlock::Error::NoClient.body_completed());
+    /// ```
+    pub fn body_completed(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost {
+                body_completed: true,
+                ..
+            }
+        )
+    }
+
+    /// Marks a loss as found after the guarded body had run to its end; other errors are returned unchanged.
+    ///
+    /// Use it in middleware that releases a guard after a body. [`run`](crate::Acquire::run) marks its losses itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let guard = client.lock("order:42").acquire().await?;
+    /// client.lock("order:42").force_release().await?;
+    /// let lost = guard.release().await.unwrap_err();
+    /// assert!(lost.is_lost() && !lost.body_completed());
+    /// assert!(lost.after_body().body_completed());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn after_body(self) -> Self {
+        match self {
+            Self::Lost { key, reason, .. } => Self::Lost {
+                key,
+                reason,
+                body_completed: true,
+            },
+            other => other,
+        }
+    }
+
+    pub(crate) fn lost(key: &str, reason: Loss) -> Self {
+        Self::Lost {
+            key: key.to_owned(),
+            reason,
+            body_completed: false,
+        }
+    }
+
+    pub(crate) fn invalid_key(key: &str, reason: impl Into<String>) -> Self {
+        Self::InvalidKey {
+            key: cut(key),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn invalid_permit_id(text: &str) -> Self {
+        Self::InvalidPermitId { id: cut(text) }
+    }
+
+    pub(crate) fn invalid_config(setting: &'static str, value: impl std::fmt::Debug) -> Self {
+        Self::InvalidConfig {
+            setting,
+            value: format!("{value:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+
+fn timeout(blocker: Blocker) -> Error {
+    Error::Timeout {
+        key: "order:42".into(),
+        waited: Duration::from_secs(5),
+        blocker,
+    }
+}
+
+#[test]
+fn messages_have_the_key_the_numbers_and_the_way_out() {
+    let ttl = Some(Duration::from_micros(12_300_700));
+    assert_eq!(
+        timeout(Blocker::Owner(ttl)).to_string(),
+        r#"timed out after 5s waiting for "order:42", held for another 12s 300ms"#
+    );
+    let lost = Error::lost("order:42", Loss::Expired).after_body();
+    assert_eq!(
+        lost.to_string(),
+        r#"lost "order:42": its lease ended before it was released; the body had completed"#
+    );
+    let permits = Error::InvalidPermits {
+        permits: 0,
+        most: 2_147_483_647,
+    };
+    assert_eq!(
+        permits.to_string(),
+        "invalid number of permits 0: expected 1 to 2147483647"
+    );
+}
+
+#[test]
+fn each_error_answers_to_one_predicate() {
+    let cause: Cause = Arc::new(std::io::Error::other("down"));
+    let key = String::from("k");
+    let all = [
+        timeout(Blocker::Sibling),
+        Error::lost("k", Loss::Gone),
+        Error::Unavailable {
+            key: key.clone(),
+            after: Duration::ZERO,
+            cause: cause.clone(),
+        },
+        Error::ReleasesPending {
+            releases: 3,
+            after: Duration::ZERO,
+        },
+        Error::Denied {
+            key: key.clone(),
+            cause: cause.clone(),
+        },
+        Error::LoginDenied {
+            server: key.clone(),
+            cause,
+        },
+        Error::Overloaded { key, waiters: 7 },
+        Error::NoClient,
+        Error::InvalidLease {
+            lease: Duration::ZERO,
+            margin: Duration::ZERO,
+        },
+    ];
+    for error in all {
+        let yes = [
+            error.is_busy(),
+            error.is_overloaded(),
+            error.is_unavailable(),
+            error.is_lost(),
+            error.is_permanent(),
+        ];
+        assert_eq!(yes.iter().filter(|yes| **yes).count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn long_keys_are_cut_in_messages() {
+    let error = Error::invalid_key(&"é".repeat(100), "it is long").to_string();
+    assert!(error.len() < 200, "{error}");
+}

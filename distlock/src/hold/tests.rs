@@ -1,0 +1,64 @@
+//! What a guard may still do after its scope or the guard itself has ended.
+
+use uuid::Uuid;
+
+use super::*;
+use crate::clock::Clock;
+use crate::key::Key;
+use crate::kind::Kind;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The first guard of a hold that was granted just now.
+fn granted() -> Arc<HoldRef> {
+    let resource = Resource {
+        kind: Kind::Reentrant,
+        key: Key::new("", "order:42").unwrap(),
+    };
+    let target = Target::of(&resource, Owner::new(Uuid::nil(), 1));
+    let origin = Origin {
+        client: Uuid::nil(),
+        clock: Clock::tokio(),
+        margin: Duration::ZERO,
+    };
+    let grant = Grant {
+        target: &target,
+        token: None,
+        sent: origin.clock.now(),
+        lease: LEASE,
+        watchdog: LEASE,
+        in_doubt: None,
+        epoch: 0,
+    };
+    Hold::granted(grant, Term::Kept, origin)
+}
+
+fn nested(beside: &HoldRef, closed: &AtomicBool) -> Result<Arc<HoldRef>, NestError> {
+    beside.nest(closed, Term::Kept, Duration::ZERO)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_nests_in_a_closed_scope_or_beside_a_guard_that_has_ended() {
+    let (open, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let guard = granted();
+    let other = nested(&guard, &closed).unwrap();
+    guard.hold().close(&closed);
+    // The scope has ended, and its guard lives on.
+    assert_eq!(nested(&guard, &closed).unwrap_err(), NestError::Closed);
+    assert_eq!(guard.let_in(&closed), Err(NestError::Closed));
+    // The guard has ended, and the hold lives on.
+    assert_eq!(guard.finish(guard.now()), GuardEnd::Shared);
+    assert_eq!(nested(&guard, &open).unwrap_err(), NestError::Closed);
+    assert_eq!(guard.let_in(&open), Err(NestError::Closed));
+    assert!(nested(&other, &open).is_ok() && other.hold().count() == 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_nests_in_a_hold_that_was_lost() {
+    let open = AtomicBool::new(false);
+    let guard = granted();
+    tokio::time::sleep(LEASE).await;
+    let lost = NestError::Lost(Loss::Expired);
+    assert_eq!(nested(&guard, &open).unwrap_err(), lost);
+    assert_eq!(guard.let_in(&open), Err(lost));
+}

@@ -1,0 +1,234 @@
+//! When the watchdog looks at which hold next.
+//!
+//! Plain data: every method takes the time. A look is filed under its time and never moved. If another one is planned
+//! before it, or if the hold goes, it stays where it is and is skipped when its time comes.
+//!
+//! # Invariants
+//! 1. A hold has at most one planned look, and that one is filed under its time.
+//! 2. After a look was filed, at most twice as many are filed as there are holds, and [`SPARE`] more.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::RandomState;
+
+use crate::clock::Tick;
+use crate::config::RENEWAL_BATCH;
+
+/// How many looks at holds that have gone may stay filed. Few bytes, and so many holds come and go for each clean-up.
+const SPARE: usize = 1000;
+
+/// The watched holds `H` by the numbers of their owners, and the next look at each.
+#[derive(Debug)]
+pub(super) struct Agenda<H> {
+    /// With the time of the planned look, which is [`Tick::NEVER`] if there is none.
+    holds: HashMap<u64, (H, Tick), RandomState>,
+    /// The looks by time: holds that were renewed together are due together.
+    filed: BTreeMap<Tick, Vec<u64>>,
+    /// How many looks are filed.
+    size: usize,
+    /// When the task wakes by itself, if it does. It may find nothing to do then, which is cheaper than a wake-up for each
+    /// hold that comes and goes in between.
+    armed: Option<Tick>,
+}
+
+impl<H> Default for Agenda<H> {
+    fn default() -> Self {
+        Self {
+            holds: HashMap::default(),
+            filed: BTreeMap::new(),
+            size: 0,
+            armed: None,
+        }
+    }
+}
+
+impl<H: Clone> Agenda<H> {
+    /// Adds a hold without a planned look.
+    pub(super) fn add(&mut self, number: u64, hold: H) {
+        self.holds.insert(number, (hold, Tick::NEVER));
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> bool {
+        self.holds.remove(&number).is_some()
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&H> {
+        self.holds.get(&number).map(|(hold, _)| hold)
+    }
+
+    pub(super) fn holds(&self) -> impl ExactSizeIterator<Item = &H> {
+        self.holds.values().map(|(hold, _)| hold)
+    }
+
+    /// Plans a look at the hold at `at`, unless an earlier one is planned.
+    pub(super) fn look_at(&mut self, number: u64, at: Tick) {
+        let Some((_, planned)) = self.holds.get_mut(&number) else {
+            return;
+        };
+        // Looks of one millisecond are filed together: tokio's timers fire at no other time.
+        let at = at.to_whole_millis();
+        if at >= *planned {
+            return;
+        }
+        *planned = at;
+        self.filed.entry(at).or_default().push(number);
+        self.size += 1;
+        if self.size > 2 * self.holds.len() + SPARE {
+            self.file_anew();
+        }
+    }
+
+    /// Files the planned looks alone.
+    fn file_anew(&mut self) {
+        self.filed.clear();
+        self.size = 0;
+        for (number, (_, planned)) in &self.holds {
+            if *planned != Tick::NEVER {
+                self.filed.entry(*planned).or_default().push(*number);
+                self.size += 1;
+            }
+        }
+    }
+
+    /// Returns whether the task has to be woken, because it would otherwise wake too late.
+    pub(super) fn arm(&mut self, at: Tick) -> bool {
+        let at = at.to_whole_millis();
+        let earlier = at < self.armed.unwrap_or(Tick::NEVER);
+        if earlier {
+            self.armed = Some(at);
+        }
+        earlier
+    }
+
+    /// When to wake next. An alarm in the future is kept even if its hold is gone.
+    pub(super) fn next_alarm(&mut self, now: Tick) -> Tick {
+        if self.armed.is_none_or(|armed| armed <= now) {
+            self.armed = self.next_look();
+        }
+        self.armed.unwrap_or(Tick::NEVER)
+    }
+
+    fn next_look(&mut self) -> Option<Tick> {
+        while let Some(looks) = self.filed.first_entry() {
+            let at = *looks.key();
+            let is_planned =
+                |number| matches!(self.holds.get(number), Some((_, planned)) if *planned == at);
+            if looks.get().iter().any(is_planned) {
+                return Some(at);
+            }
+            self.size -= looks.remove().len();
+        }
+        None
+    }
+
+    /// Takes the holds that are due at `now`. If their number is not that of full batches, others are taken along that are
+    /// due by `soon`.
+    pub(super) fn take_due(&mut self, now: Tick, soon: Tick) -> Vec<H> {
+        let mut due = Vec::new();
+        while let Some(mut looks) = self.filed.first_entry() {
+            let at = *looks.key();
+            if at > soon || at > now && due.len() % RENEWAL_BATCH == 0 {
+                break;
+            }
+            let Some(number) = looks.get_mut().pop() else {
+                looks.remove();
+                continue;
+            };
+            self.size -= 1;
+            if let Some((hold, planned)) = self.holds.get_mut(&number)
+                && *planned == at
+            {
+                *planned = Tick::NEVER;
+                due.push(hold.clone());
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_millis(ms)
+    }
+
+    fn agenda(looks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
+        let mut agenda = Agenda::default();
+        for (number, ms) in looks {
+            agenda.add(number, number);
+            agenda.look_at(number, at(ms));
+        }
+        agenda
+    }
+
+    /// The holds that are due at `ms`, when nothing is taken along.
+    fn due(agenda: &mut Agenda<u64>, ms: u64) -> Vec<u64> {
+        let mut due = agenda.take_due(at(ms), at(ms));
+        due.sort_unstable();
+        due
+    }
+
+    #[test]
+    fn look_is_due_once_and_an_earlier_one_replaces_it() {
+        let mut agenda = agenda([(1, 50), (2, 50), (3, 20)]);
+        agenda.look_at(2, at(30));
+        agenda.look_at(3, at(40));
+        assert_eq!(due(&mut agenda, 19), []);
+        assert_eq!(due(&mut agenda, 30), [2, 3]);
+        // Filed under a time at which it was filed before.
+        agenda.look_at(2, at(50));
+        assert_eq!(due(&mut agenda, 49), []);
+        assert_eq!(due(&mut agenda, 50), [1, 2]);
+        assert_eq!(due(&mut agenda, 1_000), []);
+        assert_eq!((agenda.size, agenda.filed.len()), (0, 0));
+    }
+
+    #[test]
+    fn hold_that_went_is_never_due_and_wakes_nobody() {
+        let mut agenda = agenda([(1, 50), (2, 60)]);
+        assert!(agenda.remove(1) && !agenda.remove(1));
+        assert_eq!(agenda.next_alarm(at(0)), at(60));
+        assert_eq!(due(&mut agenda, 55), []);
+        // An alarm that was set is kept.
+        assert!(agenda.remove(2) && agenda.next_alarm(at(59)) == at(60));
+        assert_eq!(agenda.next_alarm(at(60)), Tick::NEVER);
+        assert_eq!(agenda.size, 0);
+    }
+
+    #[test]
+    fn task_is_woken_for_a_look_before_its_alarm_only() {
+        let mut agenda = agenda([(1, 50)]);
+        assert!(agenda.arm(at(50)) && !agenda.arm(at(60)) && agenda.arm(at(40)));
+        assert_eq!(agenda.next_alarm(at(39)), at(40));
+        assert_eq!(agenda.next_alarm(at(40)), at(50));
+    }
+
+    #[test]
+    fn batch_is_filled_up_with_those_that_are_due_soon() {
+        let batch = RENEWAL_BATCH as u64;
+        let mut agenda = agenda((0..2 * batch).map(|number| (number, 10 + number / 30)));
+        // Nothing is due, so nothing is taken along.
+        assert!(agenda.take_due(at(9), at(1_000)).is_empty());
+        assert_eq!(agenda.take_due(at(10), at(1_000)).len(), RENEWAL_BATCH);
+        // The rest of a time whose others were taken along.
+        assert_eq!(due(&mut agenda, 13).len(), 20);
+        // Only those that are due by then.
+        assert_eq!(agenda.take_due(at(14), at(15)).len(), 60);
+    }
+
+    #[test]
+    fn looks_that_are_not_planned_any_more_do_not_pile_up() {
+        let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
+        for number in 10..10_000 {
+            agenda.add(number, number);
+            agenda.look_at(number, at(10_000 + number));
+            let filed: usize = agenda.filed.values().map(Vec::len).sum();
+            assert_eq!(filed, agenda.size);
+            assert!(filed <= 2 * agenda.holds.len() + SPARE);
+            agenda.remove(number);
+        }
+        assert_eq!(due(&mut agenda, 5_000).len(), 10);
+    }
+}

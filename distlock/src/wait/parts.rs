@@ -1,0 +1,253 @@
+//! The parts of an acquisition of several keys: one for each slot of a cluster, since one command can name keys of one slot
+//! only. On any other server there is one part.
+//!
+//! The server is asked for one part after the other. All clients ask in the same order, except that a waiter asks for the
+//! key first that it waits for. While it waits for that key, it holds nothing.
+//!
+//! # Nothing stays behind
+//! * If a part is refused or is not answered, the parts before it [go back](GrantedParts) before anything else happens: to the
+//!   next waiter of this client, or to the server. Then the acquisition waits for the key that was in the way.
+//! * The same happens if the acquisition is dropped, fails, or reaches its deadline.
+//! * Before it tries again, it rests for at least three times as long as it had the parts. So those that use these keys lose
+//!   at most a quarter of their time. If it fails again and again, the rests grow to
+//!   [`PART_BACKOFF`](crate::config::PART_BACKOFF). They are random, so that two clients do not take each other's parts in
+//!   step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::attempt::Outcome;
+use super::{HoldRefs, Request, RoundOutcome, TryOutcome, Waiter, try_keys};
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::hold::{HoldRef, Session};
+use crate::key::Key;
+use crate::local::{HoldShare, PlaceState, Registry};
+
+/// The indices of keys that one command can name.
+pub(super) type Part = SmallVec<[usize; 4]>;
+
+/// What was granted while other parts of the same acquisition are missing. Dropping it gives everything back.
+struct GrantedParts<'a> {
+    registry: &'a Arc<Registry>,
+    /// With the indices of their keys.
+    granted: Vec<(usize, Arc<HoldRef>)>,
+    /// When the first part was asked for.
+    since: Tick,
+}
+
+/// The outcome of a part that is asked for beside others.
+enum PartOutcome {
+    Granted(HoldRefs),
+    /// Another owner holds the key with this index.
+    Held(usize),
+    /// The server did not answer, or too late.
+    Unanswered,
+}
+
+/// Makes a single attempt on each part, without the local queue.
+pub(super) async fn try_each(
+    registry: &Arc<Registry>,
+    request: &Request,
+) -> Result<TryOutcome, Error> {
+    let keys = 0..request.requested.len();
+    let mut granted = GrantedParts::new(registry);
+    for part in request.parts(keys, &registry.session) {
+        match try_keys(registry, request, &part).await? {
+            TryOutcome::Granted(hold_refs) => granted.add(&part, hold_refs),
+            held @ TryOutcome::Held { .. } => return Ok(held),
+        }
+    }
+    let hold_refs = granted.into_all().into_iter();
+    Ok(TryOutcome::Granted(
+        hold_refs.map(|(_, hold_ref)| hold_ref).collect(),
+    ))
+}
+
+impl Request {
+    /// Divides keys into parts. The keys of a request are in the order of their slots.
+    fn parts(
+        &self,
+        keys: impl IntoIterator<Item = usize>,
+        session: &Session,
+    ) -> SmallVec<[Part; 1]> {
+        let mut parts = SmallVec::<[Part; 1]>::new();
+        let mut last = None;
+        for at in keys {
+            let slot = session.backend.home(self.key(at)).slot;
+            match parts.last_mut() {
+                Some(part) if last == Some(slot) => part.push(at),
+                _ => parts.push(Part::from_elem(at, 1)),
+            }
+            last = Some(slot);
+        }
+        parts
+    }
+
+    /// Whether one command cannot name all keys.
+    fn is_over_several_slots(&self, session: &Session) -> bool {
+        let slot = |at: usize| session.backend.home(self.key(at)).slot;
+        let last = self.requested.len() - 1;
+        // The keys are in the order of their slots.
+        slot(0) != slot(last)
+    }
+
+    fn key(&self, at: usize) -> &Key {
+        &self.requested[at].resource.key
+    }
+}
+
+impl Waiter<'_> {
+    /// Asks the server for these keys, and takes the offers for all others.
+    pub(super) async fn ask_for_parts(
+        &mut self,
+        free: Part,
+    ) -> Result<Option<RoundOutcome>, Error> {
+        let mut parts = self.request.parts(free, self.session);
+        // It sleeps if its own key is refused, so it must hold nothing then.
+        parts.sort_by_key(|part| !part.contains(&self.at));
+        if let Some(at) = self.silent_part(&parts) {
+            return Ok(Some(self.elsewhere(at)));
+        }
+        let mut granted = GrantedParts::new(self.registry);
+        for part in parts {
+            if part.contains(&self.at) {
+                self.ask_for(part.clone());
+                match self.ask_server().await? {
+                    Some(RoundOutcome::All(hold_refs)) => granted.add(&part, hold_refs),
+                    other => return Ok(other),
+                }
+                continue;
+            }
+            match self.ask_beside(&part).await? {
+                PartOutcome::Granted(hold_refs) => granted.add(&part, hold_refs),
+                PartOutcome::Held(at) => {
+                    let taken_for = granted.taken_for();
+                    return Ok(Some(self.refused_beside(at, taken_for)));
+                }
+                // It asks there first next, and pauses while that server does not answer.
+                PartOutcome::Unanswered => return Ok(Some(self.elsewhere(part[0]))),
+            }
+        }
+        Ok(self.take_all(granted.into_all()))
+    }
+
+    /// Asks for its own key alone if its server is known not to answer, so that nothing is kept from others meanwhile. Fails if
+    /// that server stays silent for too long.
+    ///
+    /// `None`: there is nothing to find out.
+    pub(super) async fn probe(&mut self) -> Result<Option<Option<RoundOutcome>>, Error> {
+        let own = self.request.key(self.at);
+        if !self.session.is_silent(own)
+            || !matches!(self.turn.slot.state(), PlaceState::Free { .. })
+            || !self.request.is_over_several_slots(self.session)
+        {
+            return Ok(None);
+        }
+        self.ask_alone().await.map(Some)
+    }
+
+    /// Asks for its own key alone. A grant is given back: it shows that the server answers, and the keys are collected as
+    /// usual then.
+    pub(super) async fn ask_alone(&mut self) -> Result<Option<RoundOutcome>, Error> {
+        self.several.rank = self.turn.slot.ticket();
+        self.ask_for(Part::from_elem(self.at, 1));
+        let outcome = self.ask_server().await?;
+        let Some(RoundOutcome::All(hold_refs)) = outcome else {
+            return Ok(outcome);
+        };
+        let mut granted = GrantedParts::new(self.registry);
+        granted.add(&Part::from_elem(self.at, 1), hold_refs);
+        Ok(Some(self.elsewhere(self.at)))
+    }
+
+    /// The first key of a part whose server is known not to answer, if that of its own key is not. It waits there, and not
+    /// while it keeps other keys from others.
+    fn silent_part(&self, parts: &[Part]) -> Option<usize> {
+        let is_silent = |at: usize| self.session.is_silent(self.request.key(at));
+        let mut others = parts.iter().filter(|part| !part.contains(&self.at));
+        let silent = others.find(|part| is_silent(part[0]))?;
+        (!is_silent(self.at)).then_some(silent[0])
+    }
+
+    /// Sends one attempt for a part that does not have its own key. Does not sleep.
+    async fn ask_beside(&mut self, part: &Part) -> Result<PartOutcome, Error> {
+        let (session, request) = (self.session, self.request);
+        let key = request.key(part[0]);
+        let requested = part.iter().map(|at| &request.requested[*at]);
+        // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
+        let mut attempts = request.attempts_on(requested, session, true);
+        let sent = session.now();
+        let outcome = tokio::select! {
+            // In this order: an answer that has arrived counts, even if the time is over by now.
+            biased;
+            outcome = attempts.once(sent, self.deadline) => outcome,
+            () = session.clock.sleep_until(self.deadline) => {
+                session.unanswered(key, sent, None);
+                return Err(self.timed_out_beside(key));
+            }
+        };
+        match outcome {
+            Outcome::Granted(hold_refs) => {
+                self.several.answered_beside(part[0]);
+                for (at, hold_ref) in part.iter().zip(&hold_refs) {
+                    self.granted_at(*at, hold_ref.hold());
+                }
+                Ok(PartOutcome::Granted(hold_refs))
+            }
+            Outcome::Held { at, .. } => {
+                self.several.answered_beside(part[0]);
+                Ok(PartOutcome::Held(part[at]))
+            }
+            Outcome::Failed(fault) | Outcome::Unconfirmed(fault) if fault.is_final() => {
+                Err(fault.into_error(key, session.now().since(request.since)))
+            }
+            Outcome::TooLate => Ok(PartOutcome::Unanswered),
+            Outcome::Failed(fault) | Outcome::Unconfirmed(fault) => {
+                let since = self.several.unanswered_beside(part[0], sent);
+                let after = session.now().since(since);
+                match after >= session.config.unavailable_after {
+                    true => Err(fault.into_error(key, after)),
+                    false => Ok(PartOutcome::Unanswered),
+                }
+            }
+        }
+    }
+}
+
+impl<'a> GrantedParts<'a> {
+    fn new(registry: &'a Arc<Registry>) -> Self {
+        Self {
+            registry,
+            granted: Vec::new(),
+            since: registry.session.now(),
+        }
+    }
+
+    fn add(&mut self, part: &Part, hold_refs: HoldRefs) {
+        self.granted.extend(part.iter().copied().zip(hold_refs));
+    }
+
+    /// For how long others were kept from these keys.
+    fn taken_for(&self) -> Duration {
+        match self.granted.is_empty() {
+            true => Duration::ZERO,
+            false => self.registry.session.now().since(self.since),
+        }
+    }
+
+    /// Everything that was granted, which is the caller's from here on.
+    fn into_all(mut self) -> Vec<(usize, Arc<HoldRef>)> {
+        std::mem::take(&mut self.granted)
+    }
+}
+
+impl Drop for GrantedParts<'_> {
+    fn drop(&mut self) {
+        for (_, hold_ref) in self.granted.drain(..) {
+            drop(HoldShare::new(Arc::clone(self.registry), hold_ref, None));
+        }
+    }
+}

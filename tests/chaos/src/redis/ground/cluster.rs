@@ -1,0 +1,234 @@
+//! A cluster.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::promotions::Planned;
+use super::{Effect, LEFT_AFTER, names};
+use crate::Workload;
+use crate::fault_plan::PlannedFault;
+use crate::history::Affected;
+use crate::redis::plan::{UNREPLICATED, WireFault};
+use crate::time::timestamp;
+use distlock_tests::RedisCluster;
+use distlock_tests::pulse::monotonic_nanos;
+use distlock_tests::server::RedisServer;
+
+/// How long a node may be late before the others count it as failed, in milliseconds. Tests share the machine.
+const NODE_TIMEOUT: &str = "1500";
+
+/// What a replica logs when it becomes the master.
+const PROMOTED: &str = "Failover election won";
+
+/// After this time all nodes know which one of them has become a master, also the one that was the master before.
+const KNOWN_AFTER: Duration = Duration::from_secs(2);
+
+/// How long all nodes of a shard are gone.
+const SHARD_GONE: Duration = Duration::from_secs(5);
+
+/// Three masters with a replica each.
+#[derive(Debug)]
+pub(in crate::redis) struct Cluster {
+    cluster: RedisCluster,
+    /// The names that the locks of the run have in the servers, with their slots.
+    names: Vec<(String, usize)>,
+    /// The failovers that the faults have caused.
+    planned: Planned,
+}
+
+impl Cluster {
+    pub(super) async fn start(workload: &Workload) -> Self {
+        let builder = RedisCluster::builder().arg("--cluster-node-timeout", NODE_TIMEOUT);
+        let cluster = builder.start().await;
+        let mut slots = Vec::new();
+        for name in names(workload) {
+            let slot = cluster.slot_of(&name).await;
+            slots.push((name, slot));
+        }
+        Self {
+            cluster,
+            names: slots,
+            planned: Planned::default(),
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.cluster.url()
+    }
+
+    pub(super) async fn ready(&self) {
+        self.cluster.wait_until_stable().await;
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = &RedisServer> {
+        let nodes = (0..self.cluster.size()).map(|at| self.cluster.node(at));
+        nodes.filter(|node| node.runs())
+    }
+
+    /// Which locks the promoted nodes had is not known afterwards, so each concerns all.
+    pub(super) fn unplanned_failovers(&self) -> Vec<Effect> {
+        let nodes = (0..self.cluster.size()).map(|at| self.cluster.node(at));
+        let promotions = nodes.flat_map(|node| node.logged(PROMOTED));
+        let promotions = promotions.map(|(at, _)| at).collect();
+        let unplanned = self.planned.without(promotions).into_iter();
+        unplanned
+            .map(|at| {
+                let names = self.names.iter().map(|(name, _)| name.clone());
+                let known = at + timestamp(KNOWN_AFTER);
+                Effect::unplanned_failover(names.collect(), known, Duration::ZERO)
+            })
+            .collect()
+    }
+
+    pub(super) async fn apply(
+        &mut self,
+        step: &PlannedFault<WireFault>,
+        is_cut_off: impl Fn(&str),
+    ) -> Effect {
+        let PlannedFault { length, fault, .. } = step;
+        match fault {
+            WireFault::MoveSlot(key) => {
+                let (slot, to) = self.other_master(key).await;
+                self.cluster.migrate(slot, to).await;
+                Effect::of(Affected::Nobody)
+            }
+            WireFault::LeaveSlot(key) => {
+                let (slot, to) = self.other_master(key).await;
+                let half = self.cluster.half_migrate(slot, to).await;
+                sleep(*length).await;
+                self.cluster.finish(half).await;
+                Effect::outage()
+            }
+            WireFault::FailOver(key) => {
+                let (_, master) = self.master(key).await;
+                let from = monotonic_nanos();
+                self.cluster.fail_over(master).await;
+                self.planned.add(from, monotonic_nanos());
+                Effect::outage()
+            }
+            WireFault::KillMaster { key, unreplicated } => {
+                let (slot, master) = self.master(key).await;
+                if *unreplicated {
+                    self.cut_replicas(master).await;
+                    is_cut_off(key);
+                    sleep(UNREPLICATED).await;
+                }
+                self.kill_master(slot, master).await
+            }
+            WireFault::StopMaster(key) => {
+                let (slot, master) = self.master(key).await;
+                let keys = self.keys_at(master).await;
+                let from = monotonic_nanos();
+                self.cluster.node_mut(master).stop();
+                sleep(*length).await;
+                self.cluster.node_mut(master).cont();
+                let goes_on = monotonic_nanos();
+                self.ready().await;
+                if self.cluster.node_of(slot).await == master {
+                    return Effect {
+                        lasted: Some((from, goes_on)),
+                        ..Effect::outage()
+                    };
+                }
+                let to = monotonic_nanos();
+                self.planned.add(from, to);
+                // A master that was replaced carries out what lay in its sockets before it hears that.
+                let until = goes_on + timestamp(LEFT_AFTER);
+                Effect::failover(keys, (from, until), to.max(until))
+            }
+            WireFault::LoseShard { key, killed } => self.lose_shard(key, *killed).await,
+            _ => Effect::outage().met(self.cluster.kill_clients().await > 0),
+        }
+    }
+
+    /// Nothing that a master does from now on reaches its replicas.
+    async fn cut_replicas(&mut self, master: usize) {
+        for replica in self.cluster.replicas_of(master).await {
+            self.cluster.node_mut(replica).stop();
+        }
+        // Otherwise they would read what lies in their sockets when they go on.
+        let _ended = self.cluster.node(master).kill_clients("replica").await;
+    }
+
+    /// Kills the master of a slot, waits until its replica is the master, and starts it again.
+    async fn kill_master(&mut self, slot: usize, master: usize) -> Effect {
+        let keys = self.keys_at(master).await;
+        let from = monotonic_nanos();
+        self.cluster.node_mut(master).kill();
+        let until = monotonic_nanos();
+        for node in 0..self.cluster.size() {
+            self.cluster.node_mut(node).cont();
+        }
+        self.cluster.node_of_after(slot, master).await;
+        let to = monotonic_nanos();
+        self.planned.add(from, to);
+        self.cluster.node_mut(master).restart().await;
+        Effect::failover(keys, (from, until), to)
+    }
+
+    /// The last master of a shard is gone for some time, and all nodes refuse all keys. It is killed and loses its data, or
+    /// stands still.
+    async fn lose_shard(&mut self, key: &str, killed: bool) -> Effect {
+        let (_, master) = self.master(key).await;
+        let keys = self.keys_at(master).await;
+        let replicas = self.cluster.replicas_of(master).await;
+        for replica in &replicas {
+            self.cluster.node_mut(*replica).kill();
+        }
+        let from = monotonic_nanos();
+        match killed {
+            true => self.cluster.node_mut(master).kill(),
+            false => self.cluster.node_mut(master).stop(),
+        }
+        let until = monotonic_nanos();
+        sleep(SHARD_GONE).await;
+        let other = self.servers().next().expect("a node of another shard");
+        let state: String = other
+            .try_cli(&["CLUSTER", "INFO"])
+            .await
+            .expect("its state");
+        let is_down = state.contains("cluster_state:fail");
+        match killed {
+            true => self.cluster.node_mut(master).restart().await,
+            false => self.cluster.node_mut(master).cont(),
+        }
+        for replica in replicas {
+            self.cluster.node_mut(replica).restart().await;
+        }
+        self.ready().await;
+        let to = monotonic_nanos();
+        let effect = match killed {
+            true => Effect::failover(keys, (from, until), to),
+            false => Effect {
+                lasted: Some((from, to)),
+                ..Effect::outage()
+            },
+        };
+        effect.met(is_down)
+    }
+
+    /// The slot of a key, and its master.
+    async fn master(&self, key: &str) -> (usize, usize) {
+        let slot = self.cluster.slot_of(key).await;
+        (slot, self.cluster.node_of(slot).await)
+    }
+
+    /// The slot of a key, and a master that does not have it.
+    async fn other_master(&self, key: &str) -> (usize, usize) {
+        let (slot, owner) = self.master(key).await;
+        for other in (0..self.cluster.size()).filter(|other| *other != owner) {
+            if !self.cluster.slots_of(other).await.is_empty() {
+                return (slot, other);
+            }
+        }
+        panic!("node {owner} has all slots")
+    }
+
+    /// The names whose data is at a master.
+    async fn keys_at(&self, master: usize) -> Vec<String> {
+        let slots = self.cluster.slots_of(master).await;
+        let at_master = self.names.iter().filter(|(_, slot)| slots.contains(slot));
+        at_master.map(|(name, _)| name.clone()).collect()
+    }
+}

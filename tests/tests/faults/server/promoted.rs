@@ -1,0 +1,101 @@
+//! Rows 42, 56 and 57 with Sentinels: what the promoted server does not know, and what it must know.
+
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use distlock_tests::server::sentinel::SentinelSet;
+use distlock_tests::{eventually, eventually_eq};
+
+use crate::row::{Row, rows};
+use crate::support::{SOON, client_with, idle, ms};
+
+/// A failover takes some seconds: the Sentinels have to find out, to agree, and to elect.
+const FAILOVER: Duration = Duration::from_secs(60);
+
+/// Far longer than a test waits: no renewal finds a loss.
+const LONG: Duration = Duration::from_secs(600);
+
+async fn client(set: &SentinelSet) -> Client {
+    let settings = |builder: distlock::Builder| {
+        let builder = builder.watchdog_timeout(LONG);
+        builder.unavailable_after(FAILOVER)
+    };
+    client_with(&set.url(), settings).await
+}
+
+/// A client whose grants a replica has to confirm.
+async fn confirmed_client(set: &SentinelSet, timeout: Duration) -> Client {
+    let settings = |builder: distlock::Builder| {
+        let builder = builder.watchdog_timeout(LONG).replicas(1, timeout);
+        builder.unavailable_after(timeout * 2)
+    };
+    client_with(&set.url(), settings).await
+}
+
+async fn f42_hold_that_the_promoted_server_lacks_is_told_soon(row: &Row) {
+    let mut set = SentinelSet::start().await;
+    let client = client(&set).await;
+    let kept = client.lock("kept").acquire().await.unwrap();
+    set.cut_replicas().await;
+    let lost = client.lock("lost").acquire().await.unwrap();
+    let old = set.kill_master().await;
+    set.reconnect_replicas();
+    set.master_after(old).await;
+    row.injected("failover to a replica that lacks a grant", 1);
+    row.timeout(SOON, lost.lost())
+        .await
+        .expect("the holder is told");
+    assert!(lost.release().await.unwrap_err().is_lost());
+    assert!(kept.is_held());
+    kept.release().await.unwrap();
+    free(&set, &[&client]).await;
+}
+
+async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row) {
+    let mut set = SentinelSet::start().await;
+    let confirmed = confirmed_client(&set, FAILOVER).await;
+    let guard = confirmed.lock("k").acquire().await.unwrap();
+    let old = set.kill_master().await;
+    set.master_after(old).await;
+    row.injected("failover", 1);
+    let other = client(&set).await;
+    // The promoted server has the grant.
+    let refused = other.lock("k").acquire().wait(ms(500)).await;
+    assert!(matches!(refused, Err(Error::Timeout { .. })));
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    let guard = confirmed.lock("k").acquire().wait(FAILOVER).await.unwrap();
+    guard.release().await.unwrap();
+    free(&set, &[&confirmed, &other]).await;
+}
+
+async fn f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out(row: &Row) {
+    let mut set = SentinelSet::start().await;
+    let confirmed = confirmed_client(&set, ms(500)).await;
+    set.cut_replicas().await;
+    row.injected("master without its replicas", 1);
+    let error = confirmed.lock("k").acquire().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    set.reconnect_replicas();
+    let again = || confirmed.lock("k").acquire().into_future();
+    let guard = eventually(FAILOVER, "a grant that a replica has", again).await;
+    guard.release().await.unwrap();
+    free(&set, &[&confirmed]).await;
+}
+
+/// Completes when the clients keep nothing, and the master has no key.
+async fn free(set: &SentinelSet, clients: &[&Client]) {
+    for client in clients {
+        idle(client).await;
+    }
+    let keys = async || set.server(set.master().await).keys().await;
+    eventually_eq(SOON, "keys", Vec::<String>::new(), keys).await;
+}
+
+rows! {
+    Real:
+        f42_hold_that_the_promoted_server_lacks_is_told_soon,
+        f56_grant_that_a_replica_has_survives_a_failover_by_sentinels,
+        f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out;
+}

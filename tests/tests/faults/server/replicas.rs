@@ -1,0 +1,464 @@
+//! Rows 56, 57 and 64: servers that have forgotten what they, or others, have granted.
+
+use std::time::Duration;
+
+use distlock::{Builder, Client, Error, Quorum};
+use distlock_tests::any_lock::PERMITS;
+use distlock_tests::{LockKind, Proxy, RedisServer, Select, eventually, eventually_eq};
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use crate::row::{Row, rows};
+use crate::support::{SOON, client_with, default_client, free, idle, ms};
+
+/// How long a replica may take to confirm. Also where it cannot: the tests wait for that.
+const TIMEOUT: Duration = ms(500);
+
+/// A primary and its replica. What they are to each other, the test says.
+struct Pair {
+    primary: RedisServer,
+    replica: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = RedisServer::builder().arg("--repl-diskless-sync-delay", "0");
+        let pair = Self {
+            primary: primary.start().await,
+            replica: RedisServer::start().await,
+        };
+        pair.join().await;
+        pair
+    }
+
+    /// The replica follows the primary.
+    async fn join(&self) {
+        let port = self.primary.port().to_string();
+        self.follow(&["REPLICAOF", "127.0.0.1", &port]).await;
+        eventually_eq(SOON, "replicas", "1".to_owned(), || self.replicas()).await;
+        let up = "up".to_owned();
+        eventually_eq(SOON, "replication", up, || async {
+            let mut info = self.replica.info("replication").await;
+            info.remove("master_link_status").unwrap_or_default()
+        })
+        .await;
+    }
+
+    /// The replica does not reach the primary any more, and nothing is on its way to it.
+    async fn cut(&self) {
+        self.follow(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        eventually_eq(SOON, "replicas", "0".to_owned(), || self.replicas()).await;
+    }
+
+    /// The replica is a primary as well.
+    async fn promote(&self) {
+        self.follow(&["REPLICAOF", "NO", "ONE"]).await;
+    }
+
+    async fn follow(&self, words: &[&str]) {
+        self.replica.cli(words).await;
+    }
+
+    async fn replicas(&self) -> String {
+        let mut info = self.primary.info("replication").await;
+        info.remove("connected_slaves").unwrap_or_default()
+    }
+
+    /// A client of the primary whose grants the replica has to confirm.
+    async fn confirmed_client(&self) -> Client {
+        self.client_that_waits(TIMEOUT).await
+    }
+
+    /// The same, with the time in which the replica has to confirm.
+    async fn client_that_waits(&self, timeout: Duration) -> Client {
+        let set = |builder: Builder| {
+            let builder = builder.replicas(1, timeout).unavailable_after(2 * timeout);
+            builder.response_timeout(SOON)
+        };
+        client_with(&self.primary.url(), set).await
+    }
+}
+
+/// The kinds that one server grants.
+const KINDS: [LockKind; 11] = [
+    LockKind::Reentrant,
+    LockKind::NonReentrant,
+    LockKind::Spin,
+    LockKind::Fenced,
+    LockKind::Fair,
+    LockKind::NonReentrantFair,
+    LockKind::Write,
+    LockKind::Read,
+    LockKind::Permit,
+    LockKind::Semaphore,
+    LockKind::Multi,
+];
+
+fn key(kind: LockKind) -> String {
+    format!("{kind:?}")
+}
+
+/// Semaphores that have all permits.
+async fn set_permits(client: &Client) {
+    let permits = client.expirable_semaphore(key(LockKind::Permit));
+    assert!(permits.try_set_permits(PERMITS).await.unwrap());
+    let semaphore = client.semaphore(key(LockKind::Semaphore));
+    assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
+}
+
+fn assert_unconfirmed(error: &Error) {
+    assert!(error.is_unavailable(), "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+}
+
+async fn f56_grant_that_no_replica_has_is_not_given_out(row: &Row) {
+    let mut pair = Pair::start().await;
+    let short = |builder: Builder| builder.watchdog_timeout(ms(3_000));
+    let plain = client_with(&pair.primary.url(), short).await;
+    let confirmed = pair.confirmed_client().await;
+    let kept = confirmed.lock("kept").acquire().await.unwrap();
+    pair.cut().await;
+    let forgotten = plain.lock("k").acquire().await.unwrap();
+    assert_unconfirmed(&confirmed.lock("other").try_acquire().await.unwrap_err());
+    pair.primary.kill();
+    pair.promote().await;
+    row.injected("failover to a replica that lacks a grant", 1);
+    let next = default_client(&pair.replica.url()).await;
+    // Without confirmation there are two holders, until the first one's lease is over.
+    let second = next.lock("k").try_acquire().await.unwrap().expect("free");
+    let was_beside = forgotten.is_held();
+    println!("a second holder beside the first: {was_beside}");
+    timeout(SOON, forgotten.lost()).await.expect("told");
+    // What was confirmed is not granted again.
+    assert!(next.lock("kept").try_acquire().await.unwrap().is_none());
+    assert!(kept.is_held());
+    second.release().await.unwrap();
+}
+
+async fn f56_every_kind_is_confirmed_or_undone(row: &Row) {
+    let mut pair = Pair::start().await;
+    // Its replica confirms soon, but maybe not within 500 ms of a busy machine.
+    let patient = pair.client_that_waits(SOON).await;
+    set_permits(&patient).await;
+    for kind in KINDS {
+        let guard = kind.lock(&patient, &key(kind)).acquire(None, None).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        let (here, there) = (pair.primary.keys().await, pair.replica.keys().await);
+        assert_eq!(here, there, "{kind:?}");
+        guard.release().await.unwrap();
+    }
+    let client = pair.confirmed_client().await;
+    // It is connected still, so without a write of its own WAIT would speak of what the replica had before.
+    pair.replica.stop();
+    row.injected("replica stopped", 1);
+    let refused = KINDS.map(async |kind| {
+        let lock = kind.lock(&client, &key(kind));
+        assert_unconfirmed(&lock.try_acquire().await.expect_err("unconfirmed"));
+        let waited = lock.acquire(Some(SOON), None).await;
+        assert_unconfirmed(&waited.expect_err("unconfirmed"));
+    });
+    join_all(refused).await;
+    pair.replica.cont();
+    // What was granted and not confirmed is released in the background.
+    idle(&client).await;
+    let plain = default_client(&pair.primary.url()).await;
+    for kind in KINDS {
+        let guard = kind
+            .lock(&plain, &key(kind))
+            .acquire(Some(SOON), None)
+            .await;
+        let guard = guard.unwrap_or_else(|error| panic!("{kind:?} is not free: {error}"));
+        guard.release().await.unwrap();
+    }
+    let permits = plain.expirable_semaphore(key(LockKind::Permit));
+    let semaphore = plain.semaphore(key(LockKind::Semaphore));
+    assert_eq!(
+        permits.available_permits().await.unwrap(),
+        i64::from(PERMITS)
+    );
+    assert_eq!(
+        semaphore.available_permits().await.unwrap(),
+        i64::from(PERMITS)
+    );
+    idle(&plain).await;
+}
+
+async fn f56_waiter_is_granted_when_the_replica_is_back(row: &Row) {
+    let pair = Pair::start().await;
+    let patient = |builder: Builder| {
+        let builder = builder.replicas(1, TIMEOUT).unavailable_after(2 * SOON);
+        builder.response_timeout(SOON)
+    };
+    let client = client_with(&pair.primary.url(), patient).await;
+    let held = client.lock("held").acquire().await.unwrap();
+    pair.cut().await;
+    row.injected("replica cut off", 1);
+    let waiting = client.lock("k").acquire().wait(2 * SOON);
+    let waiting = tokio::spawn(waiting.into_future());
+    // A release does not wait behind what is not confirmed, and neither does a client without confirmation.
+    let attempts = pair.primary.command_calls("wait").await;
+    eventually_eq(SOON, "an attempt", true, || async {
+        pair.primary.command_calls("wait").await > attempts
+    })
+    .await;
+    held.release().await.unwrap();
+    let plain = default_client(&pair.primary.url()).await;
+    drop(plain.lock("other").acquire().await.unwrap());
+    assert!(!waiting.is_finished());
+    pair.join().await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(pair.replica.keys().await.contains(&"k".to_owned()));
+    guard.release().await.unwrap();
+    free(&pair.primary, &[&client, &plain]).await;
+}
+
+async fn f56_renewals_go_on_while_a_grant_waits_for_its_confirmation(row: &Row) {
+    const LEASE: Duration = ms(1_500);
+    let pair = Pair::start().await;
+    // Far longer than a lease.
+    let patient = |builder: Builder| {
+        let builder = builder.replicas(1, SOON * 2).response_timeout(SOON);
+        builder.unavailable_after(SOON * 6).watchdog_timeout(LEASE)
+    };
+    let client = client_with(&pair.primary.url(), patient).await;
+    let held = client.lock("held").acquire().await.unwrap();
+    pair.cut().await;
+    let waiting = tokio::spawn(client.lock("k").acquire().into_future());
+    let blocked = || async {
+        let clients = pair.primary.client_list().await;
+        let waits = clients.iter().any(|one| one.field("cmd") == "wait");
+        if waits { Ok(()) } else { Err("no WAIT") }
+    };
+    eventually(SOON, "a WAIT under way", blocked).await;
+    row.injected("WAIT under way for two leases", 1);
+    sleep(LEASE * 2).await;
+    assert!(held.is_held() && !waiting.is_finished());
+    pair.join().await;
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    held.release().await.unwrap();
+    free(&pair.primary, &[&client]).await;
+}
+
+async fn f56_grants_that_come_together_are_confirmed_together(row: &Row) {
+    const TASKS: u64 = 64;
+    let pair = Pair::start().await;
+    let client = pair.confirmed_client().await;
+    // The first ones come while the connection is made.
+    drop(client.lock("first").acquire().await.unwrap());
+    let waits = pair.primary.command_calls("wait").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..TASKS {
+        let lock = client.lock(format!("k:{n}"));
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                lock.acquire().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let waits = pair.primary.command_calls("wait").await - waits;
+    println!("{} grants, {waits} times WAIT", TASKS * 10);
+    assert!(waits < TASKS * 10 / 2, "{waits}");
+    row.injected("grants confirmed", TASKS * 10);
+}
+
+async fn f56_more_replicas_than_the_server_has_are_told_with_both_numbers(row: &Row) {
+    let pair = Pair::start().await;
+    let more = |builder: Builder| {
+        let builder = builder.replicas(3, TIMEOUT).unavailable_after(TIMEOUT);
+        builder.response_timeout(SOON)
+    };
+    let client = client_with(&pair.primary.url(), more).await;
+    row.injected("grant with too few replicas", 1);
+    for waits in [false, true] {
+        // The one that there is may be late.
+        let told = async || {
+            let acquired = match waits {
+                true => client.lock("k").acquire().wait(SOON).await.map(Some),
+                false => client.lock("k").try_acquire().await,
+            };
+            let error = acquired.unwrap_err();
+            assert!(error.is_unavailable(), "{error}");
+            match error.to_string() {
+                text if text.contains("1 of 3 replicas") => Ok(()),
+                text => Err(text),
+            }
+        };
+        eventually(SOON, "the numbers", told).await;
+    }
+    free(&pair.primary, &[&client]).await;
+}
+
+async fn f56_numbers_of_replicas_that_cannot_be_are_refused(row: &Row) {
+    row.injected("odd settings", 1);
+    for (count, timeout) in [(0, TIMEOUT), (1, Duration::ZERO), (1, Duration::MAX)] {
+        let builder = Client::builder().replicas(count, timeout);
+        let error = builder.connect("redis://127.0.0.1:1").await.unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+        assert!(error.to_string().contains("replicas"), "{error}");
+    }
+    let builder = Client::builder().restart_grace(Duration::MAX);
+    let error = builder.connect("redis://127.0.0.1:1").await.unwrap_err();
+    assert!(error.to_string().contains("restart_grace"), "{error}");
+}
+
+async fn f57_master_that_is_cut_off_gives_nothing_out(row: &Row) {
+    let pair = Pair::start().await;
+    let (here, there) = (
+        default_client(&pair.primary.url()).await,
+        default_client(&pair.replica.url()).await,
+    );
+    let confirmed = pair.confirmed_client().await;
+    pair.cut().await;
+    pair.promote().await;
+    row.injected("two masters", 1);
+    // Without confirmation both grant the same lock.
+    let one = here.lock("k").acquire().await.unwrap();
+    let other = there.lock("k").acquire().await.unwrap();
+    assert!(one.is_held() && other.is_held());
+    assert_unconfirmed(&confirmed.lock("other").acquire().await.unwrap_err());
+}
+
+/// Waits until the server has been up for so long.
+async fn up_for(server: &RedisServer, seconds: u64) {
+    eventually_eq(SOON, "up", true, || async {
+        let uptime = server.info("server").await["uptime_in_seconds"].parse();
+        uptime.is_ok_and(|uptime: u64| uptime >= seconds)
+    })
+    .await;
+}
+
+async fn f64_server_that_was_restarted_grants_nothing_within_the_grace(row: &Row) {
+    const GRACE: u64 = 3;
+    let mut server = RedisServer::start().await;
+    up_for(&server, GRACE).await;
+    let graceful = |builder: Builder| {
+        let builder = builder.restart_grace(Duration::from_secs(GRACE));
+        builder.unavailable_after(2 * SOON)
+    };
+    let client = client_with(&server.url(), graceful).await;
+    let holder = default_client(&server.url()).await;
+    let held = holder.lock("k").acquire().await.unwrap();
+    // It was up for long enough when the client came.
+    drop(client.lock("other").try_acquire().await.unwrap().unwrap());
+    server.restart().await;
+    row.injected("server restarted without its data", 1);
+    let plain = default_client(&server.url()).await;
+    let error = loop {
+        // The connection may be the old one still.
+        match client.lock("k").try_acquire().await {
+            Err(error) if error.to_string().contains("restarted") => break error,
+            Err(error) => assert!(error.is_unavailable(), "{error}"),
+            Ok(granted) => panic!("granted: {granted:?}"),
+        }
+    };
+    println!("{error}");
+    assert!(error.is_unavailable(), "{error}");
+    drop(
+        plain
+            .lock("other")
+            .try_acquire()
+            .await
+            .unwrap()
+            .expect("no grace"),
+    );
+    timeout(SOON, held.lost()).await.expect("told");
+    let guard = client.lock("k").acquire().wait(2 * SOON).await.unwrap();
+    up_for(&server, GRACE).await;
+    guard.release().await.unwrap();
+}
+
+async fn f64_user_who_may_not_ask_for_the_uptime_is_told_at_connect(row: &Row) {
+    let server = RedisServer::start().await;
+    let acl = [
+        "ACL", "SETUSER", "shop", "on", "nopass", "~*", "&*", "+@all",
+    ];
+    server.cli(&[&acl[..], &["-info"]].concat()).await;
+    row.injected("right taken away", 1);
+    let url = server.url().replace("redis://", "redis://shop:pw@");
+    let builder = Client::builder().restart_grace(SOON);
+    let error = builder.connect(&url).await.unwrap_err();
+    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("+info") && text.contains("restart_grace"),
+        "{text}"
+    );
+}
+
+async fn f56_right_to_wait_is_told_if_it_is_missing(row: &Row) {
+    let pair = Pair::start().await;
+    let acl = [
+        "ACL", "SETUSER", "shop", "on", "nopass", "~*", "&*", "+@all",
+    ];
+    pair.primary.cli(&[&acl[..], &["-wait"]].concat()).await;
+    row.injected("right taken away", 1);
+    let url = pair.primary.url().replace("redis://", "redis://shop:pw@");
+    let client = client_with(&url, |builder| builder.replicas(1, TIMEOUT)).await;
+    let error = client.lock("k").acquire().wait(SOON).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    free(&pair.primary, &[&client]).await;
+}
+
+async fn f64_forgetful_server_makes_no_second_majority_within_the_grace(row: &Row) {
+    let [steady, mut forgetful, late] = [
+        RedisServer::start().await,
+        RedisServer::start().await,
+        RedisServer::start().await,
+    ];
+    let grace = |builder: Builder| builder.restart_grace(SOON * 6);
+    let (to_forgetful, to_late) = (
+        Proxy::start(forgetful.addr()).await,
+        Proxy::start(late.addr()).await,
+    );
+    let holder = [
+        client_with(&steady.url(), |builder| builder).await,
+        client_with(&to_forgetful.url(), |builder| builder).await,
+        client_with(&to_late.url(), |builder| builder).await,
+    ];
+    let late_is_away = to_late.refuse();
+    let _connections = to_late.cut(Select::ALL);
+    let held = Quorum::new(holder).lock("k").acquire().await.unwrap();
+    assert!(late.keys().await.is_empty() && !forgetful.keys().await.is_empty());
+    let forgetful_is_away = to_forgetful.refuse();
+    let cut = to_forgetful.cut(Select::ALL);
+    forgetful.restart().await;
+    row.injected(
+        "server of a Redlock restarted without its data",
+        cut.min(1) as u64,
+    );
+
+    let mut careful = Vec::new();
+    let mut careless = Vec::new();
+    for server in [&steady, &forgetful, &late] {
+        careless.push(default_client(&server.url()).await);
+        // The one that was not restarted has been up for as long as the clients need.
+        let set = |builder: Builder| match server.pid() == forgetful.pid() {
+            true => grace(builder),
+            false => builder,
+        };
+        careful.push(client_with(&server.url(), set).await);
+    }
+    let refused = Quorum::new(careful).lock("k").try_acquire().await;
+    assert!(!matches!(refused, Ok(Some(_))), "{refused:?}");
+    // It waits until what the careful one has tried is over.
+    let second = Quorum::new(careless).lock("k").acquire().wait(SOON).await;
+    let second = second.expect("a second majority, without the grace");
+    assert!(second.is_held() && held.is_held());
+    drop((late_is_away, forgetful_is_away));
+}
+
+rows! {
+    Real: f56_grant_that_no_replica_has_is_not_given_out,
+        f56_every_kind_is_confirmed_or_undone,
+        f56_waiter_is_granted_when_the_replica_is_back,
+        f56_renewals_go_on_while_a_grant_waits_for_its_confirmation,
+        f56_grants_that_come_together_are_confirmed_together,
+        f56_more_replicas_than_the_server_has_are_told_with_both_numbers,
+        f56_numbers_of_replicas_that_cannot_be_are_refused,
+        f57_master_that_is_cut_off_gives_nothing_out,
+        f64_server_that_was_restarted_grants_nothing_within_the_grace,
+        f64_forgetful_server_makes_no_second_majority_within_the_grace,
+        f64_user_who_may_not_ask_for_the_uptime_is_told_at_connect,
+        f56_right_to_wait_is_told_if_it_is_missing;
+}

@@ -1,0 +1,202 @@
+//! The places of a multi-lock in the queues of its keys: what it keeps when it waits for another key, for how long it
+//! collects, and what it keeps from others meanwhile.
+//!
+//! In paused time alone: the promises are times, and orders of arrival.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock::{Acquire, Client};
+use distlock_tests::faults::Op;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::conformance::stage::{self, HAND_OVER_TIME, Stage};
+
+/// The names of those that were granted their keys, in this order, with the time since the start.
+#[derive(Clone)]
+struct Grants {
+    start: Instant,
+    names: Arc<Mutex<Vec<(&'static str, Duration)>>>,
+}
+
+impl Grants {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            names: Arc::default(),
+        }
+    }
+
+    /// Enters as soon as it is granted, and stays inside for this long.
+    fn enter(&self, name: &'static str, acquire: Acquire, section: Duration) -> JoinHandle<()> {
+        let (grants, entering) = (self.clone(), acquire.into_future());
+        tokio::spawn(async move {
+            let guard = entering.await.unwrap();
+            let granted = (name, grants.start.elapsed());
+            grants.names.lock().unwrap().push(granted);
+            sleep(section).await;
+            guard.release().await.unwrap();
+        })
+    }
+
+    fn of(&self, name: &str) -> Duration {
+        let names = self.names.lock().unwrap();
+        let granted = names.iter().find(|(granted, _)| *granted == name);
+        granted.unwrap_or_else(|| panic!("{name}: {names:?}")).1
+    }
+}
+
+/// Has a multi-lock of `a` and `b` wait for this long, first in line for `a`. Both keys are held by its own client. Then `a` is
+/// handed over to the multi-lock, which collects. `b` is released later by `b_held`.
+async fn collecting(
+    stage: &Stage,
+    client: &Client,
+    waited: Duration,
+    b_held: Duration,
+) -> (Grants, Vec<JoinHandle<()>>) {
+    let section = HAND_OVER_TIME / 2;
+    let (a, b) = (client.lock("a"), client.lock("b"));
+    let (first, b) = (a.acquire().await.unwrap(), b.acquire().await.unwrap());
+    let grants = Grants::new();
+    // Granted by the server just before, or the run of hand-overs would be over.
+    let before = grants.enter("before", a.acquire(), section);
+    stage.waiting(client, 1).await;
+    let both = client.multi_lock(["a", "b"]).acquire();
+    let both = grants.enter("both", both, Duration::from_millis(1));
+    stage.waiting(client, 2).await;
+    let released = grants.start + waited + b_held;
+    let b = tokio::spawn(async move {
+        sleep_until(released).await;
+        b.release().await.unwrap();
+    });
+    sleep_until(grants.start + waited - section).await;
+    first.release().await.unwrap();
+    before.await.unwrap();
+    (grants, vec![both, b])
+}
+
+async fn all_are_done(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+async fn place_is_kept_when_it_waits_for_another_of_its_keys(stage: &Stage) {
+    let client = stage.client().await;
+    let second = Duration::from_secs(1);
+    let a = client.lock("a").acquire().await.unwrap();
+    let b = client.lock("b").acquire().await.unwrap();
+    let grants = Grants::new();
+    let both = client.multi_lock(["a", "b"]).acquire();
+    let mut tasks = vec![grants.enter("both", both, second)];
+    stage.waiting(&client, 1).await;
+    // It comes later than the multi-lock, which is in the queue of the other key until `a` is free.
+    tasks.push(grants.enter("later", client.lock("b").acquire(), second));
+    stage.waiting(&client, 2).await;
+    sleep(second).await;
+    a.release().await.unwrap();
+    sleep(second).await;
+    b.release().await.unwrap();
+    all_are_done(tasks).await;
+    assert!(grants.of("both") < grants.of("later"));
+}
+
+async fn what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait(stage: &Stage) {
+    let ms = Duration::from_millis;
+    let client = stage.client().await;
+    // `b` comes in time, and the one that needs `a` alone for long has to wait.
+    let (grants, mut tasks) = collecting(stage, &client, ms(3_000), ms(900)).await;
+    tasks.push(grants.enter("a alone", client.lock("a").acquire(), ms(20_000)));
+    all_are_done(tasks).await;
+    let (both, alone) = (grants.of("both"), grants.of("a alone"));
+    assert!(
+        both >= ms(3_900) && both <= ms(3_900) + stage.slack(),
+        "{both:?}"
+    );
+    assert!(alone > both);
+}
+
+async fn it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait(stage: &Stage) {
+    let ms = Duration::from_millis;
+    let client = stage.client().await;
+    // `b` does not come in time.
+    let (grants, mut tasks) = collecting(stage, &client, ms(3_000), ms(5_000)).await;
+    tasks.push(grants.enter("a alone", client.lock("a").acquire(), ms(1)));
+    all_are_done(tasks).await;
+    let alone = grants.of("a alone");
+    assert!(
+        alone >= ms(4_000) && alone <= ms(4_000) + stage.slack(),
+        "{alone:?}"
+    );
+    assert!(grants.of("both") >= ms(8_000));
+}
+
+async fn offer_goes_back_to_the_server_soon_if_another_key_is_missing(stage: &Stage) {
+    let ms = Duration::from_millis;
+    let (client, other) = (stage.client().await, stage.client().await);
+    let lock = other.lock("a");
+    let theirs = tokio::spawn(async move {
+        // Just before the multi-lock collects.
+        sleep(ms(2_990)).await;
+        let guard = lock.acquire().await.unwrap();
+        let granted = Instant::now();
+        guard.release().await.unwrap();
+        granted
+    });
+    let (grants, tasks) = collecting(stage, &client, ms(3_000), ms(900)).await;
+    let granted = theirs.await.unwrap() - grants.start;
+    let latest = ms(3_000) + HAND_OVER_TIME + stage.slack();
+    assert!(granted <= latest, "{granted:?}");
+    all_are_done(tasks).await;
+    assert!(grants.of("both") >= ms(3_900));
+}
+
+/// Each of its keys is freed in the server, although the hold of `a` alone could be handed over.
+async fn holds_that_were_granted_together_are_not_handed_over(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let both = client.multi_lock(["a", "b"]).acquire().await.unwrap();
+    let next = tokio::spawn(client.lock("a").acquire().into_future());
+    stage.waiting(&client, 1).await;
+    let attempts = stage.faults().calls(Op::Attempt);
+    both.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(stage.faults().calls(Op::Attempt), attempts + 1);
+    next.release().await.unwrap();
+}
+
+mod memory {
+    use super::stage::memory;
+
+    #[test]
+    fn holds_that_were_granted_together_are_not_handed_over() {
+        memory(super::holds_that_were_granted_together_are_not_handed_over);
+    }
+
+    #[test]
+    fn place_is_kept_when_it_waits_for_another_of_its_keys() {
+        memory(super::place_is_kept_when_it_waits_for_another_of_its_keys);
+    }
+
+    #[test]
+    fn what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait() {
+        memory(super::what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait);
+    }
+
+    #[test]
+    fn it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait() {
+        memory(super::it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait);
+    }
+
+    #[test]
+    fn offer_goes_back_to_the_server_soon_if_another_key_is_missing() {
+        memory(super::offer_goes_back_to_the_server_soon_if_another_key_is_missing);
+    }
+}
+
+in_several_slots![
+    place_is_kept_when_it_waits_for_another_of_its_keys,
+    what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
+    it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,
+    offer_goes_back_to_the_server_soon_if_another_key_is_missing,
+];

@@ -1,0 +1,96 @@
+//! Certificates of servers and of clients, right and wrong ones.
+
+use distlock::{Client, Error};
+use distlock_tests::{Authority, RedisServer};
+
+use super::super::listened;
+use super::{SOON, refused, server, trusting, works};
+
+#[tokio::test]
+async fn server_of_a_trusted_authority_serves_commands_and_messages() {
+    let (server, authority) = server().await;
+    let url = server.tls_url().replace("127.0.0.1", "localhost");
+    for url in [server.tls_url(), url, format!("{}/3", server.tls_url())] {
+        let (holder, waiter) = (trusting(&authority), trusting(&authority));
+        let holder = holder.connect(&url).await.unwrap();
+        let waiter = waiter.connect(&url).await.unwrap();
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(waiter.lock("k").acquire().wait(SOON).into_future());
+        listened(&server, "k", 1).await;
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        // The subscription lingers, and the next server of the list is the same one.
+        drop(waiter);
+        listened(&server, "k", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn wrong_certificate_of_the_server_denies_the_login_at_once_with_the_reason() {
+    let authority = Authority::new();
+    for (certificate, trusted, reason) in [
+        (authority.server(), &Authority::new(), "UnknownIssuer"),
+        (
+            authority.server_named("other.example"),
+            &authority,
+            "not valid for name",
+        ),
+        (authority.expired_server(), &authority, "expired"),
+    ] {
+        let server = RedisServer::builder().tls(&certificate).start().await;
+        let error = refused(trusting(trusted), &server.tls_url()).await;
+        let text = error.to_string();
+        assert!(
+            matches!(error, Error::LoginDenied { .. }) && error.is_permanent(),
+            "{text}"
+        );
+        assert!(
+            text.contains(reason) && text.contains(&server.tls_addr().to_string()),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn without_an_authority_of_ones_own_those_of_the_system_are_asked() {
+    let (server, _) = server().await;
+    let error = refused(Client::builder(), &server.tls_url()).await;
+    let text = error.to_string();
+    assert!(
+        text.contains("UnknownIssuer") && text.contains("tls_ca_pem"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn insecure_url_takes_any_certificate() {
+    let authority = Authority::new();
+    let builder = RedisServer::builder().tls(&authority.expired_server());
+    let server = builder.start().await;
+    let url = format!("{}#insecure", server.tls_url());
+    works(&Client::connect(&url).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn mutual_tls_needs_a_certificate_of_the_servers_authority() {
+    let (servers, clients) = (Authority::new(), Authority::new());
+    let builder = RedisServer::builder().mutual_tls(&servers.server(), &clients);
+    let server = builder.start().await;
+    let url = server.tls_url();
+    let own = clients.client();
+    let builder = trusting(&servers).tls_client_pem(own.cert, own.key);
+    works(&builder.connect(&url).await.unwrap()).await;
+
+    let error = refused(trusting(&servers), &url).await;
+    let text = error.to_string();
+    assert!(matches!(error, Error::LoginDenied { .. }), "{text}");
+    assert!(
+        text.contains("CertificateRequired") && text.contains("tls_client_pem"),
+        "{text}"
+    );
+
+    let strange = Authority::new().client();
+    let builder = trusting(&servers).tls_client_pem(strange.cert, strange.key);
+    let error = refused(builder, &url).await;
+    assert!(matches!(error, Error::LoginDenied { .. }), "{error}");
+}

@@ -1,0 +1,40 @@
+//! TLS: which certificates a client accepts, and what it says of others.
+
+mod certificates;
+mod cluster;
+mod mixed_up;
+mod pem;
+mod renewal;
+mod sentinel;
+
+use std::time::Duration;
+
+use distlock::{Builder, Client, Error};
+use distlock_tests::{Authority, RedisServer};
+
+use super::SOON;
+
+/// A client that trusts this authority alone.
+fn trusting(authority: &Authority) -> Builder {
+    Client::builder().tls_ca_pem(authority.pem())
+}
+
+/// A server, and the authority of its certificate.
+async fn server() -> (RedisServer, Authority) {
+    let authority = Authority::new();
+    let builder = RedisServer::builder().tls(&authority.server());
+    (builder.start().await, authority)
+}
+
+/// The error of a client that must not be made, at once: long before the end of its connect timeout.
+async fn refused(builder: Builder, url: &str) -> Error {
+    let builder = builder.connect_timeout(Duration::from_secs(300));
+    let connecting = tokio::time::timeout(SOON, builder.connect(url));
+    connecting.await.expect("told at once").unwrap_err()
+}
+
+/// Acquires and releases once.
+async fn works(client: &Client) {
+    let guard = client.lock("k").acquire().wait(SOON).await.unwrap();
+    guard.release().await.unwrap();
+}
