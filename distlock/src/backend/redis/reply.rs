@@ -238,14 +238,21 @@ pub(super) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
     // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead
     // to the current master.
+    let text = || error.to_string();
     error.is_unrecoverable_error()
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-        || is_readonly_in_script(&error.to_string())
+        || is_readonly_in_script(&text())
+        || is_wait_at_replica(&text())
 }
 
 /// Servers before version 7 put the error that a script got into a longer text.
 fn is_readonly_in_script(text: &str) -> bool {
     text.contains(" -READONLY ")
+}
+
+/// The server carries out WAIT only while it is a master. The error has no code of its own.
+fn is_wait_at_replica(text: &str) -> bool {
+    text.contains("WAIT cannot be used with replica")
 }
 
 /// What an error of the driver or the server means for the verb that got it.
@@ -328,6 +335,7 @@ fn meaning(code: &str, text: &str) -> Meaning {
     .into_iter()
     .any(is)
         || text.contains("max number of clients")
+        || is_wait_at_replica(text)
     {
         Meaning::NotNow
     } else {

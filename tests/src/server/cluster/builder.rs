@@ -192,7 +192,8 @@ impl Builder {
         };
         let mut server = RedisServer::builder()
             .arg("--cluster-enabled", "yes")
-            .arg("--cluster-node-timeout", "1000")
+            // A machine that stands still for a second is no failure of a node.
+            .arg("--cluster-node-timeout", "2500")
             .arg("--cluster-announce-ip", "127.0.0.1")
             // Replicas stay with the master that the test gave them to.
             .arg("--cluster-migration-barrier", "10")

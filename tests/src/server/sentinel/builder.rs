@@ -184,7 +184,8 @@ impl Builder {
         let mut set = |name: &str, value: &str| {
             lines.push(format!("sentinel {name} {SERVICE} {value}"));
         };
-        set("down-after-milliseconds", "500");
+        // A machine that stands still for a second is no failure of a server.
+        set("down-after-milliseconds", "2500");
         set("failover-timeout", "3000");
         set("parallel-syncs", "2");
         if let Some(login) = &self.login {

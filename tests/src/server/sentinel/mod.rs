@@ -224,6 +224,20 @@ impl SentinelSet {
         master
     }
 
+    /// Waits until all running servers have a key: a failover keeps it, whichever replica is promoted.
+    ///
+    /// # Panics
+    /// If that does not happen in time.
+    pub async fn wait_until_all_have(&self, key: &str) {
+        for server in self.servers.iter().filter(|server| server.runs()) {
+            let keys = async || match server.keys().await {
+                keys if keys.iter().any(|one| one == key) => Ok(()),
+                keys => Err(keys),
+            };
+            eventually(STABLE_DEADLINE, format!("{key:?} on each server"), keys).await;
+        }
+    }
+
     /// Cuts all replicas off the master: what is written from now on is lost with it.
     ///
     /// Stops their processes and ends their connections at the master. Without the latter, a stopped replica would still

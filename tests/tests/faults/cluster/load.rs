@@ -67,7 +67,7 @@ impl Load {
     /// Completes when so many more grants were seen: the tasks go on.
     pub(super) async fn goes_on(&self, grants: u64) {
         let until = self.grants() + grants;
-        eventually_eq(SOON * 3, "the tasks go on", true, || async {
+        eventually_eq(SOON * 6, "the tasks go on", true, || async {
             self.grants() >= until
         })
         .await;

@@ -23,10 +23,10 @@ async fn client(set: &SentinelSet) -> Client {
     client_with(&set.url(), settings).await
 }
 
-/// A client whose grants a replica has to confirm.
-async fn confirmed_client(set: &SentinelSet, timeout: Duration) -> Client {
+/// A client whose grants so many replicas have to confirm.
+async fn confirmed_client(set: &SentinelSet, replicas: u32, timeout: Duration) -> Client {
     let settings = |builder: distlock::Builder| {
-        let builder = builder.watchdog_timeout(LONG).replicas(1, timeout);
+        let builder = builder.watchdog_timeout(LONG).replicas(replicas, timeout);
         builder.unavailable_after(timeout * 2)
     };
     client_with(&set.url(), settings).await
@@ -36,6 +36,7 @@ async fn f42_hold_that_the_promoted_server_lacks_is_told_soon(row: &Row) {
     let mut set = SentinelSet::start().await;
     let client = client(&set).await;
     let kept = client.lock("kept").acquire().await.unwrap();
+    set.wait_until_all_have("kept").await;
     set.cut_replicas().await;
     let lost = client.lock("lost").acquire().await.unwrap();
     let old = set.kill_master().await;
@@ -53,7 +54,8 @@ async fn f42_hold_that_the_promoted_server_lacks_is_told_soon(row: &Row) {
 
 async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row) {
     let mut set = SentinelSet::start().await;
-    let confirmed = confirmed_client(&set, FAILOVER).await;
+    // Both: the Sentinels may promote either.
+    let confirmed = confirmed_client(&set, 2, FAILOVER).await;
     let guard = confirmed.lock("k").acquire().await.unwrap();
     let old = set.kill_master().await;
     set.master_after(old).await;
@@ -64,6 +66,7 @@ async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row
     assert!(matches!(refused, Err(Error::Timeout { .. })));
     assert!(guard.is_held());
     guard.release().await.unwrap();
+    set.server_mut(old).restart().await;
     let guard = confirmed.lock("k").acquire().wait(FAILOVER).await.unwrap();
     guard.release().await.unwrap();
     free(&set, &[&confirmed, &other]).await;
@@ -71,7 +74,7 @@ async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row
 
 async fn f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out(row: &Row) {
     let mut set = SentinelSet::start().await;
-    let confirmed = confirmed_client(&set, ms(500)).await;
+    let confirmed = confirmed_client(&set, 1, ms(500)).await;
     set.cut_replicas().await;
     row.injected("master without its replicas", 1);
     let error = confirmed.lock("k").acquire().await.unwrap_err();

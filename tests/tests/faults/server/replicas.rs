@@ -1,4 +1,4 @@
-//! Rows 56, 57 and 64: servers that have forgotten what they, or others, have granted.
+//! Rows 54, 56, 57 and 64: servers that have forgotten what they, or others, have granted.
 
 use std::time::Duration;
 
@@ -210,6 +210,31 @@ async fn f56_waiter_is_granted_when_the_replica_is_back(row: &Row) {
     assert!(pair.replica.keys().await.contains(&"k".to_owned()));
     guard.release().await.unwrap();
     free(&pair.primary, &[&client, &plain]).await;
+}
+
+async fn f54_server_that_became_a_replica_after_a_grant_is_waited_for(row: &Row) {
+    let pair = Pair::start().await;
+    // It grants although it is a replica. So the grant is refused where it is confirmed, as in a failover just after a grant.
+    let writable = ["CONFIG", "SET", "replica-read-only", "no"];
+    pair.replica.cli(&writable).await;
+    let patient = |builder: Builder| {
+        let builder = builder.replicas(1, SOON).unavailable_after(SOON * 6);
+        builder.response_timeout(SOON)
+    };
+    let client = client_with(&pair.replica.url(), patient).await;
+    let waiting = client.lock("k").acquire().wait(SOON * 6);
+    let waiting = tokio::spawn(waiting.into_future());
+    let refused = || async { pair.replica.command_calls("wait").await > 1 };
+    eventually_eq(SOON, "confirmations that were refused", true, refused).await;
+    row.injected("WAIT at a replica", 2);
+    pair.promote().await;
+    let port = pair.replica.port().to_string();
+    let follow = ["REPLICAOF", "127.0.0.1", &port];
+    pair.primary.cli(&follow).await;
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(pair.primary.keys().await.contains(&"k".to_owned()));
+    guard.release().await.unwrap();
+    free(&pair.replica, &[&client]).await;
 }
 
 async fn f56_renewals_go_on_while_a_grant_waits_for_its_confirmation(row: &Row) {
@@ -456,6 +481,7 @@ rows! {
         f56_grants_that_come_together_are_confirmed_together,
         f56_more_replicas_than_the_server_has_are_told_with_both_numbers,
         f56_numbers_of_replicas_that_cannot_be_are_refused,
+        f54_server_that_became_a_replica_after_a_grant_is_waited_for,
         f57_master_that_is_cut_off_gives_nothing_out,
         f64_server_that_was_restarted_grants_nothing_within_the_grace,
         f64_forgetful_server_makes_no_second_majority_within_the_grace,

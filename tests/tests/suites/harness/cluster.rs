@@ -3,18 +3,12 @@
 use std::time::Instant;
 
 use distlock_tests::proxy::Role;
-use distlock_tests::server::cluster::Builder;
 use distlock_tests::{Process, RedisCluster, eventually};
 use redis::{AsyncTypedCommands, ErrorKind, RedisResult, ServerErrorKind};
 use tokio::sync::oneshot;
 
 use super::server::exists;
 use super::{SOON, has_keys, panic_text, took};
-
-/// For clusters in which a node must be silent for some time before it counts as failed: a busy machine may make it late.
-fn patient() -> Builder {
-    RedisCluster::builder().arg("--cluster-node-timeout", "2500")
-}
 
 fn pids(cluster: &RedisCluster) -> Vec<u32> {
     let nodes = 0..cluster.size();
@@ -23,7 +17,7 @@ fn pids(cluster: &RedisCluster) -> Vec<u32> {
 
 /// Three masters, which is quicker where no replica is needed.
 async fn masters() -> RedisCluster {
-    patient().replicas(false).start().await
+    RedisCluster::builder().replicas(false).start().await
 }
 
 /// The keys of a slot that are at a node.
@@ -133,7 +127,7 @@ async fn half_migrated_slot_asks_and_says_try_again_until_it_is_finished_or_undo
 
 #[tokio::test]
 async fn planned_failover_makes_the_replica_the_master_without_a_loss() {
-    let cluster = patient().start().await;
+    let cluster = RedisCluster::builder().start().await;
     let key = cluster.key_at(1, "key").await;
     cluster.node(1).cli(&["SET", &key, "1"]).await;
     let start = Instant::now();
@@ -149,7 +143,7 @@ async fn planned_failover_makes_the_replica_the_master_without_a_loss() {
 
 #[tokio::test]
 async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
-    let mut cluster = patient().start().await;
+    let mut cluster = RedisCluster::builder().start().await;
     let key = cluster.key_at(2, "key").await;
     let slot = cluster.slot_of(&key).await;
     cluster.node(2).cli(&["SET", &key, "1"]).await;
@@ -172,7 +166,7 @@ async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
 
 #[tokio::test]
 async fn stopped_master_is_replaced_and_is_a_replica_when_it_goes_on() {
-    let mut cluster = patient().start().await;
+    let mut cluster = RedisCluster::builder().start().await;
     cluster.node_mut(0).stop();
     // Not before the others have seen it.
     cluster.wait_until_stable().await;
@@ -255,7 +249,10 @@ async fn all_clients_are_cut_at_once() {
 
 #[tokio::test]
 async fn user_and_password_are_asked_for_also_by_migrations_and_replicas() {
-    let cluster = patient().credentials("shop", "p:w@/1").start().await;
+    let cluster = RedisCluster::builder()
+        .credentials("shop", "p:w@/1")
+        .start()
+        .await;
     assert!(
         cluster
             .url()
@@ -274,7 +271,7 @@ async fn user_and_password_are_asked_for_also_by_migrations_and_replicas() {
 
 #[tokio::test]
 async fn nodes_name_the_proxies_and_replicas_come_through_them() {
-    let builder = patient().proxies(true);
+    let builder = RedisCluster::builder().proxies(true);
     let cluster = builder.arg("--maxclients", "77").start().await;
     assert_eq!(cluster.node(4).info("clients").await["maxclients"], "77");
     let port = |node: usize| cluster.proxy(node).addr().port();

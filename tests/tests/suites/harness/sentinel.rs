@@ -4,18 +4,12 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use distlock_tests::proxy::Role;
-use distlock_tests::server::sentinel::Builder;
 use distlock_tests::{Process, RedisServer, Select, SentinelSet, eventually};
 use redis::{AsyncTypedCommands, Value};
 use tokio::sync::oneshot;
 
 use super::server::exists;
 use super::{SOON, has_keys, panic_text, took};
-
-/// For sets in which a server must be silent for some time before it counts as failed: a busy machine may make it late.
-fn patient() -> Builder {
-    SentinelSet::builder().sentinel_setting("down-after-milliseconds", "2500")
-}
 
 /// The pids of all processes of a set.
 fn pids(set: &SentinelSet) -> Vec<u32> {
@@ -37,7 +31,7 @@ async fn set(server: &RedisServer, key: &str) {
 #[tokio::test]
 async fn started_set_replicates_and_each_sentinel_names_its_master() {
     let start = Instant::now();
-    let sets = tokio::join!(SentinelSet::start(), patient().start());
+    let sets = tokio::join!(SentinelSet::start(), SentinelSet::builder().start());
     took("start of two sets side by side", start);
     for set in [&sets.0, &sets.1] {
         let master = set.master().await;
@@ -66,7 +60,7 @@ async fn started_set_replicates_and_each_sentinel_names_its_master() {
 
 #[tokio::test]
 async fn planned_failover_names_another_master_while_the_old_one_goes_on() {
-    let set = patient().start().await;
+    let set = SentinelSet::builder().start().await;
     let old = set.master().await;
     let start = Instant::now();
     let master = set.fail_over().await;
@@ -84,7 +78,7 @@ async fn planned_failover_names_another_master_while_the_old_one_goes_on() {
 
 #[tokio::test]
 async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
     self::set(set.server(old), "key").await;
     for replica in replicas(old) {
@@ -110,7 +104,7 @@ async fn killed_master_is_replaced_and_comes_back_as_a_replica() {
 
 #[tokio::test]
 async fn stopped_master_is_replaced_and_steps_down_when_it_goes_on() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
     set.server_mut(old).stop();
     // Not before the Sentinels have seen it.
@@ -125,7 +119,7 @@ async fn stopped_master_is_replaced_and_steps_down_when_it_goes_on() {
 
 #[tokio::test]
 async fn without_a_majority_of_sentinels_a_killed_master_stays_the_named_one() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     set.sentinel_mut(0).kill();
     // Not stopped: one that stood still does nothing for half a minute when it goes on.
     set.sentinel_mut(1).kill();
@@ -143,7 +137,7 @@ async fn without_a_majority_of_sentinels_a_killed_master_stays_the_named_one() {
 
 #[tokio::test]
 async fn sentinel_that_missed_a_failover_names_the_new_master_after_its_restart() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     set.sentinel_mut(0).kill();
     let master = set.fail_over().await;
     set.sentinel_mut(0).restart().await;
@@ -159,7 +153,7 @@ async fn sentinel_that_missed_a_failover_names_the_new_master_after_its_restart(
 
 #[tokio::test]
 async fn what_is_written_while_the_replicas_are_cut_off_is_lost_with_the_master() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
     self::set(set.server(old), "before").await;
     for replica in replicas(old) {
@@ -178,7 +172,7 @@ async fn what_is_written_while_the_replicas_are_cut_off_is_lost_with_the_master(
 
 #[tokio::test]
 async fn replicas_that_were_cut_off_catch_up_when_they_are_connected_again() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     let old = set.master().await;
     set.cut_replicas().await;
     self::set(set.server(old), "key").await;
@@ -191,7 +185,7 @@ async fn replicas_that_were_cut_off_catch_up_when_they_are_connected_again() {
 
 #[tokio::test]
 async fn users_and_passwords_of_servers_and_sentinels_are_asked_for() {
-    let builder = patient().credentials("shop", "p:w@/1");
+    let builder = SentinelSet::builder().credentials("shop", "p:w@/1");
     let set = builder.sentinel_credentials("watch", "other").start().await;
     let old = set.master().await;
     assert!(
@@ -219,7 +213,7 @@ async fn users_and_passwords_of_servers_and_sentinels_are_asked_for() {
 
 #[tokio::test]
 async fn settings_of_the_test_win() {
-    let builder = patient().arg("--maxclients", "77");
+    let builder = SentinelSet::builder().arg("--maxclients", "77");
     let set = builder
         .sentinel_setting("failover-timeout", "7000")
         .start()
@@ -227,18 +221,12 @@ async fn settings_of_the_test_win() {
     assert_eq!(set.server(2).info("clients").await["maxclients"], "77");
     let master = set.sentinel(2).cli(&["SENTINEL", "MASTER", "locks"]).await;
     let fields: HashMap<String, String> = redis::from_redis_value(master).unwrap();
-    assert_eq!(
-        (
-            &*fields["failover-timeout"],
-            &*fields["down-after-milliseconds"]
-        ),
-        ("7000", "2500")
-    );
+    assert_eq!(fields["failover-timeout"], "7000");
 }
 
 #[tokio::test]
 async fn sentinels_name_the_proxies_and_replicas_come_through_them() {
-    let mut set = patient().proxies(true).start().await;
+    let mut set = SentinelSet::builder().proxies(true).start().await;
     let old = set.master().await;
     let named = async |set: &SentinelSet, sentinel: usize| {
         let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks"];
@@ -282,7 +270,7 @@ async fn sentinels_name_the_proxies_and_replicas_come_through_them() {
 
 #[tokio::test]
 async fn dropped_set_is_gone() {
-    let mut set = patient().start().await;
+    let mut set = SentinelSet::builder().start().await;
     set.server_mut(1).stop();
     set.sentinel_mut(1).stop();
     let pids = pids(&set);
@@ -295,7 +283,7 @@ async fn dropped_set_is_gone() {
 async fn set_of_a_test_that_panics_is_gone() {
     let (tell, told) = oneshot::channel();
     let test = tokio::spawn(async {
-        let set = patient().start().await;
+        let set = SentinelSet::builder().start().await;
         tell.send(pids(&set)).unwrap();
         panic!("the test fails");
     });

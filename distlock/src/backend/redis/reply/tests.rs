@@ -107,6 +107,9 @@ fn errors_in_scripts_mean_the_same_in_the_words_of_each_version() {
     let readonly = "Error running script (call to f_2b6e): @user_script:12: @user_script: 12: -READONLY You can't write against a read only replica.";
     assert!(matches!(meaning("ERR", readonly), Meaning::NotNow));
     assert!(is_readonly_in_script(readonly) && !is_readonly_in_script("READONLY"));
+    let wait =
+        "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ..";
+    assert!(matches!(meaning("ERR", wait), Meaning::NotNow));
     assert!(matches!(meaning("ERR", "odd"), Meaning::Other));
 }
 
