@@ -34,6 +34,16 @@ async fn clients(cluster: &RedisCluster, many: usize) -> Vec<Client> {
     clients
 }
 
+/// Clients that wait for a failover, also where a busy machine takes its time for it.
+async fn patient_clients(cluster: &RedisCluster, many: usize) -> Vec<Client> {
+    let patient = |builder: distlock::Builder| builder.unavailable_after(SOON * 6);
+    let mut clients = Vec::new();
+    for _ in 0..many {
+        clients.push(client_with(&cluster.url(), patient).await);
+    }
+    clients
+}
+
 /// How often the nodes sent a command elsewhere.
 async fn redirects(cluster: &RedisCluster) -> u64 {
     let mut redirects = 0;

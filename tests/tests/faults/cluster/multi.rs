@@ -9,14 +9,14 @@ use distlock_tests::{RedisCluster, eventually_eq, size};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{clients, free};
+use super::{clients, free, patient_clients};
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
 async fn f84_multi_locks_over_slots_in_opposite_orders_go_on(row: &Row) {
     const KEYS: usize = 10;
     let cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 4).await;
+    let clients = patient_clients(&cluster, 4).await;
     let inside: Arc<[AtomicBool; KEYS]> = Arc::default();
     let (grants, stop) = (
         Arc::new(AtomicU64::new(0)),
@@ -208,7 +208,7 @@ async fn f84_keys_on_other_nodes_stay_in_use_while_a_multi_lock_waits_for_a_node
 async fn f84_multi_locks_survive_moves_of_their_slots(row: &Row) {
     use super::load::{Load, What};
     let cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 3).await;
+    let clients = patient_clients(&cluster, 3).await;
     let load = Load::start(&clients, "f84:", What::MultiLocks);
     for n in 0..4 {
         load.goes_on(20).await;

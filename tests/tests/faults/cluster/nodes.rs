@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::{Instant, sleep};
 
 use super::load::{Load, What};
-use super::{clients, free};
+use super::{free, patient_clients};
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
@@ -150,7 +150,7 @@ fn slot_of(name: &str) -> u16 {
 
 async fn f62_connections_that_are_all_killed_cost_no_error(row: &Row) {
     let cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 3).await;
+    let clients = patient_clients(&cluster, 3).await;
     let load = Load::start(&clients, "f62:", What::Locks);
     for _ in 0..4 {
         load.goes_on(50).await;
@@ -163,7 +163,7 @@ async fn f62_connections_that_are_all_killed_cost_no_error(row: &Row) {
 
 async fn f62_master_that_is_killed_under_load_is_replaced_without_an_error(row: &Row) {
     let mut cluster = RedisCluster::start().await;
-    let clients = clients(&cluster, 3).await;
+    let clients = patient_clients(&cluster, 3).await;
     let slot = cluster.slot_of("{hot}").await;
     let master = cluster.node_of(slot).await;
     let load = Load::start(&clients, "{hot}:", What::Locks);
@@ -205,12 +205,8 @@ async fn f56_killed_master_takes_no_confirmed_grant_with_it(row: &Row) {
 
 async fn f62_planned_failovers_under_load_cost_no_error(row: &Row) {
     let cluster = RedisCluster::start().await;
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        // The others do not vote for two failovers of a shard in a short time. Then the master has stopped for 5 s in vain.
-        let builder = Client::builder().unavailable_after(SOON * 6);
-        clients.push(builder.connect(&cluster.url()).await.unwrap());
-    }
+    // The others do not vote for two failovers of a shard in a short time. Then the master has stopped for 5 s in vain.
+    let clients = patient_clients(&cluster, 3).await;
     let slot = cluster.slot_of("{hot}").await;
     let load = Load::start(&clients, "{hot}:", What::Locks);
     for _ in 0..size(2, 10) {
@@ -225,7 +221,7 @@ async fn f62_planned_failovers_under_load_cost_no_error(row: &Row) {
 
 async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
     let mut cluster = RedisCluster::start().await;
-    let client = &clients(&cluster, 1).await[0];
+    let client = &patient_clients(&cluster, 1).await[0];
     let slot = cluster.slot_of("{hot}").await;
     let master = cluster.node_of(slot).await;
     let guard = client.lock("{hot}:k").acquire().await.unwrap();
@@ -255,7 +251,7 @@ async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
         reads
     };
     cluster.node_mut(master).kill();
-    let before = reads(&cluster).await;
+    let (before, begun) = (reads(&cluster).await, Instant::now());
     row.injected("master killed", 1);
     let next = cluster.node_of_after(slot, master).await;
     drop(guard);
@@ -263,8 +259,11 @@ async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
         joined.unwrap().unwrap();
     }
     let reads = reads(&cluster).await - before;
-    println!("{reads} reads of the map");
-    assert!(reads <= 10, "{reads} reads of the map");
+    let took = begun.elapsed();
+    println!("{reads} reads of the map in {took:?}");
+    // They become less frequent, however many there are who wait.
+    let most = 10 + 2 * took.as_secs();
+    assert!(reads <= most, "{reads} reads of the map in {took:?}");
     eventually_eq(SOON, "at most two connections", true, || async {
         let connections = cluster.node(next).client_list().await;
         let ours = connections

@@ -7,14 +7,14 @@ use distlock_tests::{RedisCluster, eventually_eq};
 use tokio::time::timeout;
 
 use super::load::{Load, What};
-use super::{clients, free, redirects};
+use super::{free, patient_clients, redirects};
 use crate::row::{Row, rows};
 use crate::support::{SOON, ms};
 
 /// Moves the slot of `{hot}` to and fro while tasks use its keys.
 async fn migrate_under_load(row: &Row, what: What, times: usize) {
     let cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 3).await;
+    let clients = patient_clients(&cluster, 3).await;
     let slot = cluster.slot_of("{hot}").await;
     let home = cluster.node_of(slot).await;
     let other = (home + 1) % 3;
@@ -45,7 +45,7 @@ async fn f59_scripts_with_several_keys_survive_moves_of_their_slot(row: &Row) {
 
 async fn f59_slot_between_two_nodes_for_seconds_costs_no_error(row: &Row) {
     let cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 3).await;
+    let clients = patient_clients(&cluster, 3).await;
     let slot = cluster.slot_of("{hot}").await;
     let to = (cluster.node_of(slot).await + 1) % 3;
     let load = Load::start(&clients, "{hot}:", What::SeveralKeys);
@@ -84,7 +84,7 @@ async fn f59_hold_whose_slot_moves_is_renewed_at_its_new_node(row: &Row) {
 
 async fn f59_node_that_joins_gets_slots_and_leaves_is_followed_and_forgotten(row: &Row) {
     let mut cluster = RedisCluster::builder().replicas(false).start().await;
-    let clients = clients(&cluster, 2).await;
+    let clients = patient_clients(&cluster, 2).await;
     let slot = cluster.slot_of("{hot}").await;
     let home = cluster.node_of(slot).await;
     let load = Load::start(&clients, "{hot}:", What::Locks);

@@ -37,7 +37,7 @@ use self::server::Server;
 pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 
 /// On a real server, where time is real.
-const REDIS_LEASE: Duration = Duration::from_millis(1_500);
+const REDIS_LEASE: Duration = Duration::from_millis(2_500);
 
 /// On a real server. See [`redis`].
 const REDIS_SLACK: Duration = Duration::from_secs(4);
