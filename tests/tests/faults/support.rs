@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::test_util::{self, Sizes, Verbs};
 use distlock::{Builder, Client};
-use distlock_tests::{Leaks, Proxy, RedisServer, eventually_eq};
+use distlock_tests::{Leaks, Proxy, RedisServer, eventually, eventually_eq};
 
 /// Longer than anything here takes on a noisy machine, and far below the lease of 30 s, which would also free a lock.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -66,6 +66,27 @@ pub(crate) async fn idle(client: &Client) {
         test_util::sizes(client)
     })
     .await;
+}
+
+/// A grant that more replicas have to confirm than there are fails, and the error has both numbers.
+pub(crate) async fn assert_told_of_too_few_replicas(client: &Client, numbers: &str) {
+    for waits in [false, true] {
+        // Those that there are may be late.
+        let told = async || {
+            let acquired = match waits {
+                true => client.lock("k").acquire().wait(SOON).await.map(Some),
+                false => client.lock("k").try_acquire().await,
+            };
+            let error = acquired.unwrap_err();
+            assert!(error.is_unavailable(), "{error}");
+            match error.to_string() {
+                text if text.contains(numbers) => Ok(()),
+                text => Err(text),
+            }
+        };
+        eventually(SOON * 3, "the numbers", told).await;
+    }
+    idle(client).await;
 }
 
 /// Completes when this client's waiters are this many.

@@ -5,6 +5,8 @@ mod lost;
 mod messages;
 mod multi;
 mod nodes;
+mod replicas;
+mod rights;
 mod slots;
 
 use distlock::test_util::Sizes;
@@ -21,6 +23,8 @@ pub(crate) fn rows() -> Vec<Listed> {
         messages::rows(),
         multi::rows(),
         lost::rows(),
+        replicas::rows(),
+        rights::rows(),
     ]
     .concat()
 }

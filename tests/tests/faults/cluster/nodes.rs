@@ -181,28 +181,6 @@ async fn f62_master_that_is_killed_under_load_is_replaced_without_an_error(row: 
     load.end_after_a_loss().await;
 }
 
-/// A grant that a replica has confirmed survives the master. So no holder is told of a loss, and no two are inside.
-async fn f56_killed_master_takes_no_confirmed_grant_with_it(row: &Row) {
-    let mut cluster = RedisCluster::start().await;
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        let builder = Client::builder().replicas(1, SOON);
-        let builder = builder.unavailable_after(SOON * 6);
-        clients.push(builder.connect(&cluster.url()).await.unwrap());
-    }
-    let slot = cluster.slot_of("{hot}").await;
-    let master = cluster.node_of(slot).await;
-    let load = Load::start(&clients, "{hot}:", What::Locks);
-    load.goes_on(100).await;
-    cluster.node_mut(master).kill();
-    row.injected("master killed", 1);
-    cluster.node_of_after(slot, master).await;
-    // The new master needs a replica as well.
-    cluster.node_mut(master).restart().await;
-    load.goes_on(100).await;
-    println!("{} grants", load.end().await);
-}
-
 async fn f62_planned_failovers_under_load_cost_no_error(row: &Row) {
     let cluster = RedisCluster::start().await;
     // The others do not vote for two failovers of a shard in a short time. Then the master has stopped for 5 s in vain.
@@ -279,7 +257,6 @@ rows! {
         f62_connections_that_are_all_killed_cost_no_error,
         f62_master_that_is_killed_under_load_is_replaced_without_an_error,
         f62_planned_failovers_under_load_cost_no_error,
-        f56_killed_master_takes_no_confirmed_grant_with_it,
         f62_waiters_of_a_node_that_fails_read_the_map_a_few_times;
     Real:
         f07_command_whose_reply_is_lost_takes_effect_once_on_a_cluster,

@@ -1,9 +1,13 @@
-//! Row 66: a user that is deleted, or may listen no more, while clients use it.
+//! Row 66: a user that is deleted, gets another password, or may listen no more, while clients use it.
 
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::Error;
-use distlock_tests::eventually;
+use distlock::{Client, Credentials, Error};
+use distlock_tests::rights;
+use distlock_tests::server::sentinel::SentinelSet;
+use distlock_tests::{eventually, eventually_eq};
 use tokio::time::sleep;
 
 use super::rights::{connect, grant, server_without_default_user};
@@ -62,8 +66,114 @@ async fn f66_waiter_that_may_listen_no_more_asks_by_itself(row: &Row) {
     idle(&waiter).await;
 }
 
+/// The password of `shop` changes twice while it holds locks. `tell` tells all servers a command.
+pub(crate) async fn holds_outlive_changed_passwords(
+    row: &Row,
+    url: &str,
+    keys: &[String],
+    tell: impl AsyncFn(&[&str]),
+) {
+    const LEASE: Duration = Duration::from_secs(5);
+    let vault = Arc::new(Mutex::new(rights::PASSWORD.to_owned()));
+    let password = Arc::clone(&vault);
+    let builder = Client::builder()
+        .watchdog_timeout(LEASE)
+        .unavailable_after(SOON * 3)
+        .credentials_from(move || {
+            let password = password.lock().unwrap().clone();
+            async { Ok::<_, io::Error>(Credentials::new("shop", password)) }
+        });
+    let client = builder.connect(url).await.unwrap();
+    let mut guards = Vec::new();
+    for key in keys {
+        guards.push(client.lock(key).acquire().await.unwrap());
+    }
+    for password in ["NEW", "NEWER"] {
+        *vault.lock().unwrap() = password.to_owned();
+        let word = format!(">{password}");
+        tell(&["ACL", "SETUSER", "shop", "resetpass", &word]).await;
+        tell(&["CLIENT", "KILL", "USER", "shop"]).await;
+        row.injected("password changed", 1);
+        for key in keys {
+            let lock = client.lock(format!("{key}:other"));
+            let other = lock.acquire().wait(SOON * 3).await.unwrap();
+            other.release().await.unwrap();
+        }
+        // The time of a whole lease: they were renewed over new connections.
+        sleep(LEASE).await;
+        let held = guards.iter().filter(|guard| guard.is_held()).count();
+        assert_eq!(held, keys.len(), "held with {password}");
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    idle(&client).await;
+}
+
+/// The user `shop` is deleted while it holds a lock, and comes back by `restore`. `tell` tells all servers a command.
+pub(crate) async fn deleted_user_is_denied_until_it_is_back(
+    row: &Row,
+    url: &str,
+    tell: impl AsyncFn(&[&str]),
+    restore: impl AsyncFn(),
+) {
+    let builder = Client::builder().credentials("shop", rights::PASSWORD);
+    let builder = builder.watchdog_timeout(ms(1_500));
+    let client = builder.connect(url).await.unwrap();
+    let guard = client.lock("shop:k").acquire().await.unwrap();
+    tell(&["ACL", "DELUSER", "shop"]).await;
+    row.injected("user deleted", 1);
+    let lost = row.timeout(SOON, guard.lost()).await;
+    lost.expect("told at the deadline");
+    let denied = async || match client.lock("shop:k").acquire().wait(ms(100)).await {
+        Err(Error::Denied { .. }) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    eventually(SOON, "a denial", denied).await;
+    restore().await;
+    let again = async || client.lock("shop:k").acquire().wait(SOON).await;
+    let again = eventually(SOON * 3, "a grant", again).await;
+    again.release().await.unwrap();
+    idle(&client).await;
+}
+
+/// Gives all servers of a set the user `shop`.
+async fn set_user(set: &SentinelSet) {
+    for at in 0..3 {
+        set.server(at)
+            .set_user("shop", &rights::of(rights::LOCKS))
+            .await;
+    }
+}
+
+async fn tell(set: &SentinelSet, words: &[&str]) {
+    for at in 0..3 {
+        set.server(at).cli(words).await;
+    }
+}
+
+async fn f66_changed_password_behind_sentinels_costs_no_hold(row: &Row) {
+    let set = SentinelSet::start().await;
+    set_user(&set).await;
+    let tell = async |words: &[&str]| tell(&set, words).await;
+    let keys = ["shop:k".to_owned()];
+    holds_outlive_changed_passwords(row, &set.url(), &keys, tell).await;
+    let left = || set.server(0).keys();
+    eventually_eq(SOON, "keys", Vec::<String>::new(), left).await;
+}
+
+async fn f66_user_that_is_deleted_behind_sentinels_is_denied_until_it_is_back(row: &Row) {
+    let set = SentinelSet::start().await;
+    set_user(&set).await;
+    let tell = async |words: &[&str]| tell(&set, words).await;
+    let restore = async || set_user(&set).await;
+    deleted_user_is_denied_until_it_is_back(row, &set.url(), tell, restore).await;
+}
+
 rows! {
     Real:
+        f66_changed_password_behind_sentinels_costs_no_hold,
+        f66_user_that_is_deleted_behind_sentinels_is_denied_until_it_is_back,
         f66_user_that_is_deleted_is_denied_until_it_is_back,
         f66_waiter_that_may_listen_no_more_asks_by_itself;
 }

@@ -1,6 +1,6 @@
 //! Connections, servers, refusals, rights and keys: what a real server does.
 
-mod changed_rights;
+pub(crate) mod changed_rights;
 mod connection;
 mod keys;
 mod needed_rights;

@@ -7,7 +7,7 @@ use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{eventually, eventually_eq};
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, client_with, idle, ms};
+use crate::support::{SOON, assert_told_of_too_few_replicas, client_with, idle, ms};
 
 /// A failover takes some seconds: the Sentinels have to find out, to agree, and to elect.
 const FAILOVER: Duration = Duration::from_secs(60);
@@ -72,6 +72,18 @@ async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row
     free(&set, &[&confirmed, &other]).await;
 }
 
+async fn f56_more_replicas_than_sentinels_know_are_told_with_both_numbers(row: &Row) {
+    let set = SentinelSet::start().await;
+    let more = |builder: distlock::Builder| {
+        let builder = builder.replicas(3, ms(500)).response_timeout(SOON);
+        builder.unavailable_after(ms(500))
+    };
+    let client = client_with(&set.url(), more).await;
+    row.injected("grant with too few replicas", 1);
+    assert_told_of_too_few_replicas(&client, "2 of 3 replicas").await;
+    free(&set, &[&client]).await;
+}
+
 async fn f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out(row: &Row) {
     let mut set = SentinelSet::start().await;
     let confirmed = confirmed_client(&set, 1, ms(500)).await;
@@ -100,5 +112,6 @@ rows! {
     Real:
         f42_hold_that_the_promoted_server_lacks_is_told_soon,
         f56_grant_that_a_replica_has_survives_a_failover_by_sentinels,
+        f56_more_replicas_than_sentinels_know_are_told_with_both_numbers,
         f57_master_behind_sentinels_that_lost_its_replicas_gives_nothing_out;
 }

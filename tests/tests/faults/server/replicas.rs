@@ -9,7 +9,9 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, client_with, default_client, free, idle, ms};
+use crate::support::{
+    SOON, assert_told_of_too_few_replicas, client_with, default_client, free, idle, ms,
+};
 
 /// How long a replica may take to confirm. Also where it cannot: the tests wait for that.
 const TIMEOUT: Duration = ms(500);
@@ -295,22 +297,7 @@ async fn f56_more_replicas_than_the_server_has_are_told_with_both_numbers(row: &
     };
     let client = client_with(&pair.primary.url(), more).await;
     row.injected("grant with too few replicas", 1);
-    for waits in [false, true] {
-        // The one that there is may be late.
-        let told = async || {
-            let acquired = match waits {
-                true => client.lock("k").acquire().wait(SOON).await.map(Some),
-                false => client.lock("k").try_acquire().await,
-            };
-            let error = acquired.unwrap_err();
-            assert!(error.is_unavailable(), "{error}");
-            match error.to_string() {
-                text if text.contains("1 of 3 replicas") => Ok(()),
-                text => Err(text),
-            }
-        };
-        eventually(SOON, "the numbers", told).await;
-    }
+    assert_told_of_too_few_replicas(&client, "1 of 3 replicas").await;
     free(&pair.primary, &[&client]).await;
 }
 

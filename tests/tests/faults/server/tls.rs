@@ -1,4 +1,4 @@
-//! Handshakes of TLS that stall, and certificates that are wrong.
+//! Handshakes of TLS that stall, certificates that are wrong, and a server with TLS that is killed.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::row::{Row, rows};
-use crate::support::{SOON, ms};
+use crate::support::{SOON, free, ms, waiting};
 
 fn trusting(authority: &Authority) -> Builder {
     Client::builder().tls_ca_pem(authority.pem())
@@ -81,8 +81,31 @@ async fn f65_certificate_that_expires_under_a_client_costs_the_hold_at_its_deadl
     guard.release().await.unwrap();
 }
 
+async fn f42_holder_is_told_soon_when_a_server_with_tls_comes_back_empty(row: &Row) {
+    // Far longer than the test waits: no renewal finds the loss.
+    const LONG: Duration = Duration::from_secs(600);
+    let authority = Authority::new();
+    let builder = RedisServer::builder().tls(&authority.server());
+    let mut server = builder.start().await;
+    let builder = trusting(&authority).watchdog_timeout(LONG);
+    let builder = builder.unavailable_after(SOON * 3);
+    let client = builder.connect(&server.tls_url()).await.unwrap();
+    let guard = client.lock("k").acquire().await.unwrap();
+    let waits = tokio::spawn(client.lock("k").acquire().into_future());
+    waiting(&client, 1).await;
+    server.restart().await;
+    row.injected("server killed that loses its data", 1);
+    let lost = row.timeout(SOON, guard.lost()).await;
+    lost.expect("the holder is told");
+    let next = row.timeout(SOON, waits).await;
+    let next = next.expect("the waiter is granted").unwrap().unwrap();
+    next.release().await.unwrap();
+    free(&server, &[&client]).await;
+}
+
 rows! {
-    Real: f65_handshake_that_stalls_ends_by_the_connect_timeout,
+    Real: f42_holder_is_told_soon_when_a_server_with_tls_comes_back_empty,
+        f65_handshake_that_stalls_ends_by_the_connect_timeout,
         f65_wrong_certificate_is_told_at_once,
         f65_certificate_that_expires_under_a_client_costs_the_hold_at_its_deadline;
 }

@@ -312,7 +312,7 @@ impl Stage {
         if self.paused {
             self.lease / 6
         } else {
-            self.lease / 2
+            self.lease * 4 / 5
         }
     }
 
