@@ -218,6 +218,9 @@ pub(super) enum Elsewhere {
     Ask(String),
     /// The slot is on its way, and the keys of the command are on both nodes.
     TryAgain,
+    /// The keys of the command are in several slots, so no node carries it out. A client of a single server hears that of a
+    /// cluster behind a proxy. A client of a cluster never sends such a command.
+    Nowhere,
 }
 
 /// Whether the node sends the command elsewhere.
@@ -230,6 +233,7 @@ pub(super) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
         ServerErrorKind::Moved => Some(Elsewhere::Moved(text())),
         ServerErrorKind::Ask => Some(Elsewhere::Ask(text())),
         ServerErrorKind::TryAgain => Some(Elsewhere::TryAgain),
+        ServerErrorKind::CrossSlot => Some(Elsewhere::Nowhere),
         _ => None,
     }
 }

@@ -67,7 +67,7 @@ proptest! {
 
     #[test]
     fn error_of_any_text_has_a_meaning(
-        code in "(ERR|MOVED|ASK|TRYAGAIN|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
+        code in "(ERR|MOVED|ASK|TRYAGAIN|CROSSSLOT|NOSCRIPT|READONLY|OOM|BUSY|[A-Z]{0,8})",
         text in "[^\r\n]{0,60}",
     ) {
         let line = format!("-{code} {text}\r\n");
@@ -111,6 +111,24 @@ fn errors_in_scripts_mean_the_same_in_the_words_of_each_version() {
         "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ..";
     assert!(matches!(meaning("ERR", wait), Meaning::NotNow));
     assert!(matches!(meaning("ERR", "odd"), Meaning::Other));
+}
+
+#[test]
+fn refusals_of_a_cluster_have_kinds_of_their_own() {
+    for (line, expected) in [
+        ("MOVED 7 h:1", Some(Elsewhere::Moved("7 h:1".to_owned()))),
+        ("ASK 7 h:1", Some(Elsewhere::Ask("7 h:1".to_owned()))),
+        ("TRYAGAIN later", Some(Elsewhere::TryAgain)),
+        (
+            "CROSSSLOT Keys in request don't hash to the same slot",
+            Some(Elsewhere::Nowhere),
+        ),
+        ("ERR odd", None),
+    ] {
+        let line = format!("-{line}\r\n");
+        let answer = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        assert_eq!(elsewhere(&answer.unwrap_err()), expected, "{line}");
+    }
 }
 
 #[test]

@@ -153,6 +153,10 @@ impl Cluster {
                 Ok(Some(self.node_at(&node)))
             }
             Elsewhere::TryAgain => Ok(None),
+            Elsewhere::Nowhere => {
+                let text = "the node finds the keys of one lock in several slots";
+                Err(Fault::Protocol(cause(text)))
+            }
         }
     }
 

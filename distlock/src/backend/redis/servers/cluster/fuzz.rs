@@ -34,7 +34,7 @@ pub(crate) fn cluster(bytes: &[u8]) {
             Err(error) => match reply::elsewhere(&error) {
                 Some(Elsewhere::Moved(text)) => seen.moves(&text, &asked),
                 Some(Elsewhere::Ask(text)) => seen.asks(&text, &asked),
-                Some(Elsewhere::TryAgain) | None => {}
+                Some(Elsewhere::TryAgain | Elsewhere::Nowhere) | None => {}
             },
         }
     }
