@@ -121,8 +121,12 @@ mod tests {
             let (latch, polls) = (waiting.count_down_latch(latch), Arc::clone(&polls));
             tasks.spawn(async move { counted(polls, latch.wait().into_future()).await });
         }
-        sleep(UNWATCHED / 2).await;
-        let (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
+        // All have been polled for the first time, and are idle.
+        let (mut before, mut since) = (0, Instant::now());
+        while before != polls.load(Ordering::Relaxed) {
+            (before, since) = (polls.load(Ordering::Relaxed), Instant::now());
+            sleep(UNWATCHED / 4).await;
+        }
         sleep(UNWATCHED * 2).await;
         let polls = polls.load(Ordering::Relaxed) - before;
         let is_before_the_first_look =
