@@ -1,9 +1,7 @@
-//! What the lock costs beside the bare commands it sends: ratios, side by side in one run, on a server of its own.
+//! What the lock costs: the library, the bare commands that it sends and two other crates, side by side in one run.
 //!
-//! `cargo bench -p distlock-bench --bench lock`, or one group of rows with `-- shared` behind it. Rounds of both sides
-//! alternate, so that a noisy machine hurts them alike, and the
-//! median of the rounds' ratios is printed. A bare pair is the library's own two scripts, sent by EVALSHA over one
-//! multiplexed connection with the same socket settings, and nothing else.
+//! `cargo bench -p distlock-bench` measures all rows, `-- --quick` in less time and with fewer rounds, and
+//! `--bench lock -- growth` one group of rows. `README.md` beside this folder explains each row.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,101 +10,98 @@
 #![allow(missing_docs, reason = "a program")]
 
 mod bare;
-mod engines;
-mod hand_over;
-mod hot_keys;
-mod plain;
-mod readers;
-mod several;
-mod shared;
+mod contender;
+mod peers;
+mod plan;
+mod processes;
+mod rows;
+mod tasks;
 
-use std::time::{Duration, Instant};
-
-use distlock_bench::quartiles;
+use distlock_bench::{Row, Table};
 use distlock_tests::RedisServer;
-use tokio::task::JoinSet;
+use tokio::runtime::{Builder, Runtime};
 
-const ROUNDS: usize = 31;
-const TASKS: usize = 64;
+use crate::plan::Plan;
+use crate::processes::{CHILD, child, fair, hand_over, share};
+use crate::rows::{engines, growth, hot_keys, memory, plain, readers, several};
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    if let Ok(url) = std::env::var("DISTLOCK_BENCH_CHILD") {
-        return runtime.block_on(hand_over::child(&url));
+    let runtime = with_threads(2);
+    if let Ok(url) = std::env::var(CHILD) {
+        return runtime.block_on(child::run(&url));
     }
-    runtime.block_on(async {
-        let server = RedisServer::start().await;
-        println!("ratios, median of {ROUNDS} alternating rounds (middle half of the rounds)");
-        if chosen("bare", "to the bare commands") {
-            plain::one_task(&server).await;
-            plain::many_keys(&server).await;
-            plain::hot_key(&server).await;
-            hand_over::two_processes(&server).await;
-        }
-        if chosen("plain", "to the plain lock") {
-            several::multi_lock(&server).await;
-            several::red_lock().await;
-            hand_over::fair(&server).await;
-            readers::one_key(&server).await;
-        }
-        if chosen("several", "16 tasks on each of two keys, and one on both") {
-            hot_keys::in_memory().await;
-            hot_keys::on_redis(&server).await;
-            hot_keys::beside_two_others(&server).await;
-        }
-        if chosen("engines", "a cluster, and replicas that confirm") {
-            engines::cluster(&server).await;
-            engines::confirmed().await;
-        }
-        if chosen("shared", "four clients on one hot key") {
-            shared::hot_key(&server).await;
-        }
-    });
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let plan = Plan::new(quick);
+    let mut table = Table::new();
+    println!(
+        "up to {} rounds of {:?} for each side; the sides take turns",
+        plan.rounds, plan.slice
+    );
+    runtime.block_on(on_redis(plan, &mut table));
+    if chosen("memory") {
+        with_threads(1).block_on(memory::threads(1, plan, &mut table));
+        runtime.block_on(memory::threads(2, plan, &mut table));
+    }
+    println!("\nmedian of the rounds (middle half of the rounds)\n\n{table}");
 }
 
-/// Whether a group of rows runs: all do, unless the arguments name some. Says what the group compares.
-fn chosen(name: &str, what: &str) -> bool {
+async fn on_redis(plan: Plan, table: &mut Table) {
+    let server = RedisServer::start().await;
+    if chosen("bare") {
+        plain::one_task(&server, plan, table).await;
+        plain::many_keys(&server, plan, table).await;
+        plain::hot_key(&server, plan, table).await;
+        plain::dropped(&server, plan, table).await;
+        several::multi_lock(&server, plan, table).await;
+        readers::one_key(&server, plan, table).await;
+    }
+    if chosen("processes") {
+        hand_over::two_processes(&server, plan, table).await;
+        fair::hand_over(&server, plan, table).await;
+        share::hot_key(&server, plan, table).await;
+    }
+    if chosen("growth") {
+        growth::keys(&server, plan, table).await;
+        growth::tasks(&server, plan, table).await;
+        growth::holds(&server, plan, table).await;
+    }
+    if chosen("several") {
+        hot_keys::in_memory(plan, table).await;
+        hot_keys::on_redis(&server, plan, table).await;
+        hot_keys::beside_two_others(&server, plan, table).await;
+    }
+    if chosen("engines") {
+        engines::cluster(&server, plan, table).await;
+        engines::confirmed(plan, table).await;
+        several::red_lock(plan, table).await;
+    }
+}
+
+fn with_threads(threads: usize) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Whether a group of rows runs: all do, unless the arguments name some.
+fn chosen(name: &str) -> bool {
     // `cargo bench` and `cargo test --benches` hand flags of their own on.
     let mut names = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .peekable();
-    let chosen = names.peek().is_none() || names.any(|arg| arg == name);
-    if chosen {
-        println!("{name}: {what}");
-    }
-    chosen
+    names.peek().is_none() || names.any(|arg| arg == name)
 }
 
-/// One line of the report; `goal` says which way is good.
-fn report(what: &str, ratios: Vec<f64>, goal: &str) {
-    let [low, median, high] = quartiles(ratios);
-    println!("{what:<58} {median:>7.2}  ({low:.2} to {high:.2})  goal {goal}");
-}
-
-/// Runs `work` in all tasks at once, and answers how long they took together.
-async fn together<F>(work: impl Fn(usize) -> F) -> Duration
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let mut tasks = JoinSet::new();
-    let start = Instant::now();
-    for n in 0..TASKS {
-        tasks.spawn(work(n));
-    }
-    tasks.join_all().await;
-    start.elapsed()
-}
-
-/// Jain's index: 1 if all were served alike.
-fn jain(served: &[f64]) -> f64 {
-    let (sum, squares) = (
-        served.iter().sum::<f64>(),
-        served.iter().map(|n| n * n).sum::<f64>(),
-    );
-    sum * sum / (served.len() as f64 * squares)
+/// A row with the figures of the library, the bare commands, `rslock` and `redis-lock`, or of the first two.
+fn report(row: Row, figures: Vec<Vec<f64>>) -> Row {
+    let mut figures = figures.into_iter();
+    let mut next = || figures.next().unwrap_or_default();
+    row.ours(next())
+        .theirs(next())
+        .rslock(next())
+        .redis_lock(next())
 }

@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use distlock::{Acquire, Client};
+use distlock_bench::{Row, Table};
 use distlock_tests::RedisServer;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::report;
+use crate::plan::Plan;
 
 const SINGLES: usize = 16;
-const TIME: Duration = Duration::from_millis(300);
-const ROUNDS: usize = 11;
 
 /// Each enters in a loop, without anything to do inside.
 #[derive(Default)]
@@ -50,7 +49,7 @@ impl Loops {
 }
 
 /// The grants of all single waiters, and of the one on both keys.
-async fn grants(client: &Client, with_both: bool) -> (f64, f64) {
+async fn grants(client: &Client, with_both: bool, time: Duration) -> (f64, f64) {
     let (singles, both) = (Arc::default(), Arc::default());
     let mut loops = Loops::default();
     for _ in 0..SINGLES {
@@ -62,38 +61,42 @@ async fn grants(client: &Client, with_both: bool) -> (f64, f64) {
         let acquire = client.multi_lock(["hot:a", "hot:b"]).acquire();
         loops.start(acquire, &both, &Arc::default());
     }
-    sleep(TIME).await;
+    sleep(time).await;
     let granted = [&singles, &both].map(|count| count.load(Ordering::Relaxed) as f64);
     loops.end().await;
     (granted[0], granted[1])
 }
 
-async fn one_client(client: &Client, place: &str) {
-    let (mut shares, mut losses) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let (alone, _) = grants(client, false).await;
-        let (singles, both) = grants(client, true).await;
+async fn one_client(client: &Client, place: &str, plan: Plan, table: &mut Table) {
+    let (mut shares, mut alone, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    // Long enough that the one on both keys is granted often.
+    let time = 3 * plan.slice;
+    for _ in 0..plan.rounds.div_ceil(2) {
+        alone.push(grants(client, false, time).await.0 / time.as_secs_f64());
+        let (singles, both) = grants(client, true, time).await;
+        beside.push(singles / time.as_secs_f64());
         shares.push(both / (singles / (2 * SINGLES) as f64));
-        losses.push(singles / alone);
     }
-    let share = format!("{place}, on both to one of the others: grants");
-    report(&share, shares, "at least 0.5");
-    let rest = format!("{place}, the others beside it to alone: grants");
-    report(&rest, losses, "at least 0.75");
+    let what = format!("{place}, two hot keys: grants of one task on both");
+    let row = Row::new(what, "ratio", "");
+    // Compared with a task on one of the keys, which is 1.
+    table.push(row.ours(shares));
+    let what = format!("{place}, two hot keys: grants of the others");
+    let row = Row::new(what, "1/s", "without that task");
+    table.push(row.ours(beside).theirs(alone));
 }
 
-pub(crate) async fn in_memory() {
-    one_client(&Client::in_memory(), "in memory").await;
+pub(crate) async fn in_memory(plan: Plan, table: &mut Table) {
+    one_client(&Client::in_memory(), "memory", plan, table).await;
 }
 
-pub(crate) async fn on_redis(server: &RedisServer) {
+pub(crate) async fn on_redis(server: &RedisServer, plan: Plan, table: &mut Table) {
     let client = Client::connect(&server.url()).await.unwrap();
-    one_client(&client, "one client on Redis").await;
+    one_client(&client, "Redis", plan, table).await;
 }
 
 /// Three clients, as three processes would be: two are each hot on one key, and the third needs both.
-pub(crate) async fn beside_two_others(server: &RedisServer) {
-    const TIME: Duration = Duration::from_secs(20);
+pub(crate) async fn beside_two_others(server: &RedisServer, plan: Plan, table: &mut Table) {
     let (mut loops, longest) = (Loops::default(), Arc::default());
     let (singles, both) = (Arc::default(), Arc::default());
     for key in ["hot:a", "hot:b"] {
@@ -103,18 +106,17 @@ pub(crate) async fn beside_two_others(server: &RedisServer) {
         }
     }
     let client = Client::connect(&server.url()).await.unwrap();
-    loops.start(
-        client.multi_lock(["hot:a", "hot:b"]).acquire(),
-        &both,
-        &longest,
-    );
-    sleep(TIME).await;
-    let counts =
-        [&singles, &both, &longest].map(|count: &Arc<AtomicU64>| count.load(Ordering::Relaxed));
+    let acquire = client.multi_lock(["hot:a", "hot:b"]).acquire();
+    loops.start(acquire, &both, &longest);
+    let (time, rounds) = plan.share;
+    sleep(time * u32::try_from(rounds).unwrap()).await;
+    let counts = [&singles, &both].map(|count: &Arc<AtomicU64>| count.load(Ordering::Relaxed));
     loops.end().await;
-    let [singles, both, longest] = counts;
-    println!(
-        "beside two other clients, {TIME:?}: {both} grants to {singles}; longest wait {:?}",
-        Duration::from_micros(longest)
-    );
+    let [singles, both] = counts.map(|count| count as f64);
+    let share = both / (singles / (2 * SINGLES) as f64);
+    let what = "three clients, two hot keys: grants of one task on both";
+    table.push(Row::new(what, "ratio", "").ours(vec![share]));
+    let longest = longest.load(Ordering::Relaxed) as f64 / 1e3;
+    let what = "three clients, two hot keys: its longest wait";
+    table.push(Row::new(what, "ms", "").ours(vec![longest]));
 }

@@ -1,0 +1,152 @@
+//! The table that a run ends with: one line for each row, with the median and the middle half of its rounds.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Instant;
+
+use crate::quartiles;
+
+/// One comparison: the figures of each side, round by round.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    what: String,
+    unit: &'static str,
+    reference: &'static str,
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+    peers: [Vec<f64>; 2],
+}
+
+impl Row {
+    /// A row without figures. `reference` names what the library is compared with.
+    pub fn new(what: impl Into<String>, unit: &'static str, reference: &'static str) -> Self {
+        let what = what.into();
+        Self {
+            what,
+            unit,
+            reference,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the figures of the library.
+    pub fn ours(mut self, rounds: Vec<f64>) -> Self {
+        self.ours = rounds;
+        self
+    }
+
+    /// Adds the figures of what the library is compared with, in the same rounds.
+    pub fn theirs(mut self, rounds: Vec<f64>) -> Self {
+        self.theirs = rounds;
+        self
+    }
+
+    /// Adds the figures of `rslock`.
+    pub fn rslock(mut self, rounds: Vec<f64>) -> Self {
+        self.peers[0] = rounds;
+        self
+    }
+
+    /// Adds the figures of `redis-lock`.
+    pub fn redis_lock(mut self, rounds: Vec<f64>) -> Self {
+        self.peers[1] = rounds;
+        self
+    }
+
+    /// The ratio of each round. The rounds of both sides alternate, so noise that lasts affects both of a pair.
+    fn ratios(&self) -> Vec<f64> {
+        let pairs = self.ours.iter().zip(&self.theirs);
+        pairs.map(|(ours, theirs)| ours / theirs).collect()
+    }
+}
+
+impl Display for Row {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let [rslock, redis_lock] = &self.peers;
+        write!(
+            f,
+            "| {:<52} | {:<8} | {:>24} | {:<20} | {:>24} | {:>21} | {:>26} | {:>26} |",
+            self.what,
+            self.unit,
+            cell(&self.ours),
+            self.reference,
+            cell(&self.theirs),
+            cell(&self.ratios()),
+            cell(rslock),
+            cell(redis_lock),
+        )
+    }
+}
+
+/// All rows of a run, in the order in which they were measured.
+#[derive(Debug)]
+pub struct Table {
+    start: Instant,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    /// An empty table. The progress that it prints counts from now.
+    #[allow(clippy::new_without_default, reason = "it starts a clock")]
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, and prints it as progress.
+    pub fn push(&mut self, row: Row) {
+        let (ours, ratio) = (cell(&row.ours), cell(&row.ratios()));
+        let elapsed = self.start.elapsed().as_secs();
+        let compared = match row.theirs.is_empty() {
+            true => String::new(),
+            false => format!(", {ratio} times {}", row.reference),
+        };
+        println!(
+            "[{elapsed:>3} s] {}: {ours} {}{compared}",
+            row.what, row.unit
+        );
+        self.rows.push(row);
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "| {:<52} | {:<8} | {:>24} | {:<20} | {:>24} | {:>21} | {:>26} | {:>26} |",
+            "row",
+            "unit",
+            "distlock",
+            "compared with",
+            "its figure",
+            "distlock / it",
+            "rslock",
+            "redis-lock"
+        )?;
+        writeln!(f, "| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |")?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+    }
+}
+
+/// The median, with the middle half of the rounds behind it.
+fn cell(rounds: &[f64]) -> String {
+    if rounds.is_empty() {
+        return "-".to_owned();
+    }
+    let [low, median, high] = quartiles(rounds.to_vec()).map(short);
+    match rounds.len() {
+        1 => median,
+        _ => format!("{median} ({low} to {high})"),
+    }
+}
+
+/// Three digits, which is more than the noise leaves.
+fn short(figure: f64) -> String {
+    let decimals = match figure.abs() {
+        large if large >= 100.0 => 0,
+        medium if medium >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{figure:.decimals$}")
+}
