@@ -37,7 +37,7 @@ impl Plan {
                 slice: ms(100),
                 row_limit: ms(12_000),
                 hand_overs: 100,
-                share: (ms(1_500), 7),
+                share: (ms(1_000), 5),
             },
         }
     }

@@ -1,5 +1,6 @@
 //! The table that a run ends with: one line for each row, with the median and the middle half of its rounds.
 
+use std::array;
 use std::fmt::{self, Display, Formatter};
 use std::time::Instant;
 
@@ -59,23 +60,36 @@ impl Row {
     }
 }
 
-impl Display for Row {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Row {
+    fn cells(&self) -> [String; COLUMNS.len()] {
         let [rslock, redis_lock] = &self.peers;
-        write!(
-            f,
-            "| {:<52} | {:<8} | {:>24} | {:<20} | {:>24} | {:>21} | {:>26} | {:>26} |",
-            self.what,
-            self.unit,
+        let reference = match self.reference {
+            "" => "-",
+            reference => reference,
+        };
+        [
+            self.what.clone(),
+            self.unit.to_owned(),
             cell(&self.ours),
-            self.reference,
+            reference.to_owned(),
             cell(&self.theirs),
             cell(&self.ratios()),
             cell(rslock),
             cell(redis_lock),
-        )
+        ]
     }
 }
+
+const COLUMNS: [&str; 8] = [
+    "row",
+    "unit",
+    "distlock",
+    "compared with",
+    "its figure",
+    "distlock / it",
+    "rslock",
+    "redis-lock",
+];
 
 /// All rows of a run, in the order in which they were measured.
 #[derive(Debug)]
@@ -112,20 +126,18 @@ impl Table {
 
 impl Display for Table {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "| {:<52} | {:<8} | {:>24} | {:<20} | {:>24} | {:>21} | {:>26} | {:>26} |",
-            "row",
-            "unit",
-            "distlock",
-            "compared with",
-            "its figure",
-            "distlock / it",
-            "rslock",
-            "redis-lock"
-        )?;
-        writeln!(f, "| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |")?;
-        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+        let mut lines = vec![COLUMNS.map(str::to_owned)];
+        lines.extend(self.rows.iter().map(Row::cells));
+        let longest = |column: usize| lines.iter().map(|line| line[column].len()).max();
+        let widths: [usize; COLUMNS.len()] = array::from_fn(|column| longest(column).unwrap_or(0));
+        lines.insert(1, widths.map(|width| "-".repeat(width)));
+        for line in lines {
+            for (cell, width) in line.iter().zip(widths) {
+                write!(f, "| {cell:<width$} ")?;
+            }
+            writeln!(f, "|")?;
+        }
+        Ok(())
     }
 }
 

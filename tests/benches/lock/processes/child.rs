@@ -31,6 +31,7 @@ pub(crate) async fn run(url: &str) {
                 let kind = kind.parse().unwrap();
                 println!("waiting");
                 hand_over::take(&locks, kind, &mut messages).await;
+                println!("released");
             }
             ["share", kind, start, end] => {
                 let times = [start, end].map(|time| time.parse().unwrap());

@@ -73,6 +73,8 @@ async fn one(locks: &Locks, kind: Kind, child: &mut Process, idle: Duration) -> 
     release.send(()).await.unwrap();
     let granted = child.expect("granted ", WITHIN).await;
     holder.await.unwrap();
+    // A child that is ended before it has released would leave the key to its lease.
+    child.expect("released", WITHIN).await;
     let granted: f64 = granted["granted ".len()..].parse().unwrap();
     granted - start.await.unwrap()
 }

@@ -82,10 +82,7 @@ async fn one_round(children: &mut [Process], kind: Kind, time: Duration, shares:
 /// The plain lock has a row with the other crates. The fair lock and the write lock are compared with the plain lock.
 fn rows(processes: usize, shares: [Shares; 5], table: &mut Table) {
     let [lock, fair, write, rslock, redis_lock] = shares;
-    let place = match processes {
-        1 => "1 process on a hot key".to_owned(),
-        _ => format!("{processes} processes on a hot key"),
-    };
+    let place = format!("hot key, processes: {processes}");
     type Figures = fn(&Shares) -> &Vec<f64>;
     let all: [(&str, &str, Figures); 4] = [
         ("Jain index of tasks", "1 = fair", |shares| &shares.tasks),
@@ -100,10 +97,10 @@ fn rows(processes: usize, shares: [Shares; 5], table: &mut Table) {
             continue;
         }
         let get = |shares: &Shares| figures(shares).clone();
-        let row = Row::new(format!("{place}: {what}"), unit, "").ours(get(&lock));
+        let row = Row::new(format!("{place}, {what}"), unit, "").ours(get(&lock));
         table.push(row.rslock(get(&rslock)).redis_lock(get(&redis_lock)));
         for (name, shares) in [("fair lock", &fair), ("write lock", &write)] {
-            let row = Row::new(format!("{place}, {name}: {what}"), unit, "the plain lock");
+            let row = Row::new(format!("{place}, {name}, {what}"), unit, "the plain lock");
             table.push(row.ours(get(shares)).theirs(get(&lock)));
         }
     }

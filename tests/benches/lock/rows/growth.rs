@@ -30,7 +30,7 @@ pub(crate) async fn keys(server: &RedisServer, plan: Plan, table: &mut Table) {
             })
             .await
         });
-        let row = Row::new(format!("growth: one task, {size} keys"), "us", FLOOR);
+        let row = Row::new(format!("growth: one task, keys: {size}"), "us", FLOOR);
         table.push(report(row, figures.await));
     }
 }
@@ -55,7 +55,7 @@ pub(crate) async fn tasks(server: &RedisServer, plan: Plan, table: &mut Table) {
             });
             per_call(work.await)
         });
-        let what = format!("growth: {size} tasks on keys of their own");
+        let what = format!("growth: tasks on keys of their own: {size}");
         table.push(report(Row::new(what, "us", FLOOR), figures.await));
     }
 }
@@ -82,7 +82,7 @@ pub(crate) async fn holds(server: &RedisServer, plan: Plan, table: &mut Table) {
             let mut entry = side.entry(0);
             alone(plan.slice, async || entry.pair().await).await
         });
-        let row = Row::new(format!("growth: one task, {size} keys held"), "us", FLOOR);
+        let row = Row::new(format!("growth: one task, keys held: {size}"), "us", FLOOR);
         table.push(report(row, figures.await));
     }
     while !held.is_empty() {

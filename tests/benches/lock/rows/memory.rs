@@ -34,13 +34,8 @@ pub(crate) async fn threads(threads: usize, plan: Plan, table: &mut Table) {
             pairs(side, tasks, plan.slice).await
         });
         let [ours, theirs] = figures.await.try_into().unwrap();
-        let what = format!("in memory, {threads} threads, {tasks} tasks on keys of their own");
-        let row = Row::new(
-            what.replace("1 threads", "1 thread")
-                .replace("1 tasks", "1 task"),
-            "us",
-            "a map of mutexes",
-        );
+        let what = format!("in memory, threads: {threads}, tasks on keys of their own: {tasks}");
+        let row = Row::new(what, "us", "a map of mutexes");
         table.push(row.ours(ours).theirs(theirs));
     }
 }
