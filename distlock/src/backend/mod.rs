@@ -22,6 +22,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod subscription;
+pub mod watched;
 
 use std::fmt;
 #[cfg(feature = "testing")]

@@ -1,6 +1,6 @@
 //! What a waiter learns from a key's channel.
 
-use tokio::sync::watch;
+use super::watched;
 
 /// The state of a subscription.
 ///
@@ -27,13 +27,13 @@ impl Signal {
 
 /// A share in the subscription to a key's channel. The client unsubscribes some time after the last share is dropped.
 pub struct Subscription {
-    signal: watch::Receiver<Signal>,
+    signal: watched::Receiver,
     _share: Box<dyn Send + Sync>,
 }
 
 impl Subscription {
     /// A share that follows `signal`, and drops `share` when it is dropped.
-    pub fn new(signal: watch::Receiver<Signal>, share: impl Send + Sync + 'static) -> Self {
+    pub fn new(signal: watched::Receiver, share: impl Send + Sync + 'static) -> Self {
         Self {
             signal,
             _share: Box::new(share),
@@ -42,7 +42,7 @@ impl Subscription {
 
     /// The signal, for a decorator that passes it on.
     #[cfg(feature = "test-util")]
-    pub fn signal(&self) -> watch::Receiver<Signal> {
+    pub fn signal(&self) -> watched::Receiver {
         self.signal.clone()
     }
 
@@ -66,7 +66,7 @@ impl Subscription {
     }
 
     pub(crate) fn state(&self) -> Signal {
-        *self.signal.borrow()
+        self.signal.get()
     }
 
     /// Makes [`changed`](Subscription::changed) ignore everything up to now.

@@ -21,7 +21,7 @@ pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
     Attempt, Attempted, Backend, Change, Fault, Home, Inspected, LatchChange, Looked, PermitChange,
     Released, Renewal, Renewed, Reply, SemaphoreChange, Signal, Subscription, Target, cause,
-    renewed_together,
+    renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::key::{Key, Resource};

@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::store::{Name, State, Store};
-use crate::backend::{Signal, Subscription, Target};
+use crate::backend::{Signal, Subscription, Target, watched};
 use crate::key::Key;
 use crate::kind::{Family, Line};
 use crate::owner::Owner;
@@ -17,7 +15,7 @@ pub(super) type Topic = (Family, Name, Option<Owner>);
 /// The subscribers of one topic.
 #[derive(Debug)]
 pub(super) struct Channel {
-    pub(super) signal: watch::Sender<Signal>,
+    pub(super) signal: watched::Sender,
     /// The number of shares that each client has. A client without shares has no entry.
     shares: HashMap<u64, usize>,
 }
@@ -38,7 +36,7 @@ pub(super) fn subscribe(store: &Arc<Store>, client: u64, target: &Target) -> Sub
         .channels
         .entry(topic.clone())
         .or_insert_with(|| Channel {
-            signal: watch::Sender::new(Signal {
+            signal: watched::Sender::new(Signal {
                 active,
                 ..Signal::default()
             }),

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::channels::{Channel, Topic};
 use super::tokens::Tokens;
 use super::{fair, lock, number, permit, rw, semaphore};
-use crate::backend::Signal;
+use crate::backend::watched;
 use crate::clock::{Clock, Tick};
 
 /// The name of a key, with its client's prefix.
@@ -47,7 +46,7 @@ pub(super) struct State {
     /// The waiters of fair locks, by key. A key without waiters has no entry.
     pub(super) queues: HashMap<Name, fair::Places, RandomState>,
     /// The subscribers to notify once the mutex is released.
-    pub(super) published: Vec<watch::Sender<Signal>>,
+    pub(super) published: Vec<watched::Sender>,
 }
 
 /// The value under one key.

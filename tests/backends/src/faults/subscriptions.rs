@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Key, Signal, Subscription};
+use distlock::test_util::{Clock, Key, Signal, Subscription, watched};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// All subscriptions that one set of faults applies to.
@@ -32,8 +31,8 @@ struct Relay {
     key: String,
     /// Whether the delay of this subscription is over.
     confirmed: AtomicBool,
-    inner: watch::Receiver<Signal>,
-    outer: watch::Sender<Signal>,
+    inner: watched::Receiver,
+    outer: watched::Sender,
 }
 
 impl Relay {
@@ -41,7 +40,7 @@ impl Relay {
         let (muted, confirmed) = (&self.muted, &self.confirmed);
         !muted.load(Ordering::Acquire)
             && confirmed.load(Ordering::Acquire)
-            && self.inner.borrow().active
+            && self.inner.get().active
     }
 
     fn is_silent(&self) -> bool {
@@ -126,7 +125,7 @@ impl Subscriptions {
             key: format!("{key:?}"),
             confirmed: AtomicBool::new(delay.is_zero()),
             inner: inner.signal(),
-            outer: watch::Sender::new(Signal::default()),
+            outer: watched::Sender::new(Signal::default()),
         });
         // Relaxed: the number only has to be unique.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -146,12 +145,7 @@ impl Subscriptions {
     }
 }
 
-async fn forward(
-    relay: Arc<Relay>,
-    mut inner: watch::Receiver<Signal>,
-    clock: Clock,
-    delay: Duration,
-) {
+async fn forward(relay: Arc<Relay>, mut inner: watched::Receiver, clock: Clock, delay: Duration) {
     if !delay.is_zero() {
         clock.sleep_until(clock.now().after(delay)).await;
         // Messages that came meanwhile are lost, as before a confirmation.

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Fault, Key, Looked, Signal, Subscription, Target, Tick};
+use distlock::test_util::{Clock, Fault, Key, Looked, Signal, Subscription, Target, Tick, watched};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// How long it takes until a subscription is confirmed. In memory it would take no time, so nothing could happen
@@ -33,7 +32,7 @@ pub(super) fn active_at_once(inner: Subscription, clock: Clock) -> Subscription 
         while inner.changed().await.is_ok() {
             let Signal {
                 active, messages, ..
-            } = *inner.borrow();
+            } = inner.get();
             outer.send_modify(|signal| {
                 signal.active = active;
                 signal.version += 1;
@@ -45,13 +44,13 @@ pub(super) fn active_at_once(inner: Subscription, clock: Clock) -> Subscription 
 
 /// Reports the subscription as active after it was dropped, and hides that it becomes active again.
 pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
-    let first = *inner.signal().borrow();
+    let first = inner.signal().get();
     relay(inner, first, async move |mut inner, outer| {
         let mut was_active = first.active;
         while inner.changed().await.is_ok() {
             let Signal {
                 active, messages, ..
-            } = *inner.borrow();
+            } = inner.get();
             outer.send_if_modified(|signal| {
                 signal.messages = messages;
                 let is_shown = active && (was_active || !signal.active);
@@ -78,12 +77,12 @@ pub(super) async fn look_away(batch: &[Target]) -> Result<Vec<Looked>, Fault> {
 fn relay<F>(
     inner: Subscription,
     first: Signal,
-    forward: impl FnOnce(watch::Receiver<Signal>, watch::Sender<Signal>) -> F,
+    forward: impl FnOnce(watched::Receiver, watched::Sender) -> F,
 ) -> Subscription
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (outer, signal) = watch::channel(first);
+    let (outer, signal) = watched::channel(first);
     let task = tokio::spawn(forward(inner.signal(), outer)).abort_handle();
     Subscription::new(signal, (Forwarding(task), inner))
 }
@@ -134,7 +133,7 @@ impl Shares {
         };
         if muted {
             // The sender lives as long as the share, and never sends: the subscription is active, and silent.
-            let (silent, signal) = watch::channel(ACTIVE);
+            let (silent, signal) = watched::channel(ACTIVE);
             return Subscription::new(signal, (share, silent));
         }
         let inner = subscribe();

@@ -21,9 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use crate::backend::Signal;
+use crate::backend::{Signal, watched};
 use crate::clock::Tick;
 
 /// A channel's name.
@@ -51,14 +49,14 @@ struct Entry {
     place: Place,
     state: State,
     shares: usize,
-    signal: watch::Sender<Signal>,
+    signal: watched::Sender,
 }
 
 /// Signals to change once the mutex around the channels is released: each change wakes waiters. The flag is the new
 /// state of the subscription; a message leaves it as it is.
 #[must_use]
 #[derive(Debug, Default)]
-pub(super) struct Notifications(Vec<(watch::Sender<Signal>, Option<bool>)>);
+pub(super) struct Notifications(Vec<(watched::Sender, Option<bool>)>);
 
 impl Notifications {
     /// Wakes the waiters.
@@ -100,11 +98,7 @@ impl Channels {
 
     /// Adds a share in a channel, which is subscribed at `place` unless it has a place already. The flag says whether there is
     /// a command to send for it.
-    pub(super) fn join(
-        &mut self,
-        channel: &Channel,
-        place: Place,
-    ) -> (watch::Receiver<Signal>, bool) {
+    pub(super) fn join(&mut self, channel: &Channel, place: Place) -> (watched::Receiver, bool) {
         let Some(entry) = self.entries.get_mut(channel) else {
             return (self.insert(channel, place), true);
         };
@@ -117,8 +111,8 @@ impl Channels {
         (entry.signal.subscribe(), false)
     }
 
-    fn insert(&mut self, channel: &Channel, place: Place) -> watch::Receiver<Signal> {
-        let (signal, receiver) = watch::channel(Signal::default());
+    fn insert(&mut self, channel: &Channel, place: Place) -> watched::Receiver {
+        let (signal, receiver) = watched::channel(Signal::default());
         let entry = Entry {
             place,
             state: State::Wanted,

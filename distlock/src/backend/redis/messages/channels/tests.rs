@@ -1,3 +1,4 @@
+use futures_util::FutureExt;
 use proptest::prelude::*;
 
 use super::*;
@@ -11,7 +12,7 @@ fn name(name: &str) -> Channel {
     Arc::from(name)
 }
 
-fn live(channels: &mut Channels, channel: &Channel) -> watch::Receiver<Signal> {
+fn live(channels: &mut Channels, channel: &Channel) -> watched::Receiver {
     let (signal, _) = channels.join(channel, HERE);
     let send = channels.take_wanted(HERE, 9);
     channels.subscribed(HERE, &send, Tick::default()).send();
@@ -22,7 +23,7 @@ fn live(channels: &mut Channels, channel: &Channel) -> watch::Receiver<Signal> {
 fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let signal = live(&mut channels, &channel);
-    assert!(signal.borrow().active);
+    assert!(signal.get().active);
     assert!(!channels.join(&channel, HERE).1);
     channels.leave(&channel, Tick::default());
     channels.leave(&channel, Tick::default());
@@ -45,11 +46,11 @@ fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
     let send = channels.take_lingered(HERE, Tick::from_millis(10), 9);
     let (signal, _) = channels.join(&channel, HERE);
     channels.unsubscribed(HERE, &send).send();
-    assert!(!signal.borrow().active);
+    assert!(!signal.get().active);
     let again = channels.take_wanted(HERE, 9);
     assert_eq!(again, [channel]);
     channels.subscribed(HERE, &again, Tick::default()).send();
-    assert!(signal.borrow().active);
+    assert!(signal.get().active);
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
     let mut signal = live(&mut channels, &channel);
     signal.mark_unchanged();
     channels.disconnected(HERE).send();
-    assert!(signal.has_changed().unwrap() && !signal.borrow().active);
+    assert!(signal.changed().now_or_never().is_some() && !signal.get().active);
     assert_eq!(channels.take_wanted(HERE, 9), [channel]);
 }
 
@@ -76,16 +77,16 @@ fn channel_that_moves_is_wanted_at_its_new_place_only() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let signal = live(&mut channels, &channel);
     channels.move_to(THERE, &channel).send();
-    assert!(!signal.borrow().active && channels.is_empty(HERE));
+    assert!(!signal.get().active && channels.is_empty(HERE));
     // What the old place still says does not count.
     channels.disconnected(HERE).send();
     assert!(channels.take_wanted(HERE, 9).is_empty());
     let send = channels.take_wanted(THERE, 9);
     assert_eq!(send, [Arc::clone(&channel)]);
     channels.subscribed(HERE, &send, Tick::default()).send();
-    assert!(!signal.borrow().active);
+    assert!(!signal.get().active);
     channels.subscribed(THERE, &send, Tick::default()).send();
-    assert!(signal.borrow().active && channels.subscribers(THERE, "c") == 1);
+    assert!(signal.get().active && channels.subscribers(THERE, "c") == 1);
     assert_eq!(channels.subscribers(HERE, "c"), 0);
     // Without shares it does not move, it ends.
     channels.leave(&channel, Tick::default());
@@ -147,7 +148,7 @@ proptest! {
         let mut at = [HERE; 3];
         let mut channels = Channels::new(LINGER);
         let mut now = 0;
-        let mut shares: [Vec<watch::Receiver<Signal>>; 3] = Default::default();
+        let mut shares: [Vec<watched::Receiver>; 3] = Default::default();
         let mut servers: [BTreeSet<Channel>; 2] = Default::default();
         let mut under_way: [Option<(bool, Vec<Channel>)>; 2] = Default::default();
         let ending = [Step::Confirm, Step::Send, Step::Confirm, Step::Pass(50), Step::Send, Step::Confirm];
@@ -212,13 +213,13 @@ proptest! {
             for (which, shares) in shares.iter().enumerate() {
                 let server = &servers[usize::from(at[which] == THERE)];
                 for share in shares {
-                    prop_assert!(!share.borrow().active || server.contains(&names[which]));
+                    prop_assert!(!share.get().active || server.contains(&names[which]));
                 }
             }
         }
         for (which, shares) in shares.iter().enumerate() {
             let server = &servers[usize::from(at[which] == THERE)];
-            prop_assert!(shares.iter().all(|share| share.borrow().active));
+            prop_assert!(shares.iter().all(|share| share.get().active));
             prop_assert_eq!(server.contains(&names[which]), !shares.is_empty());
         }
         prop_assert_eq!(channels.len(), servers.iter().map(BTreeSet::len).sum::<usize>());
