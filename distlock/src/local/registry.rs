@@ -33,7 +33,8 @@ use crate::telemetry;
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
-    pub(super) entries: Mutex<HashMap<Resource, Entry, RandomState>>,
+    /// Boxed, because up to half of the slots of a table are empty, and an entry is large.
+    pub(super) entries: Mutex<HashMap<Resource, Box<Entry>, RandomState>>,
     /// The keys whose first waiter is checked at intervals. Taken after `entries`.
     checked: Mutex<HashSet<Resource, RandomState>>,
     yielding: Mutex<YieldList<Resource>>,
@@ -165,7 +166,7 @@ impl Registry {
             let mut entries = self.entries.lock();
             let entry = entries
                 .entry(hold.resource.clone())
-                .or_insert_with(Entry::new);
+                .or_insert_with(|| Box::new(Entry::new()));
             (entry.set_holder(hold), entry.queue.began(now))
         };
         if let Some(former) = former {
@@ -343,7 +344,7 @@ impl Registry {
     /// Removes the entry of a key that has neither a waiter nor a holder.
     pub(super) fn forget_if_idle(&self, resource: &Resource) {
         let mut entries = self.entries.lock();
-        if entries.get(resource).is_some_and(Entry::is_idle) {
+        if entries.get(resource).is_some_and(|entry| entry.is_idle()) {
             entries.remove(resource);
         }
     }

@@ -96,7 +96,7 @@ impl QueueSlot {
             let mut entries = self.registry.entries.lock();
             let entry = entries
                 .entry(self.resource.clone())
-                .or_insert_with(Entry::new);
+                .or_insert_with(|| Box::new(Entry::new()));
             if others > 0 {
                 entry.released_to(others);
             }
