@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.
@@ -22,8 +23,8 @@ impl Signal {
         self.wake.notify_one();
     }
 
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
+    pub(super) fn woken(&self) -> Notified<'_> {
+        self.wake.notified()
     }
 
     /// Asks the waiter for a sign.

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
+
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use super::signal::Signal;
@@ -79,8 +81,8 @@ impl QueueSlot {
     }
 
     /// Completes when the next step may have changed.
-    pub(crate) async fn woken(&self) {
-        self.signal.woken().await;
+    pub(crate) fn woken(&self) -> Notified<'_> {
+        self.signal.woken()
     }
 
     /// Answers the questions whether this waiter is still polled, while it talks to the server. Never completes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::HoldRefs;
-use crate::backend::{Attempt, Attempted, Fault, Target};
+use crate::backend::{Attempt, Attempted, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
@@ -119,8 +119,12 @@ impl Attempts {
         }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
-                if let Err(fault) = self.confirmed(&key, sent).await {
-                    return Outcome::Unconfirmed(fault);
+                if let Some(confirming) = self.session.backend.confirm(&self.attempts) {
+                    // Boxed, because few clients want that, and each attempt would have room for it.
+                    let confirmed = Box::pin(self.confirmed(confirming, &key, sent)).await;
+                    if let Err(fault) = confirmed {
+                        return Outcome::Unconfirmed(fault);
+                    }
                 }
                 self.placed_until = None;
                 self.granted((sent, epoch), token, latest, before)
@@ -155,12 +159,14 @@ impl Attempts {
         }
     }
 
-    /// Waits until enough replicas have what was granted, if the client wants that.
-    async fn confirmed(&self, key: &Key, sent: Tick) -> Result<(), Fault> {
-        let Some(confirmed) = self.session.backend.confirm(&self.attempts) else {
-            return Ok(());
-        };
-        let confirmed = confirmed.await;
+    /// Waits until enough replicas have what was granted.
+    async fn confirmed(
+        &self,
+        confirming: Reply<'_, ()>,
+        key: &Key,
+        sent: Tick,
+    ) -> Result<(), Fault> {
+        let confirmed = confirming.await;
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {

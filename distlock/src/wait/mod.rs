@@ -201,7 +201,7 @@ pub(crate) async fn acquire(
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
             RoundOutcome::Elsewhere(place) => {
                 place.rest(request, &registry.session).await;
-                next = place;
+                next = *place;
             }
         }
     }
@@ -211,7 +211,8 @@ pub(crate) async fn acquire(
 enum RoundOutcome {
     All(HoldRefs),
     /// The acquisition waits for another key next.
-    Elsewhere(Place),
+    /// Boxed, because few acquisitions need several keys, and the future of each has room for this result.
+    Elsewhere(Box<Place>),
 }
 
 /// A waiting acquisition. Dropping it ends its owner, its subscription and its turn.
@@ -273,7 +274,9 @@ impl<'a> Waiter<'a> {
         loop {
             let (session, key) = (self.session, &self.requested().resource.key);
             let is_unanswered = |at| session.unanswered_at(key, at).is_some();
-            match self.turn.wait(self.deadline, is_unanswered).await? {
+            // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
+            let turn = self.turn.wait(self.deadline, is_unanswered).await?;
+            match turn {
                 MyTurn::HandedOver(hold_ref) => {
                     return Ok(RoundOutcome::All(smallvec![hold_ref]));
                 }

@@ -369,7 +369,7 @@ impl Waiter<'_> {
         if self.several.failed > COLLECTIONS_WITHOUT_REST {
             place.rest_until = place.unhindered_since.after(unhindered * 2);
         }
-        RoundOutcome::Elsewhere(place)
+        RoundOutcome::Elsewhere(Box::new(place))
     }
 
     /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
@@ -381,12 +381,12 @@ impl Waiter<'_> {
         // Random, so that two clients do not take each other's keys in step.
         let rest = rest.mul_f64(rand::random_range(1.0..2.0));
         place.rest_until = place.unhindered_since.after(rest);
-        RoundOutcome::Elsewhere(place)
+        RoundOutcome::Elsewhere(Box::new(place))
     }
 
     /// Waits in the queue of this key next.
     pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
-        RoundOutcome::Elsewhere(self.place_elsewhere(at))
+        RoundOutcome::Elsewhere(Box::new(self.place_elsewhere(at)))
     }
 
     fn place_elsewhere(&mut self, at: usize) -> Place {
