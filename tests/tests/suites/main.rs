@@ -2,7 +2,7 @@
 //! once.
 //!
 //! `faults` is a program of its own, since it prints a table of what it injected. `open_files` is one because it counts
-//! the open files of its process.
+//! the open files of its process, and `memory` because it counts with an allocator of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

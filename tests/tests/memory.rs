@@ -1,0 +1,148 @@
+//! How many bytes a hold and a waiter take, each on a key of its own.
+//!
+//! A program apart from the other tests, because it counts with an allocator of its own. Everything runs on one thread, and
+//! what that thread requests is counted. So the figures are the same each time, but for the buffers of a connection.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::time::{Duration, Instant};
+
+use allocation_counter::measure;
+use distlock::test_util::stored;
+use distlock::{Client, Guard, MemoryServer};
+use distlock_tests::RedisServer;
+use futures_util::future::poll_immediate;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::unconstrained;
+
+const KEYS: usize = 1_000;
+
+/// Far more than all waiters need to subscribe and to ask again, also on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A runtime, and the bytes that its thread has requested and not freed.
+struct Counted {
+    runtime: Runtime,
+    bytes: i64,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        Self { runtime, bytes: 0 }
+    }
+
+    fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut output = None;
+        // Without the budget of a task, which so many futures in one would use up.
+        let run = || output = Some(self.runtime.block_on(unconstrained(future)));
+        self.bytes += measure(run).bytes_current;
+        output.unwrap()
+    }
+
+    /// The average of what each key has taken since there were `before` bytes.
+    fn each(&self, before: i64) -> i64 {
+        (self.bytes - before) / KEYS as i64
+    }
+}
+
+/// How many bytes one hold and one waiter may take.
+struct Bounds {
+    hold: i64,
+    waiter: i64,
+}
+
+fn key(n: usize) -> String {
+    format!("order:{n}")
+}
+
+/// Starts the tasks of both clients and opens their connections, so that these are not counted.
+async fn warm_up(holder: &Client, waiting: &Client) {
+    let held = holder.lock("other").acquire().await.unwrap();
+    let wait = waiting.lock("other").acquire();
+    let waited = wait.wait(Duration::from_millis(100)).await;
+    assert!(waited.unwrap_err().is_busy());
+    held.release().await.unwrap();
+}
+
+/// One client acquires many keys, and another one waits for each of them. `all_listen` tells whether all waiters have
+/// subscribed, and have asked again since.
+fn check(
+    counted: &mut Counted,
+    [holder, waiting]: [Client; 2],
+    all_listen: impl AsyncFn() -> bool,
+    bounds: &Bounds,
+) {
+    counted.run(warm_up(&holder, &waiting));
+    let before = counted.bytes;
+    let holds: Vec<Guard> = counted.run(async {
+        let mut holds = Vec::with_capacity(KEYS);
+        for n in 0..KEYS {
+            holds.push(holder.lock(key(n)).acquire().await.unwrap());
+        }
+        holds
+    });
+    let hold = counted.each(before);
+    println!("{hold} bytes for each hold");
+    assert!(hold <= bounds.hold, "at most {}", bounds.hold);
+
+    let (before, since) = (counted.bytes, Instant::now());
+    let acquire = |n| waiting.lock(key(n)).acquire().into_future();
+    let mut waits: Vec<_> = counted.run(async { (0..KEYS).map(acquire).collect() });
+    loop {
+        let all_listen = counted.run(async {
+            for wait in &mut waits {
+                assert!(poll_immediate(wait).await.is_none());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            all_listen().await
+        });
+        let waiter = counted.each(before);
+        // Commands and answers that are under way take memory for a moment.
+        if all_listen && waiter <= bounds.waiter {
+            println!("{waiter} bytes for each waiter");
+            break;
+        }
+        let most = bounds.waiter;
+        assert!(
+            since.elapsed() < SOON,
+            "{waiter} bytes for each waiter, at most {most}; all listen: {all_listen}"
+        );
+    }
+    drop((waits, holds));
+}
+
+#[test]
+fn bytes_of_a_hold_and_of_a_waiter_in_memory() {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let bounds = Bounds {
+        hold: 1_210,
+        waiter: 3_890,
+    };
+    let all_listen = async || stored(&server).1 >= KEYS;
+    check(
+        &mut Counted::new(),
+        [client(), client()],
+        all_listen,
+        &bounds,
+    );
+}
+
+#[test]
+fn bytes_of_a_hold_and_of_a_waiter_with_a_server() {
+    let mut counted = Counted::new();
+    let server = counted.run(RedisServer::start());
+    let mut client = || counted.run(Client::connect(&server.url())).unwrap();
+    let clients = [client(), client()];
+    let bounds = Bounds {
+        hold: 920,
+        waiter: 3_750,
+    };
+    // Each holder asks once, and each waiter before and after it subscribes.
+    let all_listen = async || {
+        let asked = server.command_calls("evalsha").await;
+        server.pubsub_channels().await.len() >= KEYS && asked >= 3 * KEYS as u64
+    };
+    check(&mut counted, clients, all_listen, &bounds);
+}
