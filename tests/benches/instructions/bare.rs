@@ -1,0 +1,155 @@
+//! The commands that the library sends, and nothing else.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Script, Value};
+
+macro_rules! script {
+    ($file:literal) => {
+        include_str!(concat!(
+            "../../../distlock/src/backend/redis/scripts/",
+            $file
+        ))
+    };
+}
+
+const ACQUIRE: &str = script!("lock_acquire.lua");
+const RELEASE: &str = script!("lock_release.lua");
+const RENEW: &str = script!("lock_renew.lua");
+
+/// The lease of the library's client, in milliseconds.
+const LEASE: u32 = 30_000;
+
+/// As long as what the owners of a client begin with.
+const STEM: &str = "0ddad9e6-60bc-45a5-8797-1987353a9077:";
+
+/// A connection of the driver, and the digests of the scripts.
+#[derive(Clone)]
+pub(crate) struct Bare {
+    connection: MultiplexedConnection,
+    acquire: String,
+    release: String,
+    renew: String,
+}
+
+impl Bare {
+    pub(crate) async fn connect(url: &str) -> Self {
+        // Room in the driver's queue and a response timeout as the library has them.
+        let config = AsyncConnectionConfig::new()
+            .set_pipeline_buffer_size(1024)
+            .set_response_timeout(Some(Duration::from_secs(2)));
+        let client = redis::Client::open(format!("{url}?protocol=resp3")).unwrap();
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await.unwrap();
+        for source in [ACQUIRE, RELEASE, RENEW] {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(source);
+            let _: String = load.query_async(&mut connection).await.unwrap();
+        }
+        let digest = |source| Script::new(source).get_hash().to_owned();
+        Self {
+            connection,
+            acquire: digest(ACQUIRE),
+            release: digest(RELEASE),
+            renew: digest(RENEW),
+        }
+    }
+
+    /// Acquires and releases.
+    pub(crate) async fn pair(&mut self, name: &Name) {
+        let mut acquire = evalsha(&self.acquire, &[&name.key]);
+        acquire.arg(&name.owner).arg(LEASE);
+        let acquired: Value = acquire.query_async(&mut self.connection).await.unwrap();
+        assert_eq!(acquired, Value::Nil);
+        let mut release = evalsha(&self.release, &[&name.key]);
+        release.arg(&name.owner).arg(&name.channel);
+        let released: Value = release.query_async(&mut self.connection).await.unwrap();
+        assert_eq!(released, Value::Int(0));
+    }
+
+    /// Acquires, for leases that no case outlives.
+    pub(crate) async fn acquire(&mut self, name: &Name) {
+        let mut acquire = evalsha(&self.acquire, &[&name.key]);
+        acquire.arg(&name.owner).arg(10 * LEASE);
+        let acquired: Value = acquire.query_async(&mut self.connection).await.unwrap();
+        assert_eq!(acquired, Value::Nil);
+    }
+
+    /// Renews these holds, by one pipeline of scripts that renew `batch` holds each.
+    pub(crate) async fn renew(&mut self, names: &[Name], batch: usize) {
+        let mut pipeline = redis::pipe();
+        for (nth, names) in names.chunks(batch).enumerate() {
+            let keys: Vec<&str> = names.iter().map(|name| &*name.key).collect();
+            let mut renew = evalsha(&self.renew, &keys);
+            renew.arg(STEM).arg(LEASE);
+            for number in 0..names.len() {
+                renew.arg(nth * batch + number);
+            }
+            pipeline.add_command(renew);
+        }
+        let renewed: Vec<Vec<u8>> = pipeline.query_async(&mut self.connection).await.unwrap();
+        assert!(renewed.iter().flatten().all(|one| *one == 1));
+    }
+
+    /// What the server was asked to renew until now, by this connection and all others.
+    pub(crate) async fn renewed(&mut self) -> Renewed {
+        let mut info = redis::cmd("INFO");
+        info.arg("commandstats");
+        let stats: String = info.query_async(&mut self.connection).await.unwrap();
+        let calls = |command: &str| {
+            let mut lines = stats.lines();
+            let line = lines.find_map(|line| line.strip_prefix(command)).unwrap();
+            line.split(',').next().unwrap().parse().unwrap()
+        };
+        Renewed {
+            holds: calls("cmdstat_pexpire:calls="),
+            scripts: calls("cmdstat_evalsha:calls="),
+        }
+    }
+}
+
+/// How many holds were renewed, and how many scripts were run. Both are only compared with earlier numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Renewed {
+    holds: usize,
+    scripts: usize,
+}
+
+impl Renewed {
+    /// The numbers after some more.
+    pub(crate) fn after(self, holds: usize, scripts: usize) -> Self {
+        Self {
+            holds: self.holds + holds,
+            scripts: self.scripts + scripts,
+        }
+    }
+}
+
+fn evalsha(digest: &str, keys: &[&str]) -> Cmd {
+    let mut evalsha = redis::cmd("EVALSHA");
+    evalsha.arg(digest).arg(keys.len());
+    for key in keys {
+        evalsha.arg(key);
+    }
+    evalsha
+}
+
+/// A key, its owner and its channel. They are as long as the library's own.
+#[derive(Clone)]
+pub(crate) struct Name {
+    key: String,
+    owner: String,
+    channel: String,
+}
+
+impl Name {
+    pub(crate) fn new(number: usize) -> Self {
+        let key = format!("bare:{number}");
+        Self {
+            owner: format!("{STEM}{number}"),
+            channel: format!("redisson_lock__channel:{{{key}}}"),
+            key,
+        }
+    }
+}
