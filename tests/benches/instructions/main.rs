@@ -28,7 +28,7 @@ use stored::Stored;
 /// A ratio may differ from the stored one by this part of it.
 const TOLERANCE: f64 = 0.05;
 
-/// An update leaves a ratio as it is that differs by less: nobody has changed it.
+/// An update keeps a stored ratio that differs by less than this part of it, with its date and its reason.
 const UNCHANGED: f64 = 0.01;
 
 fn main() -> ExitCode {
@@ -43,33 +43,36 @@ fn main() -> ExitCode {
 }
 
 async fn gate() -> ExitCode {
-    let updates = std::env::var_os("UPDATE_INSTRUCTIONS").is_some();
     let mut stored = Stored::read();
-    let mut wrong = Vec::new();
+    let updates = std::env::var_os("UPDATE_INSTRUCTIONS").is_some();
+    let mut objections = Vec::new();
     println!("instructions for each operation: library, bare commands, ratio");
     for case in &CASES {
         let cost = count(case).await;
-        let Case { name, what, .. } = case;
-        println!("{name:<10} {cost}  {what}");
+        println!("{:<10} {cost}  {}", case.name, case.what);
         if !case.is_gated {
             continue;
         }
-        if updates && difference(case, &cost, &stored).is_none_or(|by| by.abs() > UNCHANGED) {
-            stored.set(name, cost.ratio());
+        let ratio = cost.ratio();
+        let is_unchanged = |by: f64| by.abs() <= UNCHANGED;
+        if updates
+            && !stored
+                .difference(case.name, ratio)
+                .is_some_and(is_unchanged)
+        {
+            stored.set(case.name, ratio);
         }
-        wrong.extend(objection(case, &cost, &stored));
+        objections.extend(objection(case.name, ratio, &stored));
+    }
+    for objection in &objections {
+        eprintln!("{objection}");
     }
     if updates {
         stored.write();
+    } else if !objections.is_empty() {
+        return ExitCode::FAILURE;
     }
-    for objection in &wrong {
-        eprintln!("{objection}");
-    }
-    if wrong.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::SUCCESS
 }
 
 /// Each case has a server for itself, with no keys of other cases.
@@ -78,30 +81,24 @@ async fn count(case: &Case) -> Cost {
     Cost::of(&callgrind::count(case.name, &server).await)
 }
 
-/// By which part of the stored ratio the counted one differs from it.
-fn difference(case: &Case, cost: &Cost, stored: &Stored) -> Option<f64> {
-    let stored = stored.ratio(case.name)?;
-    Some(cost.ratio() / stored - 1.0)
-}
-
 /// What is wrong with a ratio, and what to do about it.
-fn objection(case: &Case, cost: &Cost, stored: &Stored) -> Option<String> {
-    const UPDATE: &str = "If that is intended, `UPDATE_INSTRUCTIONS=1 bash .ci/run instructions` stores the new ratio; then \
-                          write the reason in tests/benches/instructions.txt.";
-    let (name, ratio) = (case.name, cost.ratio());
-    let Some(before) = stored.ratio(name) else {
+fn objection(case: &str, ratio: f64, stored: &Stored) -> Option<String> {
+    const UPDATE: &str = "If the change is intended, run `UPDATE_INSTRUCTIONS=1 bash .ci/run instructions`, and then write \
+                          the reason in tests/benches/instructions.txt.";
+    let (Some(before), Some(by)) = (stored.ratio(case), stored.difference(case, ratio)) else {
         return Some(format!(
-            "{name}: no ratio is stored, and {ratio:.3} was counted. {UPDATE}"
+            "{case}: no ratio is stored, and the counted ratio is {ratio:.3}. {UPDATE}"
         ));
     };
-    let by = ratio / before - 1.0;
     if by.abs() > TOLERANCE {
         let (percent, way) = (100.0 * by.abs(), if by > 0.0 { "more" } else { "less" });
         return Some(format!(
-            "{name}: the stored ratio is {before:.3}, and {ratio:.3} was counted, {percent:.1} % {way}. {UPDATE}"
+            "{case}: the stored ratio is {before:.3}, and the counted ratio is {ratio:.3}, {percent:.1} % {way}. \
+             At most {:.0} % are allowed. {UPDATE}",
+            100.0 * TOLERANCE
         ));
     }
-    let lacks =
-        format!("{name}: the reason for its ratio is missing in tests/benches/instructions.txt");
-    (!stored.has_reason(name)).then_some(lacks)
+    (!stored.has_reason(case)).then(|| {
+        format!("{case}: write the reason for the ratio in tests/benches/instructions.txt.")
+    })
 }

@@ -48,6 +48,11 @@ impl Stored {
         Some(line.ratio)
     }
 
+    /// By which part of the stored ratio another one differs from it.
+    pub(crate) fn difference(&self, case: &str, ratio: f64) -> Option<f64> {
+        Some(ratio / self.ratio(case)? - 1.0)
+    }
+
     /// Whether somebody has written why the ratio of a case is what it is.
     pub(crate) fn has_reason(&self, case: &str) -> bool {
         let line = self.lines.iter().find(|line| line.case == case);
