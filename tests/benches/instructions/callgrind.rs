@@ -12,8 +12,9 @@ use crate::parts::{self, BOUNDARY, Label};
 /// A case takes some seconds; this is for a machine that does much else.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Runs this program again, for one case. Returns the label and the instructions of each part.
-pub(crate) async fn count(case: &str, server: &RedisServer) -> Vec<(Label, u64)> {
+/// Runs this program again, for one case. Returns the label and the instructions of each part, or what
+/// failed.
+pub(crate) async fn count(case: &str, server: &RedisServer) -> Result<Vec<(Label, u64)>, String> {
     let counts = server.dir().join(format!("{case}.callgrind"));
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--combine-dumps=yes"])
@@ -27,11 +28,13 @@ pub(crate) async fn count(case: &str, server: &RedisServer) -> Vec<(Label, u64)>
         .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .output();
-    let output = timeout(DEADLINE, run)
-        .await
-        .unwrap_or_else(|_| panic!("{case} did not end within {DEADLINE:?}"))
-        .expect("valgrind runs; install it, e.g. by `apt-get install valgrind`");
-    assert!(output.status.success(), "{case} failed: {}", output.status);
+    let Ok(output) = timeout(DEADLINE, run).await else {
+        return Err(format!("{case} did not end within {DEADLINE:?}"));
+    };
+    let output = output.expect("valgrind runs; install it, e.g. by `apt-get install valgrind`");
+    if !output.status.success() {
+        return Err(format!("{case} failed: {}", output.status));
+    }
     let labels = String::from_utf8(output.stdout).unwrap();
     let labels: Vec<Label> = labels.lines().map(parts::label).collect();
     let counts = std::fs::read_to_string(counts).unwrap();
@@ -41,5 +44,5 @@ pub(crate) async fn count(case: &str, server: &RedisServer) -> Vec<(Label, u64)>
         .collect();
     // The last part is the end of the program.
     assert_eq!(counts.len(), labels.len() + 1, "parts of {case}");
-    labels.into_iter().zip(counts).collect()
+    Ok(labels.into_iter().zip(counts).collect())
 }

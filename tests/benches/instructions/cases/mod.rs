@@ -33,7 +33,9 @@ pub(crate) const CASES: [Case; 4] = [
     Case {
         name: "renewal",
         what: "the watchdog renews a hold, to a bare pipeline",
-        is_gated: true,
+        // The watchdog works by the clock. On a busy machine the counts of ten runs were up to 10 % apart, and in one of them
+        // no renewals came together in whole batches.
+        is_gated: false,
     },
     Case {
         name: "many_keys",
