@@ -33,8 +33,8 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What the operations cost by which the rounds of many differ from those of few. The medians leave out rounds in which a
-/// timer fired.
+/// What the operations cost by which the rounds of many differ from those of few. A round is counted higher if the machine
+/// interrupts it, because the clock goes on. So each size is the lower quartile of its rounds: most of them may be interrupted.
 fn one(parts: &[(Label, u64)], of: Side) -> f64 {
     let mut rounds: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for (label, instructions) in parts {
@@ -44,17 +44,17 @@ fn one(parts: &[(Label, u64)], of: Side) -> f64 {
             rounds.entry(*operations).or_default().push(*instructions);
         }
     }
-    let medians: Vec<(f64, f64)> = rounds
+    let sizes: Vec<(f64, f64)> = rounds
         .into_iter()
-        .map(|(operations, counts)| (operations as f64, median(counts) as f64))
+        .map(|(operations, counts)| (operations as f64, lower_quartile(counts) as f64))
         .collect();
-    let [(few, less), (many, more)] = medians[..] else {
-        panic!("rounds of two sizes, and not {medians:?}");
+    let [(few, less), (many, more)] = sizes[..] else {
+        panic!("rounds of two sizes, and not {sizes:?}");
     };
     (more - less) / (many - few)
 }
 
-fn median(mut counts: Vec<u64>) -> u64 {
+fn lower_quartile(mut counts: Vec<u64>) -> u64 {
     counts.sort_unstable();
-    counts[counts.len() / 2]
+    counts[counts.len() / 4]
 }
