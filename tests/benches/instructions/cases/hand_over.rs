@@ -2,8 +2,8 @@
 //!
 //! No round has more hand-overs than a client does before it releases the key in the server, and so each round has one such
 //! release, which drops out. A round takes a few milliseconds: where the machine interrupts it for longer, the client asks the
-//! server as well, and the count of that round is higher. The lower quartile of
-//! the rounds leaves it out.
+//! server as well, and the count of that round is higher. The lower quartile of the rounds leaves it
+//! out.
 
 use distlock::{Client, Lock};
 use tokio::task::JoinSet;
