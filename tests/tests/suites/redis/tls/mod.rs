@@ -6,6 +6,7 @@ mod mixed_up;
 mod pem;
 mod renewal;
 mod sentinel;
+mod whole_process;
 
 use std::time::Duration;
 
