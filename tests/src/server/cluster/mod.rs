@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use crate::eventually::eventually;
+use crate::eventually::{eventually, eventually_eq};
 use crate::proxy::Proxy;
 
 use super::RedisServer;
@@ -210,6 +210,26 @@ impl RedisCluster {
         (0..self.nodes.len())
             .filter(|index| is_replica(&self.nodes[*index]))
             .collect()
+    }
+
+    /// Cuts all replicas off a master: what is written from now on is lost with it. Returns the replicas, which stand still.
+    ///
+    /// Ends their connections at the master too. Otherwise a replica would still read what the master had sent when it
+    /// continues.
+    ///
+    /// # Panics
+    /// If the master does not let go of them.
+    pub async fn cut_replicas(&mut self, master: usize) -> Vec<usize> {
+        let replicas = self.replicas_of(master).await;
+        for replica in &replicas {
+            self.node_mut(*replica).stop();
+        }
+        let master = self.node(master);
+        master.kill_clients("replica").await;
+        let connected = async || master.info("replication").await["connected_slaves"].clone();
+        let none = "0".to_owned();
+        eventually_eq(STABLE_DEADLINE, "replicas of the master", none, connected).await;
+        replicas
     }
 
     /// A planned failover (`CLUSTER FAILOVER`) of a master to its first running replica. Returns the index of the new

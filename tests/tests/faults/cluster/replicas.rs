@@ -1,11 +1,17 @@
 //! Row 56 on a cluster: grants that replicas confirm.
 
 use distlock::Client;
+use std::time::Duration;
+
 use distlock_tests::RedisCluster;
+use tokio::time::sleep;
 
 use super::load::{Load, What};
 use crate::row::{Row, rows};
 use crate::support::{SOON, assert_told_of_too_few_replicas, client_with, ms};
+
+/// How long a master serves without its replica.
+const UNREPLICATED: Duration = ms(500);
 
 /// A grant that a replica has confirmed survives the master. So no holder is told of a loss, and no two are inside.
 async fn f56_killed_master_takes_no_confirmed_grant_with_it(row: &Row) {
@@ -20,7 +26,13 @@ async fn f56_killed_master_takes_no_confirmed_grant_with_it(row: &Row) {
     let master = cluster.node_of(slot).await;
     let load = Load::start(&clients, "{hot}:", What::Locks);
     load.goes_on(100).await;
+    // Of a grant that does not wait for its confirmation from here on, the promoted node knows nothing.
+    let replicas = cluster.cut_replicas(master).await;
+    sleep(UNREPLICATED).await;
     cluster.node_mut(master).kill();
+    for replica in replicas {
+        cluster.node_mut(replica).cont();
+    }
     row.injected("master killed", 1);
     cluster.node_of_after(slot, master).await;
     // The new master needs a replica as well.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use distlock::{Client, Error};
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{eventually, eventually_eq};
+use tokio::time::sleep;
 
 use crate::row::{Row, rows};
 use crate::support::{SOON, assert_told_of_too_few_replicas, client_with, idle, ms};
@@ -56,7 +57,21 @@ async fn f56_grant_that_a_replica_has_survives_a_failover_by_sentinels(row: &Row
     let mut set = SentinelSet::start().await;
     // Both: the Sentinels may promote either.
     let confirmed = confirmed_client(&set, 2, FAILOVER).await;
-    let guard = confirmed.lock("k").acquire().await.unwrap();
+    let master = set.master().await;
+    set.cut_replicas().await;
+    let grant = tokio::spawn(confirmed.lock("k").acquire().into_future());
+    let granted = || set.server(master).keys();
+    eventually_eq(
+        SOON,
+        "the grant at the master",
+        vec!["k".to_owned()],
+        granted,
+    )
+    .await;
+    sleep(ms(100)).await;
+    assert!(!grant.is_finished(), "given out before a replica has it");
+    set.reconnect_replicas();
+    let guard = grant.await.unwrap().unwrap();
     let old = set.kill_master().await;
     set.master_after(old).await;
     row.injected("failover", 1);

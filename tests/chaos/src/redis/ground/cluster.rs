@@ -110,7 +110,7 @@ impl Cluster {
             WireFault::KillMaster { key, unreplicated } => {
                 let (slot, master) = self.master(key).await;
                 if *unreplicated {
-                    self.cut_replicas(master).await;
+                    self.cluster.cut_replicas(master).await;
                     is_cut_off(key);
                     sleep(UNREPLICATED).await;
                 }
@@ -140,15 +140,6 @@ impl Cluster {
             WireFault::LoseShard { key, killed } => self.lose_shard(key, *killed).await,
             _ => Effect::outage().met(self.cluster.kill_clients().await > 0),
         }
-    }
-
-    /// Nothing that a master does from now on reaches its replicas.
-    async fn cut_replicas(&mut self, master: usize) {
-        for replica in self.cluster.replicas_of(master).await {
-            self.cluster.node_mut(replica).stop();
-        }
-        // Otherwise they would read what lies in their sockets when they go on.
-        let _ended = self.cluster.node(master).kill_clients("replica").await;
     }
 
     /// Kills the master of a slot, waits until its replica is the master, and starts it again.
