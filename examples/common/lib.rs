@@ -63,3 +63,9 @@ pub fn check(holds: bool, what: &str) -> Result<(), Failure> {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The pages of the guide whose programs need both crates.
+#[cfg(doctest)]
+#[doc = include_str!("../../distlock/src/guide/quick_start.md")]
+#[doc = include_str!("../../distlock/src/guide/layer.md")]
+struct Guide;
