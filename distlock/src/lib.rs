@@ -20,6 +20,7 @@ mod owner;
 mod pem;
 mod permit_id;
 mod primitives;
+mod report;
 mod scope;
 mod telemetry;
 mod wait;
@@ -38,6 +39,7 @@ pub use crate::client::builder::Builder;
 pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::{Installed, WithClient, with_client};
 pub use crate::client::quorum::Quorum;
+pub use crate::client::scan::Scan;
 pub use crate::client::source::LockSource;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -56,6 +58,9 @@ pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
     LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock,
     RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
+};
+pub use crate::report::{
+    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport,
 };
 pub use crate::scope::current::{Current, current, is_held};
 pub use crate::scope::{Scope, Section};

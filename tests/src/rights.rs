@@ -17,8 +17,14 @@ pub const CLUSTER: &str = "Redis Cluster";
 /// What replaces [`PLAIN_MESSAGES`] in a cluster whose messages are sharded.
 pub const SHARDED_MESSAGES: &str = "Redis Cluster, messages";
 
-/// The locks' rights for messages that are not sharded.
-pub const PLAIN_MESSAGES: [&str; 3] = ["+subscribe", "+unsubscribe", "+publish"];
+/// What looks at locks need beside the locks' rights.
+pub const LOOKS: &str = "looks at locks";
+
+/// What replaces the right to count the listeners in such a cluster.
+pub const SHARDED_LISTENERS: &str = "Redis Cluster, listeners in a report";
+
+/// The rights for messages that are not sharded.
+pub const PLAIN_MESSAGES: [&str; 4] = ["+subscribe", "+unsubscribe", "+publish", "+pubsub|numsub"];
 
 /// The one right that some servers do not know.
 const DRIVER: &str = "name of the driver in CLIENT LIST, on Valkey, and on Redis 7.2 and later";
@@ -83,7 +89,8 @@ pub fn optional() -> Vec<&'static str> {
 #[must_use]
 pub fn all() -> Vec<&'static str> {
     let lists = lists().into_iter();
-    let lists = lists.filter(|list| ![CLUSTER, SHARDED_MESSAGES].contains(&list.title));
+    let lists =
+        lists.filter(|list| ![CLUSTER, SHARDED_MESSAGES, SHARDED_LISTENERS].contains(&list.title));
     lists.flat_map(|list| list.rights).collect()
 }
 
@@ -101,6 +108,7 @@ pub fn in_cluster(rights: Vec<&'static str>, is_sharded: bool) -> Vec<&'static s
     rights.extend(of(CLUSTER));
     if is_sharded {
         rights.extend(of(SHARDED_MESSAGES));
+        rights.extend(of(SHARDED_LISTENERS));
     }
     rights
 }

@@ -16,6 +16,7 @@
 )]
 
 mod change;
+mod examined;
 mod family;
 mod fault;
 pub(crate) mod memory;
@@ -34,6 +35,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub use self::change::{Change, LatchChange, PermitChange, SemaphoreChange};
+pub use self::examined::{
+    Examined, HolderSeen, Listed, Listeners, NamedClient, ScanCursor, ScanPosition, Scanned,
+    ValueSeen,
+};
 pub use self::fault::{Fault, cause};
 pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
@@ -251,6 +256,21 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Who holds a key.
     fn inspect<'a>(&'a self, resource: &'a Resource) -> Reply<'a, Inspected>;
+
+    /// What is under a key and beside it, whichever primitive that is. Changes nothing.
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined>;
+
+    /// The next page of the names of keys that match a pattern, from this position on: of some `most` keys of one server those
+    /// that match. Names that belong to a primitive under another key are left out.
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        pattern: &'a str,
+        most: u32,
+    ) -> Reply<'a, Scanned>;
+
+    /// The clients that the server of a key knows by name. A client with several connections may be there several times.
+    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>>;
 
     /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
     /// [`slot`](Home::slot). Changes nothing.

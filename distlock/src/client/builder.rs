@@ -12,9 +12,9 @@ use std::time::Duration;
 use crate::backend::Backend;
 #[cfg(feature = "test-util")]
 use crate::clock::Clock;
-use crate::config::Config;
 #[cfg(feature = "redis")]
 use crate::config::PubSub;
+use crate::config::{ClientName, Config};
 
 /// The settings of a [`Client`](crate::Client) that is to be made. Each has a default.
 ///
@@ -79,6 +79,34 @@ impl Builder {
     /// ```
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.config.key_prefix = prefix.into();
+        self
+    }
+
+    /// Sets the name under which the server lists this client: 1 to 128 printable ASCII characters without spaces. The default
+    /// is the name of the machine and the id of the process, such as `web-3-41207`.
+    ///
+    /// The server keeps it for each connection, followed by `:` and the client's [id](crate::Client::id). Owners begin with the
+    /// same id, so [`Client::inspect`](crate::Client::inspect) and `CLIENT LIST` lead from an owner to the process that holds
+    /// a lock. The name needs no right.
+    ///
+    /// # Errors
+    /// A name that is empty, too long, or has other characters is reported as
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when the client is made.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::builder()
+    ///     .name("orders-7f9c")
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// let _guard = client.lock("order:42").acquire().await?;
+    /// let report = client.inspect("order:42").await?;
+    /// let holder = report.holders[0].client.as_ref();
+    /// assert_eq!(holder.map(|client| client.name.as_str()), Some("orders-7f9c"));
+    /// # Ok(()) }
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.config.name = ClientName::new(name.into());
         self
     }
 

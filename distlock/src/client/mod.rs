@@ -6,6 +6,8 @@ mod connection_settings;
 pub(crate) mod inherit;
 pub(crate) mod installed;
 pub(crate) mod quorum;
+mod report;
+pub(crate) mod scan;
 pub(crate) mod source;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use crate::hold::Session;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::local::Registry;
+use crate::owner::new_client_id;
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
@@ -74,8 +77,9 @@ impl Client {
     /// ```
     pub fn in_memory() -> Self {
         let (server, config) = (MemoryServer::new(), Config::default());
-        let backend = server.connect(&config);
-        Self::new(config, server.clock(), Arc::new(backend))
+        let id = new_client_id();
+        let backend = server.connect(&config, id);
+        Self::new(id, config, server.clock(), Arc::new(backend))
     }
 
     /// Connects to the Redis or Valkey server at `url`, with default settings. See [`Builder::connect`].
@@ -109,14 +113,14 @@ impl Client {
     /// A client whose clock is not that of its server.
     #[cfg(test)]
     pub(crate) fn on_clock(clock: Clock, server: &MemoryServer) -> Self {
-        let config = Config::default();
-        let backend = server.connect(&config);
-        Self::new(config, clock, Arc::new(backend))
+        let (id, config) = (new_client_id(), Config::default());
+        let backend = server.connect(&config, id);
+        Self::new(id, config, clock, Arc::new(backend))
     }
 
-    fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
+    fn new(id: Uuid, config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
         Self {
-            registry: Registry::new(Session::new(config, clock, backend)),
+            registry: Registry::new(Session::new(id, config, clock, backend)),
         }
     }
 
@@ -408,7 +412,9 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
-        self.build(server.clock(), |config| Arc::new(server.connect(config)))
+        self.build(new_client_id(), server.clock(), |config, id| {
+            Arc::new(server.connect(config, id))
+        })
     }
 
     /// Connects to the Redis or Valkey server that `url` names.
@@ -465,22 +471,23 @@ impl Builder {
     pub async fn connect(self, url: &str) -> Result<Client, Error> {
         use crate::backend::redis::RedisBackend;
         let config = self.config.clone().validated()?;
-        let clock = Clock::boot();
-        let backend = RedisBackend::connect(url, &config, clock.clone()).await?;
-        self.build(clock, |_| Arc::new(backend))
+        let (id, clock) = (new_client_id(), Clock::boot());
+        let backend = RedisBackend::connect(url, id, &config, clock.clone()).await?;
+        self.build(id, clock, |_, _| Arc::new(backend))
     }
 
     fn build(
         self,
+        id: Uuid,
         clock: Clock,
-        backend: impl FnOnce(&Config) -> Arc<dyn Backend>,
+        backend: impl FnOnce(&Config, Uuid) -> Arc<dyn Backend>,
     ) -> Result<Client, Error> {
         let config = self.config.validated()?;
-        let backend = backend(&config);
+        let backend = backend(&config, id);
         #[cfg(feature = "test-util")]
         let backend = self
             .decorators
             .around(backend, &clock, config.response_timeout);
-        Ok(Client::new(config, clock, backend))
+        Ok(Client::new(id, config, clock, backend))
     }
 }

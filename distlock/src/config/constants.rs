@@ -32,6 +32,18 @@ pub(crate) const CONCLUSIVE_SILENCE: Duration = Duration::from_millis(500);
 /// Redis down.
 pub(crate) const MAX_KEY_BYTES: usize = 4096;
 
+/// The longest name of a client in bytes: longer than the names of containers, and short enough for a table.
+pub(crate) const MAX_NAME_BYTES: usize = 128;
+
+/// How many keys a page of a scan goes through by default: a server needs far less than a millisecond for them.
+pub(crate) const SCAN_PAGE: u32 = 200;
+
+/// The most keys that a page of a scan can go through. The server answers no other client in the meantime.
+pub(crate) const MAX_SCAN_PAGE: u32 = 10_000;
+
+/// How many keys of a page are looked at at the same time.
+pub(crate) const EXAMINED_AT_ONCE: usize = 32;
+
 /// The shortest lease. Redis counts leases in whole milliseconds, and a lease of 0 would delete the key.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(1);
 

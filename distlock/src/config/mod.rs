@@ -2,11 +2,13 @@
 
 mod checks;
 mod constants;
+mod name;
 
 use std::time::Duration;
 
 pub(crate) use self::checks::*;
 pub(crate) use self::constants::*;
+pub(crate) use self::name::ClientName;
 #[cfg(feature = "redis")]
 use crate::credentials::CredentialsSource;
 use crate::error::Error;
@@ -37,6 +39,7 @@ pub(crate) struct Replicas {
 pub(crate) struct Config {
     pub(crate) watchdog_timeout: Duration,
     pub(crate) key_prefix: String,
+    pub(crate) name: ClientName,
     pub(crate) default_wait: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: MaxWaiters,
@@ -89,6 +92,7 @@ impl Default for Config {
         Self {
             watchdog_timeout: WATCHDOG_TIMEOUT,
             key_prefix: String::new(),
+            name: ClientName::default(),
             default_wait: None,
             max_hold: None,
             max_waiters: MaxWaiters {
@@ -139,6 +143,7 @@ impl Config {
     /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_lease(self.watchdog_timeout)?;
+        self.name.check()?;
         self.default_wait = checked_wait(self.default_wait)?;
         self.max_hold = checked_max_hold(self.max_hold)?;
         for limit in [&mut self.response_timeout, &mut self.unavailable_after] {

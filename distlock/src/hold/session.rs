@@ -28,7 +28,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::key::Key;
-use crate::owner::{self, Owner};
+use crate::owner::Owner;
 use crate::telemetry;
 
 /// The part of a client that its holds need.
@@ -60,9 +60,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Arc<Self> {
+    /// The backend has been told the same `id`.
+    pub(crate) fn new(
+        id: Uuid,
+        config: Config,
+        clock: Clock,
+        backend: Arc<dyn Backend>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            id: owner::new_client_id(),
+            id,
             config,
             clock,
             backend,

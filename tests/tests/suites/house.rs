@@ -21,7 +21,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["backend"],
     &["telemetry"],
     &["mode"],
-    &["permit_id"],
+    &["permit_id", "report"],
     &["key"],
     &["clock"],
     &["config"],

@@ -58,6 +58,12 @@ impl State {
         self.publish_on(client, &(family, Arc::clone(key.name()), None))
     }
 
+    /// How many clients are subscribed to a key.
+    pub(super) fn subscribers(&self, family: Family, name: &Name) -> u64 {
+        let channel = self.channels.get(&(family, Arc::clone(name), None));
+        channel.map_or(0, |channel| channel.shares.len() as u64)
+    }
+
     /// Like [`publish`](State::publish), for any topic.
     pub(super) fn publish_on(&mut self, client: u64, topic: &Topic) -> u32 {
         let Some(channel) = self.channels.get(topic) else {

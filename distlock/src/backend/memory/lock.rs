@@ -43,7 +43,6 @@ impl Held {
     }
 
     /// The holder by its name, and its count.
-    #[cfg(feature = "test-util")]
     pub(super) fn shown(&self) -> (String, u64) {
         (self.text(), u64::from(self.count))
     }

@@ -4,9 +4,11 @@
 //! and then runs on what is left; subscribers are notified after the mutex is released.
 
 mod channels;
+mod examine;
 mod fair;
 #[cfg(feature = "testing")]
 mod faults;
+mod glob;
 mod latch;
 mod lock;
 mod look;
@@ -32,7 +34,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::coop::cooperative;
-#[cfg(feature = "testing")]
 use uuid::Uuid;
 
 #[cfg(feature = "testing")]
@@ -46,8 +47,8 @@ use self::store::{State, Store};
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Inspected, Looked, Released, Renewal, Renewed,
-    Reply, Subscription, Target, renewed_together,
+    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, Looked, NamedClient, Released,
+    Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target, renewed_together,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
@@ -105,8 +106,15 @@ impl MemoryServer {
     }
 
     /// A connection for one client.
-    pub(crate) fn connect(&self, config: &Config) -> MemoryBackend {
+    pub(crate) fn connect(&self, config: &Config, id: Uuid) -> MemoryBackend {
+        let named = NamedClient {
+            id,
+            name: config.name.text().to_owned(),
+            address: examine::HERE.to_owned(),
+        };
+        self.store.state.lock().clients.push(named);
         MemoryBackend {
+            id,
             store: Arc::clone(&self.store),
             remembered: config.remembered(),
             // Relaxed: the number only has to differ from every other client's.
@@ -135,12 +143,20 @@ impl fmt::Debug for MemoryServer {
 /// One client's connection to a [`MemoryServer`].
 #[derive(Debug)]
 pub(crate) struct MemoryBackend {
+    id: Uuid,
     store: Arc<Store>,
     /// How long the server remembers a request that takes effect once.
     remembered: Duration,
     client: u64,
     #[cfg(feature = "testing")]
     response_timeout: Duration,
+}
+
+impl Drop for MemoryBackend {
+    fn drop(&mut self) {
+        let mut state = self.store.state.lock();
+        state.clients.retain(|client| client.id != self.id);
+    }
 }
 
 /// When a verb runs, and for which client.
@@ -275,6 +291,23 @@ impl Backend for MemoryBackend {
             Family::Semaphore | Family::Latch => number::inspect(state, &resource.key, call.now),
             Family::Permit => permit::inspect(state, &resource.key, call.now),
         })
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+        self.run(|state, call| Ok(examine::examine(state, key, call.now)))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        pattern: &'a str,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        self.run(|state, _| Ok(examine::scan(state, position, pattern, most)))
+    }
+
+    fn named_clients<'a>(&'a self, _: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        self.run(|state, _| Ok(state.clients.clone()))
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {

@@ -33,6 +33,13 @@ impl Permits {
         self.free
     }
 
+    /// The acquired permits, with the ends of their leases, the next end first, and how many have ended.
+    pub(super) fn acquired(&self, now: Tick) -> (Vec<(PermitId, Tick)>, u64) {
+        let (alive, ended): (Vec<_>, Vec<_>) = self.ends.iter().partition(|(end, _)| *end > now);
+        let alive = alive.into_iter().map(|(end, id)| (id, end));
+        (alive.collect(), ended.len() as u64)
+    }
+
     fn insert(&mut self, id: PermitId, end: Tick) {
         self.remove(id);
         self.acquired.insert(id, end);

@@ -52,6 +52,21 @@ impl ReadWrite {
         holders.map(|(name, count)| (name.into_bytes(), u64::from(count)))
     }
 
+    /// The holders by their names, with their counts and the ends of the readers among them. A reader whose timeouts have
+    /// ended holds nothing any more.
+    pub(super) fn alive(
+        &self,
+        now: Tick,
+    ) -> impl Iterator<Item = (String, u32, Option<Tick>)> + '_ {
+        let alive = self
+            .readers
+            .iter()
+            .filter(move |(_, reader)| reader.ends > now);
+        let readers = alive.map(|(owner, reader)| (owner.text(), reader.count, Some(reader.ends)));
+        let writer = self.writer.iter().map(writer_name);
+        readers.chain(writer.map(|(name, count)| (name, count, None)))
+    }
+
     fn is_written_by(&self, owner: Owner) -> bool {
         self.writer.is_some_and(|(writer, _)| writer == owner)
     }

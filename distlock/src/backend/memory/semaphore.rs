@@ -1,6 +1,6 @@
 //! The semaphore in memory: Redisson's `RSemaphore`, and a list of the owners that have permits.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::Call;
 use super::number::{self, Mark};
@@ -12,8 +12,8 @@ use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
 
-/// The owners that have permits of one semaphore.
-pub(super) type Owners = HashSet<Owner>;
+/// The owners that have permits of one semaphore, and how many each.
+pub(super) type Owners = HashMap<Owner, u32>;
 
 /// The name under which the owners are stored: a key beside the number's, as over Redis.
 fn owners_name(key: &Key) -> Name {
@@ -29,10 +29,29 @@ pub(super) fn key_of_owners(name: &str) -> Option<&str> {
 /// The owners that have permits, once each.
 #[cfg(feature = "testing")]
 pub(super) fn holders(state: &mut State, key: &Key) -> Vec<(Vec<u8>, u64)> {
-    let owners = owners(state, key).into_iter().flat_map(|owners| &*owners);
+    let owners = owners(state, key)
+        .into_iter()
+        .flat_map(|owners| owners.keys());
     let mut holders: Vec<_> = owners.map(|owner| (owner.text().into_bytes(), 1)).collect();
     holders.sort_unstable();
     holders
+}
+
+/// The owners that have permits, and how many each, sorted.
+pub(super) fn permits_by_owner(state: &State, key: &Key) -> Vec<(Vec<u8>, u64)> {
+    let owners = state
+        .values
+        .get(&owners_name(key))
+        .map(|entry| &entry.value);
+    let Some(Value::Owners(owners)) = owners else {
+        return Vec::new();
+    };
+    let owners = owners.iter();
+    let mut owners: Vec<_> = owners
+        .map(|(owner, permits)| (owner.text().into_bytes(), u64::from(*permits)))
+        .collect();
+    owners.sort_unstable();
+    owners
 }
 
 /// The owners that have permits; `None` if none has any.
@@ -43,11 +62,11 @@ fn owners<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut Owners> {
     }
 }
 
-fn add_owner(state: &mut State, key: &Key, owner: Owner) {
+fn add_owner(state: &mut State, key: &Key, owner: Owner, permits: u32) {
     match owners(state, key) {
-        Some(owners) => drop(owners.insert(owner)),
+        Some(owners) => drop(owners.insert(owner, permits)),
         None => {
-            let first = Value::Owners(Owners::from([owner]));
+            let first = Value::Owners(Owners::from([(owner, permits)]));
             state.insert(&owners_name(key), first, Tick::NEVER);
         }
     }
@@ -58,7 +77,7 @@ fn remove_owner(state: &mut State, key: &Key, owner: Owner) -> bool {
     let Some(owners) = owners(state, key) else {
         return false;
     };
-    let had = owners.remove(&owner);
+    let had = owners.remove(&owner).is_some();
     if owners.is_empty() {
         state.remove(&owners_name(key));
     }
@@ -71,7 +90,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted,
         return Ok(Attempted::Unset);
     };
     let granted = Attempted::Granted { token: None };
-    if owners(state, key).is_some_and(|owners| owners.contains(&target.owner)) {
+    if owners(state, key).is_some_and(|owners| owners.contains_key(&target.owner)) {
         return Ok(granted);
     }
     let wanted = i64::from(target.permits);
@@ -80,7 +99,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted,
         return Ok(Attempted::Held { ttl: None });
     }
     number::set(state, key, free - wanted);
-    add_owner(state, key, target.owner);
+    add_owner(state, key, target.owner, target.permits);
     Ok(granted)
 }
 

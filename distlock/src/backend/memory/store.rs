@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::channels::{Channel, Topic};
 use super::tokens::Tokens;
 use super::{fair, lock, number, permit, rw, semaphore};
-use crate::backend::watched;
+use crate::backend::{NamedClient, watched};
 use crate::clock::{Clock, Tick};
 
 /// The name of a key, with its client's prefix.
@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) notes: permit::Notes,
     /// The waiters of fair locks, by key. A key without waiters has no entry.
     pub(super) queues: HashMap<Name, fair::Places, RandomState>,
+    /// The clients, in the order in which they were made.
+    pub(super) clients: Vec<NamedClient>,
     /// The subscribers to notify once the mutex is released.
     pub(super) published: Vec<watched::Sender>,
 }

@@ -40,6 +40,11 @@ impl Tokens {
         }
     }
 
+    /// The last token of a key, if it is kept.
+    pub(super) fn last(&self, name: &str) -> Option<u64> {
+        self.last.get(name).copied()
+    }
+
     /// Loses the last token of a key, as a server does that lost its data.
     #[cfg(feature = "testing")]
     pub(super) fn lose(&mut self, name: &str) {

@@ -6,6 +6,7 @@
 
 mod confirm;
 mod connection;
+mod examine;
 mod fair;
 #[cfg(feature = "test-util")]
 pub(crate) mod fuzz;
@@ -34,14 +35,16 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use self::connection::url;
 use self::script::{Call, Script};
 use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Fault, Home, Inspected, Looked, Released, Renewal,
-    Renewed, Reply, Subscription, Target, cause, renewed_together,
+    Attempt, Attempted, Backend, Change, Examined, Fault, Home, Inspected, Looked, NamedClient,
+    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target, cause,
+    renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -69,7 +72,12 @@ pub(crate) struct RedisBackend {
 
 impl RedisBackend {
     /// Connects. Returns when the server has answered.
-    pub(crate) async fn connect(url: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
+    pub(crate) async fn connect(
+        url: &str,
+        id: Uuid,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let url = url::parse(url)?;
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
@@ -77,7 +85,7 @@ impl RedisBackend {
             });
         }
         Ok(Self {
-            servers: Servers::connect(url, config, clock).await?,
+            servers: Servers::connect(url, id, config, clock).await?,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
@@ -289,6 +297,23 @@ impl Backend for RedisBackend {
                 Family::Permit => permit::inspect(self, &resource.key).await,
             }
         })
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+        Box::pin(examine::examine(self, key))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        pattern: &'a str,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        Box::pin(examine::scan(self, position, pattern, most))
+    }
+
+    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        Box::pin(examine::named_clients(self, key))
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {

@@ -94,6 +94,30 @@ pub(super) fn mark(name: &str, owner: &str) -> String {
     suffixed(name, &format!("{owner}:request"))
 }
 
+/// Whether this is the name of a key that belongs to a primitive under another key.
+pub(super) fn belongs_to_another(name: &str) -> bool {
+    const BEFORE: [&str; 4] = [
+        "redisson_lock_queue:",
+        "redisson_lock_timeout:",
+        "redisson_lock_token:",
+        "redisson_unlock_latch:",
+    ];
+    const AFTER: [&str; 7] = [
+        ":timeout",
+        ":distlock_waiters",
+        ":distlock_owners",
+        ":rwlock_turn",
+        ":rwlock_readers_wait",
+        ":request",
+        ":ended",
+    ];
+    // All of them have the key in braces, or its own braces.
+    name.contains('{')
+        && (BEFORE.iter().any(|before| name.starts_with(before))
+            || AFTER.iter().any(|after| name.ends_with(after))
+            || name.contains(":rwlock_timeout:"))
+}
+
 /// The channel that a waiter of this target subscribes to. A waiter for a fair lock has one of its own.
 pub(super) fn channel(target: &Target) -> String {
     let name = target.resource.key.name();
@@ -243,6 +267,36 @@ mod tests {
         assert_eq!(rw_mark("k"), "{k}:rwlock_readers_wait");
         assert_eq!(rw_channel("{c}:k"), "redisson_rwlock:{c}:k");
         assert_eq!(rw_stem("{c}:k"), "{c}:k:");
+    }
+
+    #[test]
+    fn every_name_beside_a_key_belongs_to_it_and_the_key_does_not() {
+        use Kind::*;
+        for name in [
+            "order:42",
+            "{cart:1}:lock",
+            "a{b",
+            "request",
+            "order:timeout",
+        ] {
+            assert!(!belongs_to_another(name), "{name:?}");
+            for kind in [Fenced, Fair, Read, Semaphore, Permit, Latch] {
+                let keys = beside(kind, name).into_iter();
+                let is_channel = |name: &String| {
+                    [
+                        "redisson_lock__channel",
+                        "redisson_rwlock",
+                        "redisson_sc",
+                        "redisson_countdownlatch",
+                    ]
+                    .iter()
+                    .any(|channel| name.starts_with(channel))
+                };
+                for key in keys.filter(|name| !is_channel(name)) {
+                    assert!(belongs_to_another(&key), "{kind:?} {key:?}");
+                }
+            }
+        }
     }
 
     #[test]

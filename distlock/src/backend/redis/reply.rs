@@ -17,7 +17,7 @@ pub(super) fn millis(lease: Duration) -> u64 {
 }
 
 /// What PTTL answers for a key that exists; `None` if the key never expires.
-fn ttl(millis: i64) -> Option<Duration> {
+pub(super) fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
@@ -176,7 +176,7 @@ pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
 
 /// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they
 /// are.
-fn permit_name(id: &[u8]) -> Vec<u8> {
+pub(super) fn permit_name(id: &[u8]) -> Vec<u8> {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => PermitId::from_bytes(id).to_string().into_bytes(),
         Err(_) => id.to_vec(),
@@ -200,7 +200,7 @@ pub(super) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
     }
 }
 
-fn unexpected(value: &Value) -> Fault {
+pub(super) fn unexpected(value: &Value) -> Fault {
     Fault::Protocol(cause(format!("unexpected reply {value:?}")))
 }
 

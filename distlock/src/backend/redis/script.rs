@@ -88,6 +88,7 @@ scripts! {
     NUMBER_COUNT = "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number_delete.lua";
     LOOK = "scripts/look.lua";
+    EXAMINE = "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number_inspect.lua";
 }
 

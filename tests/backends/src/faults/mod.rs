@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Home, Inspected, Key, Kind,
-    Looked, Released, Renewal, Renewed, Reply, Resource, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, Examined, Fault as BackendFault, Home, Inspected,
+    Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource, ScanPosition,
+    Scanned, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -431,6 +432,35 @@ impl Backend for Faulty {
         Box::pin(self.through(Op::Inspect, move |inner| {
             let resource = resource.clone();
             Box::pin(async move { inner.inspect(&resource).await })
+        }))
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Inspect, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.examine(&key).await })
+        }))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        pattern: &'a str,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        let (position, pattern) = (position.clone(), pattern.to_owned());
+        Box::pin(self.through(Op::Inspect, move |inner| {
+            let (position, pattern) = (position.clone(), pattern.clone());
+            Box::pin(async move { inner.scan(&position, &pattern, most).await })
+        }))
+    }
+
+    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Inspect, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.named_clients(&key).await })
         }))
     }
 

@@ -26,8 +26,9 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Fault as BackendFault, Home, Inspected, Key, Kind,
-    Looked, Released, Renewal, Renewed, Reply, Resource, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, Examined, Fault as BackendFault, Home, Inspected,
+    Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource, ScanPosition,
+    Scanned, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -150,6 +151,23 @@ impl Backend for Flawed {
             Flaw::HoldersUnseen => Box::pin(async { Ok(Inspected::default()) }),
             _ => self.inner.inspect(resource),
         }
+    }
+
+    fn examine<'a>(&'a self, key: &'a Key) -> Reply<'a, Examined> {
+        self.inner.examine(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        position: &'a ScanPosition,
+        pattern: &'a str,
+        most: u32,
+    ) -> Reply<'a, Scanned> {
+        self.inner.scan(position, pattern, most)
+    }
+
+    fn named_clients<'a>(&'a self, key: &'a Key) -> Reply<'a, Vec<NamedClient>> {
+        self.inner.named_clients(key)
     }
 
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {

@@ -27,6 +27,7 @@ mod multi_lock_share;
 mod non_reentrant;
 mod permit;
 mod red_lock;
+mod report;
 mod rw;
 mod semaphore;
 mod spin;

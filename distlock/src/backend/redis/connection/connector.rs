@@ -27,6 +27,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::backend::redis) struct Connector {
     db: u32,
     credentials: Option<CredentialsSource>,
+    /// What the server is to call each connection.
+    client_name: String,
     tls: Option<TlsConnector>,
     /// How long a connection may take, TLS and login included.
     timeout: Duration,
@@ -36,7 +38,7 @@ impl Connector {
     /// Connections to this database. The certificates are checked here, before anything is sent.
     pub(in crate::backend::redis) fn new(
         db: u32,
-        credentials: Option<CredentialsSource>,
+        (credentials, client_name): (Option<CredentialsSource>, String),
         tls: Tls,
         config: &Config,
     ) -> Result<Self, Error> {
@@ -48,9 +50,15 @@ impl Connector {
         Ok(Self {
             db,
             credentials,
+            client_name,
             tls,
             timeout: config.connect_timeout,
         })
+    }
+
+    /// What the server is to call each connection.
+    pub(super) fn client_name(&self) -> &str {
+        &self.client_name
     }
 
     /// How long a connection may take.

@@ -190,14 +190,19 @@ pub(in crate::backend::redis) enum Expected {
 pub(in crate::backend::redis) const NODE_OF_A_CLUSTER: &str =
     "it is a node of a cluster; write `redis+cluster://` instead of `redis://`";
 
-/// Asks the server what it is. If the user may not ask, the connection is used as it is.
+/// Asks the server what it is, and tells it what to call this connection. If the user may not ask, the connection is used as
+/// it is.
 pub(super) async fn check(
     server: &str,
-    expected: Expected,
+    (expected, client_name): (Expected, &str),
     connection: &mut MultiplexedConnection,
 ) -> Result<(), Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
+    // With the question, because every user may send it. CLIENT SETNAME is a right.
+    if expected != Expected::Sentinel {
+        hello.arg("SETNAME").arg(client_name);
+    }
     let answer = match hello.query_async::<Value>(connection).await {
         Ok(answer) => answer,
         Err(error) => match refused(server, error) {

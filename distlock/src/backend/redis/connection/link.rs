@@ -287,8 +287,8 @@ impl Link {
                     return Err(fault.unwrap_or_else(refused));
                 }
             };
-            let expected = self.wiring.expected;
-            greeting::check(&address.to_string(), expected, &mut connection).await?;
+            let greeted = (self.wiring.expected, connector.client_name());
+            greeting::check(&address.to_string(), greeted, &mut connection).await?;
             let connected = Connected {
                 grants_from: self.grants_from(&mut connection).await?,
                 connection,

@@ -40,7 +40,7 @@ pub(in crate::backend::redis) async fn probe(
                 return Err(fault.unwrap_or_else(|| greeting::refused(&name, error)));
             }
         };
-        greeting::check(&name, expected, &mut connection).await
+        greeting::check(&name, (expected, connector.client_name()), &mut connection).await
     };
     let none = || Fault::NotNow(cause(format!("no answer within {patience:?}")));
     timeout(patience, probed)

@@ -4,6 +4,7 @@ mod announced;
 mod cluster;
 mod confirmations;
 mod node;
+mod scan;
 mod sentinel;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use self::cluster::Cluster;
 #[cfg(feature = "test-util")]
@@ -75,10 +77,16 @@ enum Owner<'a> {
 
 impl Servers {
     /// Connects. Returns when a server has answered.
-    pub(super) async fn connect(url: Url, config: &Config, clock: Clock) -> Result<Self, Error> {
+    pub(super) async fn connect(
+        url: Url,
+        id: Uuid,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let name = || config.name.with_id(id);
         let in_url = || url.credentials.map(CredentialsSource::Fixed);
         let credentials = config.credentials.clone().or_else(in_url);
-        let connector = |db| Connector::new(db, credentials, url.tls, config);
+        let connector = |db| Connector::new(db, (credentials, name()), url.tls, config);
         let (layout, epochs) = match url.target {
             Target::Server { address, db } => one(address, connector(db)?, config, clock),
             Target::Sentinel {
@@ -89,7 +97,7 @@ impl Servers {
                 tls,
             } => {
                 let credentials = credentials.map(CredentialsSource::Fixed);
-                let to_sentinels = Connector::new(0, credentials, tls, config)?;
+                let to_sentinels = Connector::new(0, (credentials, name()), tls, config)?;
                 let shared = Shared::new(connector(db)?, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
                 let timeout = config.response_timeout;

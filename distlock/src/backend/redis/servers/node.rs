@@ -278,6 +278,12 @@ impl Node {
         self.read(answer.ok(), connected.epoch, patience)
     }
 
+    /// The number of the connection for commands, once there is one.
+    pub(super) async fn connected_epoch(&self) -> Result<u64, Fault> {
+        let connected = self.link.connected(self.response_timeout).await?;
+        Ok(connected.epoch)
+    }
+
     /// Sends a command other than a script.
     pub(super) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
         let answer = self.try_send(command).await;

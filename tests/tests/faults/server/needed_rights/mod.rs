@@ -171,7 +171,11 @@ async fn play(row: &Row, servers: &Servers, cases: &[Case]) {
 /// The lists of the guide that are for every server, or those that are for a cluster alone.
 fn lists(is_of_cluster: bool) -> Vec<List> {
     let lists = rights::lists().into_iter();
-    let of_cluster = [rights::CLUSTER, rights::SHARDED_MESSAGES];
+    let of_cluster = [
+        rights::CLUSTER,
+        rights::SHARDED_MESSAGES,
+        rights::SHARDED_LISTENERS,
+    ];
     let lists = lists.filter(|list| of_cluster.contains(&list.title) == is_of_cluster);
     lists.collect()
 }
@@ -194,16 +198,18 @@ async fn f53_each_right_of_a_clusters_user_is_needed(row: &Row) {
     let is_sharded = cluster.has_sharded_messages().await;
     let of_cluster = lists(true)
         .into_iter()
-        .filter(|list| is_sharded || list.title != rights::SHARDED_MESSAGES);
+        .filter(|list| is_sharded || list.title == rights::CLUSTER);
     let of_cluster: Vec<List> = of_cluster.collect();
     if !is_sharded {
         println!("this server has no sharded messages, so no right for them is taken away");
     }
-    let mut cases = [
-        cases(&of_cluster, &cases_of_every_server()[0].rights),
-        cases_of_every_server(),
+    // Listeners are counted by looks at locks.
+    let base = [
+        cases_of_every_server()[0].rights.clone(),
+        rights::of(rights::LOOKS),
     ]
     .concat();
+    let mut cases = [cases(&of_cluster, &base), cases_of_every_server()].concat();
     cases.retain(|case| !is_sharded || !rights::PLAIN_MESSAGES.contains(&case.right));
     for case in &mut cases {
         case.rights = rights::in_cluster(case.rights.clone(), is_sharded);

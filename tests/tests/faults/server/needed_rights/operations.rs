@@ -87,6 +87,10 @@ operations! {
     STOP_LISTENING = stop_listening;
     WARN_OF_EVICTION = warn_of_eviction;
     NAME_OF_DRIVER = name_of_driver;
+    INSPECT = inspect;
+    SCAN = scan;
+    NAME_CLIENTS = name_clients;
+    COUNT_LISTENERS = count_listeners;
     FENCED_ACQUIRE = fenced_acquire;
     FAIR_ACQUIRE = fair_acquire;
     FAIR_RELEASE = fair_release;
@@ -283,6 +287,76 @@ async fn name_of_driver(scene: &Scene<'_>) -> Result<(), Failed> {
             .any(|line| !line.field("lib-name").is_empty())
     });
     named.await
+}
+
+/// A key with everything that a look reads, as no single primitive has it.
+async fn inspect(scene: &Scene<'_>) -> Result<(), Failed> {
+    let client = scene.client().await?;
+    let name = format!("shop:{}", scene.key);
+    let wrapped = match name.contains('{') {
+        true => name.clone(),
+        false => format!("{{{name}}}"),
+    };
+    let (queue, timeouts) = (
+        format!("redisson_lock_queue:{wrapped}"),
+        format!("redisson_lock_timeout:{wrapped}"),
+    );
+    let (permits, owner) = (
+        format!("{wrapped}:timeout"),
+        format!("{}:1", Uuid::from_u128(7)),
+    );
+    for words in [
+        ["HSET", &name, &owner, "1"],
+        ["ZADD", &timeouts, "99999999999999", &owner],
+        ["ZADD", &permits, "99999999999999", "0123456789abcdef"],
+    ] {
+        scene.servers.at_owner(&name, &words).await;
+    }
+    let queued = ["RPUSH", &queue, &owner];
+    scene.servers.at_owner(&name, &queued).await;
+    let report = client.inspect(&scene.key).await?;
+    assert_eq!(
+        (report.holder_total, report.waiter_total),
+        (1, 1),
+        "{report:?}"
+    );
+    Ok(())
+}
+
+async fn scan(scene: &Scene<'_>) -> Result<(), Failed> {
+    let mut scan = scene.client().await?.scan(&scene.key);
+    while scan.next_page().await?.is_some() {}
+    Ok(())
+}
+
+/// Without the right the report is there, and says which is missing.
+async fn name_clients(scene: &Scene<'_>) -> Result<(), Failed> {
+    let client = scene.client().await?;
+    let _guard = client.lock(&scene.key).acquire().wait(SOON).await?;
+    let report = client.inspect(&scene.key).await?;
+    match &report.holders[0].client {
+        Some(_) => Ok(()),
+        None => {
+            assert_eq!(report.missing_rights, ["+client|list"]);
+            Err(Failed::Missing("the holder has a name"))
+        }
+    }
+}
+
+/// As for the names.
+async fn count_listeners(scene: &Scene<'_>) -> Result<(), Failed> {
+    let client = scene.client().await?;
+    let report = client.inspect(&scene.key).await?;
+    match report.listeners {
+        Some(_) => Ok(()),
+        None => {
+            let [missing] = &report.missing_rights[..] else {
+                panic!("one right: {report:?}");
+            };
+            assert!(missing.starts_with("+pubsub|"), "{missing}");
+            Err(Failed::Missing("the listeners are counted"))
+        }
+    }
 }
 
 async fn fenced_acquire(scene: &Scene<'_>) -> Result<(), Failed> {

@@ -56,7 +56,7 @@ impl Cluster {
     }
 
     /// Has the map read soon.
-    pub(super) fn want_map(&self) {
+    pub(in crate::backend::redis::servers) fn want_map(&self) {
         let reader = &self.map_reader;
         // Release, and the wake-up after it: the task that is woken sees the flag.
         reader.wanted.store(true, Ordering::Release);
@@ -145,7 +145,7 @@ impl Cluster {
     }
 }
 
-pub(super) fn no_map() -> Fault {
+pub(in crate::backend::redis::servers) fn no_map() -> Fault {
     Fault::NotNow(cause("no node tells which slots the nodes have"))
 }
 

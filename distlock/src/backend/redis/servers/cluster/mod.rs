@@ -28,7 +28,8 @@ use tokio::time::timeout;
 
 use self::follow::moving;
 use self::greet::greet;
-use self::map::{MapReader, no_map};
+use self::map::MapReader;
+pub(super) use self::map::no_map;
 use self::slots::SlotMap;
 use self::subscribed::Subscribed;
 use super::node::{Failed, Form, Node, Shared};
@@ -108,6 +109,29 @@ impl Cluster {
             .map(ToString::to_string)
             .collect();
         names.join(", ")
+    }
+
+    /// How the scripts publish.
+    pub(super) fn publishes(&self) -> Publish {
+        self.publish
+    }
+
+    /// The nodes that have slots.
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+        let owners: Vec<Address> = self
+            .state
+            .read()
+            .map
+            .owners()
+            .into_iter()
+            .cloned()
+            .collect();
+        owners.iter().map(|owner| self.node_at(owner)).collect()
+    }
+
+    /// Reads the map.
+    pub(super) async fn refresh(&self) -> Result<(), Fault> {
+        self.read_map(self.shared.response_timeout).await
     }
 
     /// The node that has a slot, or one to ask about it, and the number of the last change.

@@ -1,0 +1,362 @@
+//! What lives under a key, whichever primitive that is, which keys there are, and which clients the server knows by name.
+
+use std::collections::BTreeSet;
+
+use redis::Value;
+use uuid::Uuid;
+
+use super::script::{self, Call, Publish};
+use super::{RedisBackend, names, reply};
+use crate::backend::{
+    Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ScanPosition, Scanned, ValueSeen,
+    cause,
+};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::report::{KeyReport, client_id};
+
+/// The rights to the commands of the script that locks do not need. Before version 7.2 the server does not say which of them
+/// the user lacks.
+const NEEDED: &str =
+    "+time +type +getrange +hlen +hscan +llen +lrange +zscore +zcount +zrangebyscore";
+
+/// The commands that count listeners, and the right to each.
+const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
+const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
+
+pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examined, Fault> {
+    let name = key.name();
+    let beside = [
+        names::fair_queue(name),
+        names::fair_timeouts(name),
+        names::fair_ours(name),
+        names::fence(name),
+        names::permits(name),
+        names::semaphore_owners(name),
+    ];
+    let channels = [
+        names::lock_channel(name),
+        names::rw_channel(name),
+        names::semaphore_channel(name),
+        names::latch_channel(name),
+    ];
+    let ((count, right), more) = match backend.servers.publishes() {
+        Publish::Plain => (PLAIN, ""),
+        Publish::Sharded => (SHARDED, ""),
+        Publish::Both => (PLAIN, SHARDED.0),
+    };
+    // Names in several slots are no names of one lock, and no command can name them all.
+    let is_whole = backend.servers.refuses(Kind::Fair, name).is_none();
+    let with = |call: Call| {
+        let beside = beside.iter().map(|other| match is_whole {
+            true => other.as_str(),
+            false => name,
+        });
+        let keys: Vec<&str> = std::iter::once(&**name).chain(beside).collect();
+        let call = call.keys(keys.into_iter());
+        let call = call.arg(KeyReport::MOST_LISTED).arg(names::rw_stem(name));
+        let call = channels
+            .iter()
+            .fold(call, |call, channel| call.arg(channel));
+        call.arg(count).arg(more)
+    };
+    let value = backend.run(key, &script::EXAMINE, with).await;
+    let value = value.map_err(|fault| needs(NEEDED, fault))?;
+    let mut examined = read(&value, right).ok_or_else(|| reply::unexpected(&value))?;
+    if !is_whole {
+        examined.token = None;
+        examined.permit_owners = Listed::default();
+    }
+    Ok(examined)
+}
+
+/// The reply of the script.
+fn read(value: &Value, right: &'static str) -> Option<Examined> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [
+        kind,
+        Value::Int(left),
+        text,
+        Value::Array(fields),
+        Value::Array(queue),
+        Value::Array(permits),
+        Value::Array(owners),
+        Value::Array(ended),
+        token,
+        listeners,
+    ] = parts.as_slice()
+    else {
+        return None;
+    };
+    let ttl = reply::ttl(*left);
+    let value = match bytes(kind)? {
+        b"none" => ValueSeen::Nothing,
+        b"string" => match number(bytes(text)?) {
+            Some(number) => ValueSeen::Number(number),
+            None => ValueSeen::Other,
+        },
+        b"hash" => owners_of_lock(fields)?,
+        _ => ValueSeen::Other,
+    };
+    let owner_and_number = |pair: &[Value]| match pair {
+        [owner, permits] => Some((bytes(owner)?.to_vec(), number(bytes(permits)?)?)),
+        _ => None,
+    };
+    let mut permit_owners = listed(owners, 2, |pair| {
+        let (owner, permits) = owner_and_number(pair)?;
+        Some((owner, u64::try_from(permits).unwrap_or(0)))
+    })?;
+    permit_owners.items.sort_unstable();
+    Some(Examined {
+        value,
+        ttl,
+        queue: listed(queue, 2, |pair| match pair {
+            [owner, Value::Int(left)] => Some((bytes(owner)?.to_vec(), reply::ttl(*left)?)),
+            _ => None,
+        })?,
+        permits: listed(permits, 2, |pair| match pair {
+            [id, Value::Int(left)] => Some((reply::permit_name(bytes(id)?), reply::ttl(*left))),
+            _ => None,
+        })?,
+        ended_permits: match ended.as_slice() {
+            [Value::Int(ended)] => u64::try_from(*ended).ok()?,
+            _ => return None,
+        },
+        permit_owners,
+        token: match token {
+            Value::Nil => None,
+            token => number(bytes(token)?).and_then(|token| u64::try_from(token).ok()),
+        },
+        listeners: match listeners {
+            Value::Nil => Err(right),
+            Value::Array(counts) => Ok(listening(counts)?),
+            _ => return None,
+        },
+    })
+}
+
+fn listening(counts: &[Value]) -> Option<Listeners> {
+    let count = |value: &Value| match value {
+        Value::Int(count) => u64::try_from(*count).ok(),
+        _ => None,
+    };
+    let [lock, read_write, semaphore, latch] = counts else {
+        return None;
+    };
+    Some(Listeners {
+        lock: count(lock)?,
+        read_write: count(read_write)?,
+        semaphore: count(semaphore)?,
+        latch: count(latch)?,
+    })
+}
+
+/// A list whose first value is the number of all items.
+fn listed<'a, T>(
+    values: &'a [Value],
+    each: usize,
+    item: impl Fn(&'a [Value]) -> Option<T>,
+) -> Option<Listed<T>> {
+    let (Value::Int(total), values) = values.split_first()? else {
+        return None;
+    };
+    let items = values.chunks(each).map(item);
+    Some(Listed {
+        items: items.collect::<Option<_>>()?,
+        total: u64::try_from(*total).ok()?,
+    })
+}
+
+/// A hash, if it is a lock: all of its fields are owners with counts, but for the mode of a read/write lock.
+fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
+    let (mut is_written, mut is_lock) = (None, true);
+    let fields = listed(fields, 3, |field| match field {
+        [owner, count, Value::Int(left)] => Some((bytes(owner)?, bytes(count)?, *left)),
+        _ => None,
+    })?;
+    let (mut holders, mut total) = (Vec::new(), fields.total);
+    for (owner, count, left) in fields.items {
+        match (owner, count) {
+            (b"mode", b"read") => is_written = Some(false),
+            (b"mode", b"write") => is_written = Some(true),
+            _ => match number(count).and_then(|count| u64::try_from(count).ok()) {
+                Some(count) if client_id(owner).is_some() => holders.push(HolderSeen {
+                    owner: owner.to_vec(),
+                    count,
+                    left: reply::ttl(left),
+                }),
+                _ => is_lock = false,
+            },
+        }
+    }
+    if is_written.is_some() {
+        let before = holders.len();
+        // A reader whose timeouts have ended holds nothing any more.
+        let is_alive = |holder: &HolderSeen| {
+            holder.owner.ends_with(b":write") || holder.left.is_some_and(|left| !left.is_zero())
+        };
+        holders.retain(is_alive);
+        total = total.saturating_sub((before - holders.len()) as u64 + 1);
+    }
+    holders.sort_unstable_by(|one, two| one.owner.cmp(&two.owner));
+    let holders = Listed {
+        items: holders,
+        total,
+    };
+    Some(match is_written {
+        _ if !is_lock => ValueSeen::Other,
+        Some(is_written) => ValueSeen::ReadWrite {
+            is_written,
+            holders,
+        },
+        None => ValueSeen::Lock(holders),
+    })
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+/// A number as Redis and Redisson write it.
+fn number(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: i64 = text.parse().ok()?;
+    // `+1` and `007` are no numbers of Redis.
+    (itoa::Buffer::new().format(number) == text).then_some(number)
+}
+
+/// A page of names. Of those that belong to a primitive under another key, none.
+pub(super) async fn scan(
+    backend: &RedisBackend,
+    position: &ScanPosition,
+    pattern: &str,
+    most: u32,
+) -> Result<Scanned, Fault> {
+    let page = backend.servers.scan(position, |cursor| {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern);
+        scan.arg("COUNT").arg(most);
+        scan
+    });
+    let (value, server) = page.await.map_err(|fault| needs("+scan", fault))?;
+    let (next, keys) = match &value {
+        Value::Array(parts) => match parts.as_slice() {
+            [next, Value::Array(keys)] => bytes(next).zip(Some(keys)),
+            _ => None,
+        },
+        _ => None,
+    }
+    .ok_or_else(|| reply::unexpected(&value))?;
+    let next = String::from_utf8_lossy(next).into_owned();
+    // The server may tell a key several times. One that is not a text belongs to another program.
+    let names: BTreeSet<String> = keys
+        .iter()
+        .filter_map(|name| String::from_utf8(bytes(name)?.to_vec()).ok())
+        .filter(|name| !names::belongs_to_another(name))
+        .collect();
+    Ok(Scanned {
+        names: names.into_iter().collect(),
+        next: backend.servers.after(position, server, next),
+    })
+}
+
+pub(super) async fn named_clients(
+    backend: &RedisBackend,
+    key: &Key,
+) -> Result<Vec<NamedClient>, Fault> {
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    let listed = backend.servers.send(key, list).await;
+    match listed.map_err(|fault| needs("+client|list", fault))? {
+        Value::BulkString(bytes) => Ok(clients(&String::from_utf8_lossy(&bytes))),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(clients(&text)),
+        other => Err(reply::unexpected(&other)),
+    }
+}
+
+/// The clients of a list whose names contain an id.
+fn clients(list: &str) -> Vec<NamedClient> {
+    let client = |line: &str| {
+        let field = |wanted: &str| {
+            let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
+            Some(fields.find(|(name, _)| *name == wanted)?.1)
+        };
+        let full = field("name")?;
+        let id = id_in(full)?;
+        let ours = full.strip_suffix(&format!(":{id}"));
+        Some(NamedClient {
+            id,
+            name: ours.unwrap_or(full).to_owned(),
+            address: field("addr")?.to_owned(),
+        })
+    };
+    list.lines().filter_map(client).collect()
+}
+
+/// The last id in a name.
+fn id_in(name: &str) -> Option<Uuid> {
+    let length = uuid::fmt::Hyphenated::LENGTH;
+    let starts = (0..=name.len().checked_sub(length)?).rev();
+    let mut texts = starts.filter_map(|at| name.get(at..at + length));
+    texts.find_map(|text| Uuid::try_parse(text).ok())
+}
+
+/// Names the rights of which one is missing. Not every server does.
+fn needs(rights: &str, fault: Fault) -> Fault {
+    match fault {
+        Fault::Denied(denied) => Fault::Denied(cause(format!(
+            "a look at locks needs `{rights}` and the patterns of keys in the guide's page `least_privilege` ({denied})"
+        ))),
+        fault => fault,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_found_by_the_ids_in_their_names() {
+        let (ours, java) = (Uuid::from_u128(7), Uuid::from_u128(9));
+        let list = format!(
+            "id=3 addr=10.0.0.1:4242 laddr=10.0.0.9:6379 fd=8 name=orders-7f9c:{ours} age=5\r\n\
+             id=4 addr=10.0.0.2:1 name=billing-{java}-main age=5\n\
+             id=5 addr=10.0.0.3:1 name= age=1\n\
+             id=6 addr=10.0.0.4:1 name=redis-cli age=1\n\
+             broken line\n"
+        );
+        let client = |id, name: &str, address: &str| NamedClient {
+            id,
+            name: name.to_owned(),
+            address: address.to_owned(),
+        };
+        let expected = [
+            client(ours, "orders-7f9c", "10.0.0.1:4242"),
+            client(java, &format!("billing-{java}-main"), "10.0.0.2:1"),
+        ];
+        assert_eq!(clients(&list), expected);
+    }
+
+    #[test]
+    fn needed_rights_are_those_of_the_guide() {
+        let guide = include_str!("../../guide/least_privilege.md");
+        let (_, list) = guide.split_once("looks at locks\n").unwrap();
+        assert!(list.lines().any(|line| line.trim() == NEEDED));
+    }
+
+    #[test]
+    fn only_what_redis_counts_with_is_a_number() {
+        for (text, expected) in [("0", Some(0)), ("-7", Some(-7)), ("12", Some(12))] {
+            assert_eq!(number(text.as_bytes()), expected);
+        }
+        for text in ["", "+1", "007", "1.0", "1e3", " 1", "99999999999999999999"] {
+            assert_eq!(number(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

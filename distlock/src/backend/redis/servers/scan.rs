@@ -1,0 +1,128 @@
+//! How a scan goes from one master to the next.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::node::Node;
+use super::{Layout, Servers};
+use crate::backend::redis::script::Publish;
+use crate::backend::{Fault, ScanCursor, ScanPosition};
+
+/// Where the scan of a server begins, and what the server answers when it is over.
+const BEGIN: &str = "0";
+
+/// A server that has answered, and whether what it answered continues an earlier page.
+pub(in crate::backend::redis) struct ScannedServer {
+    name: String,
+    epoch: u64,
+    /// The connection was replaced in between. Another server may have answered, or the same one after a restart, and where
+    /// the next page begins means nothing there.
+    is_replaced: bool,
+    /// The masters that have not been read, this one included.
+    others: Vec<String>,
+}
+
+impl Servers {
+    /// How the scripts publish.
+    pub(in crate::backend::redis) fn publishes(&self) -> Publish {
+        match &self.layout {
+            Layout::One(_) | Layout::Sentinel { .. } => Publish::Plain,
+            Layout::Cluster(cluster) => cluster.publishes(),
+        }
+    }
+
+    /// Asks the server of a position for its next page, or the first one that was not read yet.
+    pub(in crate::backend::redis) async fn scan(
+        &self,
+        position: &ScanPosition,
+        page: impl Fn(&str) -> Cmd,
+    ) -> Result<(Value, ScannedServer), Fault> {
+        if let Layout::Cluster(cluster) = &self.layout
+            && *position == ScanPosition::default()
+        {
+            // Without commands for their slots, this client may not have heard of new masters.
+            cluster.refresh().await?;
+        }
+        let masters = self.masters();
+        let current = position.at.as_ref();
+        // A master that was replaced is not read to its end: the new one is another server.
+        let current = current.filter(|at| masters.iter().any(|(name, _)| *name == at.server));
+        let is_new = |name: &String| !position.done.contains(name);
+        let others: Vec<String> = masters
+            .iter()
+            .map(|(name, _)| name.clone())
+            .filter(is_new)
+            .collect();
+        let wanted = current.map(|at| &at.server).or(others.first());
+        let found = masters.iter().find(|(name, _)| Some(name) == wanted);
+        let Some((name, master)) = found.or(masters.first()) else {
+            return Err(super::cluster::no_map());
+        };
+        let node: &Node = match master {
+            Master::Single(node) => node,
+            Master::OfCluster(node) => node,
+        };
+        // Connects, so that the number below is that of the connection that is used.
+        let epoch = node.connected_epoch().await?;
+        let is_same = current.is_some_and(|at| at.epoch == epoch);
+        let from = current.filter(|_| is_same).map_or(BEGIN, |at| &at.next);
+        let value = match node.send(page(from)).await {
+            Ok(value) => value,
+            Err(fault) => {
+                if let Layout::Cluster(cluster) = &self.layout {
+                    cluster.want_map();
+                }
+                return Err(fault);
+            }
+        };
+        let server = ScannedServer {
+            name: name.clone(),
+            epoch,
+            is_replaced: node.link().epoch() != epoch,
+            others,
+        };
+        Ok((value, server))
+    }
+
+    /// Where the page after this one begins. `next` is what the server has answered.
+    pub(in crate::backend::redis) fn after(
+        &self,
+        position: &ScanPosition,
+        server: ScannedServer,
+        next: String,
+    ) -> Option<ScanPosition> {
+        let mut done = position.done.clone();
+        if next == BEGIN && !server.is_replaced {
+            let is_last = server.others.iter().all(|other| *other == server.name);
+            done.push(server.name);
+            return (!is_last).then_some(ScanPosition { done, at: None });
+        }
+        let at = Some(ScanCursor {
+            server: server.name,
+            epoch: server.epoch,
+            next,
+        });
+        Some(ScanPosition { done, at })
+    }
+
+    fn masters(&self) -> Vec<(String, Master<'_>)> {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                let node = &single.node;
+                vec![(node.name().to_owned(), Master::Single(node))]
+            }
+            Layout::Cluster(cluster) => {
+                let nodes = cluster.masters().into_iter();
+                let named = nodes.map(|node| (node.name().to_owned(), Master::OfCluster(node)));
+                named.collect()
+            }
+        }
+    }
+}
+
+/// A server that has keys.
+enum Master<'a> {
+    Single(&'a Node),
+    OfCluster(Arc<Node>),
+}

@@ -1,0 +1,193 @@
+//! Looks at many keys in the server, page by page.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::Client;
+use super::report::{Names, report};
+use crate::backend::{Fault, ScanPosition};
+use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
+use crate::error::Error;
+use crate::hold::Session;
+use crate::key::Key;
+use crate::report::{KeyReport, Primitive};
+
+/// A look at many keys in the server, page by page; made by [`Client::scan`].
+///
+/// # Examples
+/// See [`Client::scan`].
+#[must_use = "a scan does nothing until a page is asked for"]
+pub struct Scan {
+    session: Arc<Session>,
+    /// As the user wrote it.
+    pattern: String,
+    /// With the client's prefix.
+    full: String,
+    page_size: u32,
+    /// Where the next page begins; `None` after the last one.
+    position: Option<ScanPosition>,
+    names: Names,
+}
+
+impl Client {
+    /// Looks at all keys that match a pattern, page by page: locks, semaphores and latches, of this crate and of Redisson.
+    ///
+    /// In the pattern `*` stands for any text, `?` for one byte, `[ab]` and `[a-c]` for one of these bytes, `[^a]` for any
+    /// other one, and `\` takes the next character as it is. `"order:*"` is all keys that begin with `order:`, and `"*"` is
+    /// all keys. Only keys with the client's [prefix](crate::Builder::key_prefix) are found, and the pattern does not contain
+    /// the prefix.
+    ///
+    /// The keys are read with `SCAN`, on a cluster from one master after the other, and each key of a page is then looked at as
+    /// by [`inspect`](Client::inspect). A page is read when it is asked for, so the caller decides how much the server
+    /// has to do. A key that exists during the whole scan is found, possibly on several pages. A key that is made
+    /// or removed meanwhile, or whose slot moves between the nodes of a cluster, may be found or not.
+    ///
+    /// Keys of other programs that match are left out, unless they hold a number, which a semaphore does as well.
+    ///
+    /// # Errors
+    /// None yet: [`Scan::next_page`] returns them.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.multi_lock(["order:42", "order:43", "stock:7"]).acquire().await?;
+    ///
+    /// let (mut scan, mut found) = (client.scan("order:*"), Vec::new());
+    /// while let Some(page) = scan.next_page().await? {
+    ///     for report in page {
+    ///         println!("{}: {}, {} holders", report.key, report.primitive, report.holder_total);
+    ///         found.push(report.key);
+    ///     }
+    /// }
+    /// assert_eq!(found, ["order:42", "order:43"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn scan(&self, pattern: impl Into<String>) -> Scan {
+        let session = Arc::clone(&self.registry.session);
+        let pattern = pattern.into();
+        Scan {
+            full: escaped(&session.config.key_prefix) + &pattern,
+            session,
+            pattern,
+            page_size: SCAN_PAGE,
+            position: Some(ScanPosition::default()),
+            names: Names::default(),
+        }
+    }
+}
+
+impl Scan {
+    /// Sets how many keys of the server a page goes through, whether they match or not: 1 to 10,000, and 200 by default.
+    ///
+    /// It is about as many: the server may return a few more. Larger pages need fewer round trips, and the server needs
+    /// longer for each.
+    ///
+    /// # Errors
+    /// A value out of range is reported as [`Error::InvalidConfig`] by [`next_page`](Scan::next_page).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.multi_lock(["order:42", "order:43"]).acquire().await?;
+    /// let mut scan = client.scan("*").page_size(1);
+    /// assert_eq!(scan.next_page().await?.map(|page| page.len()), Some(1));
+    /// # Ok(()) }
+    /// ```
+    pub fn page_size(mut self, keys: u32) -> Self {
+        self.page_size = keys;
+        self
+    }
+
+    /// Reads the next page; `None` after the last one.
+    ///
+    /// A page may be empty although others follow, because few keys match. The keys of a page are in alphabetical order.
+    ///
+    /// # Errors
+    /// * [`Error::InvalidConfig`]: the [page size](Scan::page_size) is out of range.
+    /// * [`Error::Denied`]: the user lacks a right, which the error names if the server does. Without the rights to count
+    ///   listeners and to name clients there is no error, and each report says
+    ///   [what is missing](KeyReport::missing_rights).
+    /// * [`Error::Unavailable`]: the server did not answer. The next call reads the same page again. If another server has
+    ///   become the master meanwhile, its keys are read from the beginning, so that keys may be found twice.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the next call reads the same page again.
+    ///
+    /// # Examples
+    /// See [`Client::scan`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<KeyReport>>, Error> {
+        if !(1..=MAX_SCAN_PAGE).contains(&self.page_size) {
+            return Err(Error::invalid_config("page_size", self.page_size));
+        }
+        let Some(position) = &self.position else {
+            return Ok(None);
+        };
+        let (session, prefix) = (&self.session, &self.session.config.key_prefix);
+        let since = session.now();
+        // Faults that concern no single key are told with the pattern.
+        let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
+        let failed = |fault: Fault| fault.into_error(&asked, session.now().since(since));
+        let backend = &session.backend;
+        let page = backend.scan(position, &self.full, self.page_size).await;
+        let page = page.map_err(failed)?;
+        let keys = page
+            .names
+            .iter()
+            .filter_map(|name| name.strip_prefix(prefix));
+        // A longer key belongs to another program.
+        let keys: Vec<Key> = keys.filter_map(|key| Key::new(prefix, key).ok()).collect();
+        let examine = |key: &Key| {
+            let key = key.clone();
+            async move {
+                let examined = session.backend.examine(&key).await;
+                examined.map(|examined| (report(session, &key, &examined), key))
+            }
+        };
+        let examined: Vec<_> = keys.iter().map(examine).collect();
+        let examined = stream::iter(examined).buffered(EXAMINED_AT_ONCE);
+        let mut examined: Vec<(KeyReport, Key)> = examined.try_collect().await.map_err(failed)?;
+        // A key may be gone by now.
+        examined.retain(|(report, _)| {
+            !matches!(report.primitive, Primitive::Nothing | Primitive::NoLock)
+        });
+        // The keys of a page are on one server.
+        if let Some((_, key)) = examined.first() {
+            let reports = examined.iter().map(|(report, _)| report);
+            self.names
+                .learn(session, key, reports)
+                .await
+                .map_err(failed)?;
+        }
+        let mut reports: Vec<_> = examined.into_iter().map(|(report, _)| report).collect();
+        reports
+            .iter_mut()
+            .for_each(|report| self.names.resolve(report));
+        self.position = page.next;
+        Ok(Some(reports))
+    }
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("pattern", &self.pattern)
+            .field("is_over", &self.position.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A text as a pattern that only this text matches.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}

@@ -1,0 +1,396 @@
+//! What a look at the server tells of each primitive, and of all keys under a pattern.
+
+use std::time::Duration;
+
+use distlock::{Client, Error, KeyReport, Primitive};
+
+use crate::conformance::stage::Stage;
+
+on_every_backend! {
+    free_key_is_reported_as_nothing,
+    lock_is_reported_with_its_holder_its_lease_and_the_name_of_its_client,
+    lock_that_stays_taken_after_its_release_is_reported_as_released,
+    fenced_lock_is_reported_with_its_token,
+    fair_lock_is_reported_with_its_queue_in_order,
+    readers_and_the_writer_are_reported_with_their_mode,
+    semaphore_is_reported_with_free_and_taken_permits,
+    expirable_semaphore_is_reported_with_its_permits_and_their_leases,
+    latch_is_reported_with_its_count_while_somebody_waits_and_is_a_number_before,
+    waiting_process_is_counted_as_a_listener,
+    scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive,
+    scan_of_a_pattern_that_matches_nothing_ends_without_a_key,
+    pattern_does_not_reach_beyond_the_prefix_of_the_client,
+    page_size_out_of_range_is_refused,
+}
+
+on_threads! { scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive }
+
+async fn named(stage: &Stage, name: &str) -> Client {
+    stage.client_with(|builder| builder.name(name)).await
+}
+
+/// The names of the clients that hold a key.
+fn holders(report: &KeyReport) -> Vec<&str> {
+    let clients = report.holders.iter().map(|holder| holder.client.as_ref());
+    clients
+        .map(|client| client.map_or("unknown", |client| &client.name))
+        .collect()
+}
+
+/// All reports under a pattern, page by page.
+async fn scanned(client: &Client, pattern: &str, page_size: u32) -> Vec<KeyReport> {
+    let (mut scan, mut found) = (client.scan(pattern).page_size(page_size), Vec::new());
+    while let Some(page) = scan.next_page().await.unwrap() {
+        found.extend(page);
+    }
+    assert!(scan.next_page().await.unwrap().is_none(), "after the end");
+    found
+}
+
+async fn free_key_is_reported_as_nothing(stage: &Stage) {
+    let client = stage.client().await;
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.key.as_str(), report.primitive),
+        ("k", Primitive::Nothing)
+    );
+    assert!(!report.is_held() && report.expires_in.is_none() && report.waiters.is_empty());
+    assert_eq!(
+        (report.listeners, report.missing_rights.len()),
+        (Some(0), 0)
+    );
+    assert!(matches!(
+        client.inspect("").await,
+        Err(Error::InvalidKey { .. })
+    ));
+}
+
+async fn lock_is_reported_with_its_holder_its_lease_and_the_name_of_its_client(stage: &Stage) {
+    let (one, two) = (
+        named(stage, "orders-1").await,
+        named(stage, "orders-2").await,
+    );
+    let guard = one.lock("k").acquire().await.unwrap();
+    for asked in [&one, &two] {
+        let report = asked.inspect("k").await.unwrap();
+        assert_eq!(report.primitive, Primitive::Lock);
+        assert_eq!(holders(&report), ["orders-1"]);
+        let [holder] = &report.holders[..] else {
+            panic!("one holder: {report:?}");
+        };
+        assert_eq!(holder.owner, guard.owner().to_string());
+        assert_eq!(holder.client_id(), Some(one.id()));
+        assert_eq!(
+            (holder.count, holder.is_released, report.holder_total),
+            (1, false, 1)
+        );
+        let left = holder.lease_left.unwrap();
+        assert!(left > Duration::ZERO && left <= stage.lease(), "{left:?}");
+        assert_eq!(
+            report.expires_in.map(|left| left <= stage.lease()),
+            Some(true)
+        );
+        assert!(!holder.client.as_ref().unwrap().address.is_empty());
+    }
+    guard.release().await.unwrap();
+    assert!(!two.inspect("k").await.unwrap().is_held());
+}
+
+async fn lock_that_stays_taken_after_its_release_is_reported_as_released(stage: &Stage) {
+    let client = named(stage, "orders-1").await;
+    let acquire = client.lock("k").acquire().hold_at_least(stage.lease() / 2);
+    acquire.await.unwrap().release().await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(report.primitive, Primitive::Lock);
+    assert!(report.holders[0].is_released && report.is_held());
+    assert_eq!(holders(&report), ["orders-1"]);
+}
+
+async fn fenced_lock_is_reported_with_its_token(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.fenced_lock("k").acquire().await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(report.primitive, Primitive::FencedLock);
+    assert_eq!(report.fencing_token, Some(guard.token()));
+    assert_eq!(report.holders.len(), 1);
+    guard.release().await.unwrap();
+}
+
+async fn fair_lock_is_reported_with_its_queue_in_order(stage: &Stage) {
+    let clients = [
+        named(stage, "orders-1").await,
+        named(stage, "orders-2").await,
+        named(stage, "orders-3").await,
+    ];
+    let guard = clients[0].fair_lock("k").acquire().await.unwrap();
+    assert_eq!(
+        clients[0].inspect("k").await.unwrap().primitive,
+        Primitive::Lock
+    );
+    let mut waiters = Vec::new();
+    for (before, client) in clients[1..].iter().enumerate() {
+        waiters.push(tokio::spawn(client.fair_lock("k").acquire().into_future()));
+        stage
+            .eventually("a place in the queue", stage.lease(), async || {
+                clients[0].inspect("k").await.unwrap().waiters.len() == before + 1
+            })
+            .await;
+    }
+    let report = clients[0].inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.waiter_total),
+        (Primitive::FairLock, 2)
+    );
+    assert_eq!(holders(&report), ["orders-1"]);
+    for (waiter, client) in report.waiters.iter().zip(&clients[1..]) {
+        assert_eq!(waiter.client_id(), Some(client.id()));
+        assert!(waiter.place_left > Duration::ZERO);
+    }
+    assert_eq!(report.waiters[1].client.as_ref().unwrap().name, "orders-3");
+    assert_eq!(report.listeners, Some(2));
+    guard.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+async fn readers_and_the_writer_are_reported_with_their_mode(stage: &Stage) {
+    let (one, two) = (
+        named(stage, "orders-1").await,
+        named(stage, "orders-2").await,
+    );
+    let reads = [
+        one.rw_lock("k").read().acquire().await.unwrap(),
+        two.rw_lock("k").read().acquire().await.unwrap(),
+    ];
+    let report = one.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.holder_total),
+        (Primitive::ReadLock, 2)
+    );
+    let mut names = holders(&report);
+    names.sort_unstable();
+    assert_eq!(names, ["orders-1", "orders-2"]);
+    for holder in &report.holders {
+        let left = holder.lease_left.unwrap();
+        assert!(left > Duration::ZERO && left <= stage.lease(), "{left:?}");
+    }
+    for read in reads {
+        read.release().await.unwrap();
+    }
+    let lock = one.rw_lock("k");
+    let write = lock.write().acquire().await.unwrap();
+    let report = two.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.holder_total),
+        (Primitive::WriteLock, 1)
+    );
+    assert_eq!(report.holders[0].owner, format!("{}:write", write.owner()));
+    assert_eq!(holders(&report), ["orders-1"]);
+    write.release().await.unwrap();
+}
+
+async fn semaphore_is_reported_with_free_and_taken_permits(stage: &Stage) {
+    let client = named(stage, "orders-1").await;
+    let pool = client.semaphore("k");
+    pool.try_set_permits(5).await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.count),
+        (Primitive::Number, Some(5))
+    );
+    let permits = pool.acquire_many(2).await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.count),
+        (Primitive::Semaphore, None)
+    );
+    let found = report.permits.unwrap();
+    assert_eq!((found.free, found.taken), (3, 2));
+    assert_eq!(
+        (report.holders[0].count, report.holders[0].lease_left),
+        (2, None)
+    );
+    assert_eq!(holders(&report), ["orders-1"]);
+    permits.release().await.unwrap();
+    pool.delete().await.unwrap();
+}
+
+async fn expirable_semaphore_is_reported_with_its_permits_and_their_leases(stage: &Stage) {
+    let client = stage.client().await;
+    let seats = client.expirable_semaphore("k");
+    seats.try_set_permits(3).await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    let leased = seats.acquire().lease(stage.lease() / 5).await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(report.primitive, Primitive::ExpirableSemaphore);
+    let found = report.permits.unwrap();
+    assert_eq!((found.free, found.taken, report.holder_total), (1, 2, 2));
+    let mut ids = [permit.id().to_string(), leased.id().to_string()];
+    ids.sort_unstable();
+    for (holder, id) in report.holders.iter().zip(&ids) {
+        assert_eq!((&holder.owner, holder.client_id()), (id, None));
+        let left = holder.lease_left.unwrap();
+        assert!(left > Duration::ZERO && left <= stage.lease(), "{left:?}");
+    }
+    // A permit whose lease is over counts as free, though no change has taken it back.
+    stage
+        .eventually("a lease that is over", stage.lease(), async || {
+            let report = client.inspect("k").await.unwrap();
+            report.permits.unwrap().free == 2 && report.holders.len() == 1
+        })
+        .await;
+    permit.release().await.unwrap();
+    let _ended = leased.release().await;
+    seats.delete().await.unwrap();
+}
+
+async fn latch_is_reported_with_its_count_while_somebody_waits_and_is_a_number_before(
+    stage: &Stage,
+) {
+    let client = stage.client().await;
+    let latch = client.count_down_latch("k");
+    latch.try_set_count(2).await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    assert_eq!(
+        (report.primitive, report.count),
+        (Primitive::Number, Some(2))
+    );
+    let waiter = tokio::spawn({
+        let latch = latch.clone();
+        async move { latch.wait().await }
+    });
+    stage
+        .eventually("a listener of the latch", stage.lease(), async || {
+            let report = client.inspect("k").await.unwrap();
+            report.primitive == Primitive::CountDownLatch
+                && report.count == Some(2)
+                && report.listeners == Some(1)
+        })
+        .await;
+    latch.count_down().await.unwrap();
+    latch.count_down().await.unwrap();
+    waiter.await.unwrap().unwrap();
+}
+
+async fn waiting_process_is_counted_as_a_listener(stage: &Stage) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let guard = one.lock("k").acquire().await.unwrap();
+    let waiter = tokio::spawn(two.lock("k").acquire().into_future());
+    stage
+        .eventually("a listener", stage.lease(), async || {
+            one.inspect("k").await.unwrap().listeners == Some(1)
+        })
+        .await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive(stage: &Stage) {
+    let client = named(stage, "orders-1").await;
+    let (mut guards, mut expected) = (Vec::new(), Vec::new());
+    for n in 0..40 {
+        let key = format!("order:{n:02}");
+        guards.push(client.lock(&key).acquire().await.unwrap());
+        expected.push((key, Primitive::Lock));
+    }
+    let other = client.lock("stock:7").acquire().await.unwrap();
+    let fenced = client.fenced_lock("order:fenced").acquire().await.unwrap();
+    let read = client
+        .rw_lock("order:{read}:lock")
+        .read()
+        .acquire()
+        .await
+        .unwrap();
+    let pool = client.semaphore("order:{pool}");
+    pool.try_set_permits(2).await.unwrap();
+    let permit = pool.acquire().await.unwrap();
+    let seats = client.expirable_semaphore("order:{seats}");
+    seats.try_set_permits(2).await.unwrap();
+    let seat = seats.acquire().await.unwrap();
+    expected.extend([
+        ("order:fenced".to_owned(), Primitive::FencedLock),
+        ("order:{read}:lock".to_owned(), Primitive::ReadLock),
+        ("order:{pool}".to_owned(), Primitive::Semaphore),
+        ("order:{seats}".to_owned(), Primitive::ExpirableSemaphore),
+    ]);
+    expected.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+    for (pattern, page_size) in [("order:*", 7), ("order:*", 1_000), ("o[q-s]der?*", 100)] {
+        let reports = scanned(&client, pattern, page_size).await;
+        let mut found: Vec<_> = reports
+            .iter()
+            .map(|report| (report.key.clone(), report.primitive))
+            .collect();
+        found.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+        // The server may tell a key on two pages.
+        found.dedup();
+        assert_eq!(found, expected, "{pattern} in pages of {page_size}");
+        let locks = reports
+            .iter()
+            .filter(|report| report.primitive == Primitive::Lock);
+        for lock in locks {
+            assert_eq!(holders(lock), ["orders-1"], "{lock:?}");
+        }
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    other.release().await.unwrap();
+    fenced.release().await.unwrap();
+    read.release().await.unwrap();
+    permit.release().await.unwrap();
+    seat.release().await.unwrap();
+    pool.delete().await.unwrap();
+    seats.delete().await.unwrap();
+}
+
+async fn scan_of_a_pattern_that_matches_nothing_ends_without_a_key(stage: &Stage) {
+    let client = stage.client().await;
+    let guard = client.lock("order:42").acquire().await.unwrap();
+    for pattern in [
+        "stock:*",
+        "",
+        "order",
+        "order:4",
+        r"order:4\*",
+        "[x]rder:42",
+    ] {
+        let found = scanned(&client, pattern, 10).await;
+        assert!(found.is_empty(), "{pattern:?}: {found:?}");
+    }
+    assert_eq!(scanned(&client, "order:42", 10).await.len(), 1);
+    guard.release().await.unwrap();
+}
+
+async fn pattern_does_not_reach_beyond_the_prefix_of_the_client(stage: &Stage) {
+    let prefix = stage.prefix().to_owned();
+    let odd = format!("{prefix}a[*]?:");
+    let inner = stage.client_with(|builder| builder.key_prefix(&odd)).await;
+    let outer = stage.client().await;
+    let guards = [
+        inner.lock("k").acquire().await.unwrap(),
+        outer.lock("ab*x:k").acquire().await.unwrap(),
+        outer.lock("k").acquire().await.unwrap(),
+    ];
+    let found = scanned(&inner, "*", 10).await;
+    let keys: Vec<&str> = found.iter().map(|report| report.key.as_str()).collect();
+    assert_eq!(keys, ["k"]);
+    assert_eq!(found[0].holders[0].owner, guards[0].owner().to_string());
+    assert_eq!(scanned(&outer, "*", 10).await.len(), 3);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+async fn page_size_out_of_range_is_refused(stage: &Stage) {
+    let client = stage.client().await;
+    for page_size in [0, 10_001] {
+        let mut scan = client.scan("*").page_size(page_size);
+        let refused = scan.next_page().await.unwrap_err();
+        assert!(matches!(refused, Error::InvalidConfig { .. }), "{refused}");
+        assert!(
+            refused.to_string().contains(&page_size.to_string()),
+            "{refused}"
+        );
+    }
+}
