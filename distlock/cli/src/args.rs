@@ -1,0 +1,181 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use distlock::Mode;
+
+/// Distributed locks in Redis or Valkey: run commands under them, see who holds them, check the server.
+#[derive(Debug, Parser)]
+#[command(name = "distlock", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The server, for every command.
+#[derive(Args, Debug)]
+pub(crate) struct Server {
+    /// The lock server: redis://, rediss://, redis+sentinel://, redis+cluster:// or redis+unix://. Other users of the machine
+    /// see arguments: give a URL with a password by the environment.
+    #[arg(long, global = true, env = "REDIS_URL", hide_env_values = true)]
+    url: Option<String>,
+
+    /// File with the authorities (PEM) that have signed the server's certificate, instead of the system's.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// How long to try to connect.
+    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+
+    /// Write JSON instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Server {
+    /// The URL, if there is one that is not empty.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| !url.is_empty())
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while this process holds a lock.
+    Run(Run),
+    /// Free a lock that somebody else holds.
+    Release(Release),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The name of the lock in the server.
+    pub(crate) key: String,
+
+    /// How long to wait for the lock, e.g. 5s; 0 tries once. Without it the wait has no limit.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The lease. It is renewed while the command runs, and frees the lock this long after a crash.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) lease: Duration,
+
+    /// Keep the lock taken for at least this long, also if the command ends sooner.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) hold_at_least: Option<Duration>,
+
+    /// End the command after it has held the lock for this long.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// How long a command may take to end after SIGTERM. Then it gets SIGKILL.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) kill_after: Duration,
+
+    /// The kind of lock.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) kind: Kind,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A kind of lock, by the name that the library's constructors have.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Kind {
+    /// One owner at a time. Java's RLock.
+    #[default]
+    Lock,
+    /// One owner at a time, in the order of arrival. Java's RFairLock.
+    Fair,
+    /// One owner at a time, with a token that grows. The command finds it in DISTLOCK_TOKEN. Java's RFencedLock.
+    Fenced,
+    /// Many readers, if there is no writer. Java's RReadWriteLock.
+    Read,
+    /// One writer, if there are no readers.
+    Write,
+    /// One owner at a time; waiters poll and need no right to subscribe.
+    Spin,
+}
+
+impl From<Kind> for Mode {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Lock => Self::Reentrant,
+            Kind::Fair => Self::Fair,
+            Kind::Fenced => Self::Fenced,
+            Kind::Read => Self::Read,
+            Kind::Write => Self::Write,
+            Kind::Spin => Self::Spin,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    /// The name of the lock in the server.
+    pub(crate) key: String,
+
+    /// Release without asking.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// Reads `500ms`, `5s`, `1m30s` or `0`. humantime alone would read `1M` as a month, and `1y`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || "expected e.g. 500ms, 5s, 1m30s (units: ms, s, m, h)".to_owned();
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut units = text
+        .split(|c: char| !c.is_alphabetic())
+        .filter(|unit| !unit.is_empty());
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
+        return Err(expected());
+    }
+    humantime::parse_duration(text).map_err(|_| expected())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn units_of_durations_are_ms_s_m_h() {
+        for (text, millis) in [
+            ("0", 0),
+            ("500ms", 500),
+            ("1m30s", 90_000),
+            ("2h", 7_200_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "1M", "1d", "-5s", "soon"] {
+            assert!(duration(text).unwrap_err().contains("1m30s"), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_of_the_command_stay_with_the_command() {
+        let cli = Cli::try_parse_from(["distlock", "run", "k", "--", "ls", "--json"]).unwrap();
+        let Command::Run(run) = cli.command else {
+            panic!("not `run`");
+        };
+        assert_eq!(run.command, ["ls", "--json"]);
+        assert!(!cli.server.json);
+    }
+}

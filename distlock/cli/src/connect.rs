@@ -1,0 +1,43 @@
+//! The client of the server that the command line names.
+
+use std::fs;
+use std::time::Duration;
+
+use distlock::{Builder, Client};
+
+use crate::args::Server;
+use crate::exit::Failed;
+
+/// Connects, with these settings beside those of the command line.
+pub(crate) async fn connect(
+    server: &Server,
+    with: impl FnOnce(Builder) -> Builder,
+) -> Result<Client, Failed> {
+    let Some(url) = server.url() else {
+        return Err(Failed::usage(
+            "no server: give --url or the variable REDIS_URL, e.g. redis://127.0.0.1:6379",
+        ));
+    };
+    let mut builder = Client::builder()
+        .connect_timeout(server.connect_timeout)
+        // Nobody reads the log of the library here.
+        .warn_after(Duration::MAX);
+    if let Some(file) = &server.tls_ca {
+        let pem = fs::read(file)
+            .map_err(|error| Failed::usage(format!("--tls-ca {}: {error}", file.display())))?;
+        builder = with_ca(builder, pem)?;
+    }
+    Ok(with(builder).connect(url).await?)
+}
+
+#[cfg(feature = "tls")]
+fn with_ca(builder: Builder, pem: Vec<u8>) -> Result<Builder, Failed> {
+    Ok(builder.tls_ca_pem(pem))
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_ca(_builder: Builder, _pem: Vec<u8>) -> Result<Builder, Failed> {
+    Err(Failed::usage(
+        "--tls-ca: this program was built without the feature `tls`",
+    ))
+}

@@ -1,0 +1,65 @@
+#![doc = include_str!("../README.md")]
+
+mod args;
+mod connect;
+mod exit;
+mod release;
+mod run;
+
+use std::env;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::connect::connect;
+use crate::exit::{Failed, Status};
+
+fn main() -> ExitCode {
+    if let Some((program, error)) = run::become_command(env::args_os()) {
+        return failed(&run::cannot_run(&program.display().to_string(), &error));
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody listens any more where this fails.
+            let _written = error.print();
+            return match error.use_stderr() {
+                true => Status::Usage.into(),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    // One thread: the kernel ends a command with the thread that has started it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(execute(&cli)),
+        Err(error) => Err(Failed::new(Status::Software, error)),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => failed(&error),
+    }
+}
+
+/// Executes the command. Answers the exit status.
+async fn execute(cli: &Cli) -> Result<u8, Failed> {
+    let server = &cli.server;
+    match &cli.command {
+        Command::Run(run) => {
+            let client = connect(server, |builder| builder.watchdog_timeout(run.lease)).await?;
+            run::run(&client, run, server.json).await
+        }
+        Command::Release(release) => {
+            let client = connect(server, |builder| builder).await?;
+            release::release(&client, release, server.json).await
+        }
+    }
+}
+
+fn failed(failed: &Failed) -> ExitCode {
+    eprintln!("distlock: {failed}");
+    failed.status.into()
+}

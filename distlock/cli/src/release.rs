@@ -1,0 +1,42 @@
+//! `release`: frees a lock that somebody else holds.
+
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+
+use distlock::Client;
+use serde_json::json;
+
+use crate::args::Release;
+use crate::exit::{Failed, Status};
+
+/// Releases a lock by force, after a question. Answers the exit status.
+pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Result<u8, Failed> {
+    if !args.yes && !is_confirmed(&args.key)? {
+        return Err(Failed::new(Status::No, "nothing was released"));
+    }
+    let was_held = client.lock(&args.key).force_release().await?;
+    match (json, was_held) {
+        (true, _) => println!("{}", json!({ "key": args.key, "released": was_held })),
+        (false, true) => println!("{:?} is free", args.key),
+        (false, false) => eprintln!("distlock: nobody held {:?}", args.key),
+    }
+    Ok(match was_held {
+        true => 0,
+        false => Status::No.code(),
+    })
+}
+
+/// Asks the person at the terminal.
+fn is_confirmed(key: &str) -> Result<bool, Failed> {
+    if !stdin().is_terminal() {
+        return Err(Failed::usage(
+            "release asks before it frees a lock, and stdin is no terminal; give --yes",
+        ));
+    }
+    eprint!("Whoever holds {key:?} loses it while its work goes on. Release it? [y/N] ");
+    let mut answer = String::new();
+    let read = stderr()
+        .flush()
+        .and_then(|()| stdin().lock().read_line(&mut answer));
+    read.map_err(|error| Failed::new(Status::Software, error))?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

@@ -1,0 +1,60 @@
+//! The program `distlock` as people use it: on real servers, by its output and its exit status.
+
+#![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
+
+mod release;
+mod run;
+mod usage;
+
+use std::process::Output;
+use std::time::Duration;
+
+use distlock_tests::{Process, RedisServer};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything here takes on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_distlock");
+
+/// Starts the program for a server.
+fn start(server: &RedisServer, args: &[&str]) -> Process {
+    let url = server.url();
+    let words = ["--url", &url].into_iter().chain(args.iter().copied());
+    Process::start(PROGRAM, words)
+}
+
+/// Runs the program for a server to its end, without a terminal.
+async fn output(server: &RedisServer, args: &[&str]) -> Output {
+    let url = server.url();
+    let words = ["--url", &url].into_iter().chain(args.iter().copied());
+    plain_output(words).await
+}
+
+async fn plain_output<'a>(words: impl IntoIterator<Item = &'a str>) -> Output {
+    let mut command = tokio::process::Command::new(PROGRAM);
+    command
+        .args(words)
+        .env_remove("REDIS_URL")
+        .kill_on_drop(true);
+    command.stdin(std::process::Stdio::null());
+    let output = tokio::time::timeout(SOON, command.output()).await;
+    output.expect("the program ends").unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The process with this id. None of ours was reaped yet.
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+fn signal(process: &Process, signal: Signal) {
+    kill_process(pid(process.pid()), signal).unwrap();
+}

@@ -1,0 +1,387 @@
+//! `distlock run`.
+
+use std::fs;
+use std::time::Instant;
+
+use distlock_tests::eventually;
+use distlock_tests::server::free_port;
+use serde_json::Value;
+
+use super::*;
+
+/// A command that says when it runs, and ends with status 7 when it is told to.
+const UNTIL_TOLD: &str = "echo running; read line; echo got $line; exit 7";
+
+/// A command that says when it gets SIGTERM, and goes on.
+const IGNORES_TERM: &str = "trap 'echo term' TERM; echo running; while :; do sleep 0.02; done";
+
+async fn has_key(server: &RedisServer, key: &str) -> bool {
+    server.pttl(key).await != -2
+}
+
+#[tokio::test]
+async fn lock_is_held_while_the_command_runs_and_free_when_it_has_ended() {
+    let server = RedisServer::start().await;
+    let mut run = start(&server, &["run", "job", "--", "sh", "-c", UNTIL_TOLD]);
+    run.expect("running", SOON).await;
+    assert!(has_key(&server, "job").await);
+    let beside = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
+    assert_eq!(beside.status.code(), Some(75), "{}", stderr(&beside));
+    assert!(stderr(&beside).contains("\"job\""), "{}", stderr(&beside));
+
+    // Its stdin is that of the program.
+    run.ask("go", "got go", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(7));
+    assert!(server.keys().await.is_empty());
+    let after = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
+    assert_eq!(after.status.code(), Some(0), "{}", stderr(&after));
+}
+
+#[tokio::test]
+async fn lease_is_renewed_while_the_command_runs() {
+    let server = RedisServer::start().await;
+    let args = ["run", "job", "--lease", "6s", "--", "sh", "-c", UNTIL_TOLD];
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    let mut least = i64::MAX;
+    for renewals in 1..=2 {
+        // It falls, and rises when it is renewed.
+        loop {
+            let left = server.pttl("job").await;
+            assert!(left > 0, "the lock is gone before renewal {renewals}");
+            if left > least {
+                least = i64::MAX;
+                break;
+            }
+            least = left;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    run.send("end");
+    assert_eq!(run.wait(SOON).await.code(), Some(7));
+}
+
+#[tokio::test]
+async fn command_waits_for_the_lock_of_another() {
+    let server = RedisServer::start().await;
+    let args = ["run", "job", "--", "sh", "-c", UNTIL_TOLD];
+    let (mut first, mut second) = (start(&server, &args), None);
+    first.expect("running", SOON).await;
+    let second = second.insert(start(&server, &args));
+    eventually(SOON, "the second waits", || async {
+        server
+            .pubsub_channels()
+            .await
+            .iter()
+            .any(|one| one.contains("job"))
+    })
+    .await;
+    first.send("end");
+    second.expect("running", SOON).await;
+    second.send("end");
+    assert_eq!(second.wait(SOON).await.code(), Some(7));
+}
+
+#[tokio::test]
+async fn wait_that_ends_while_the_lock_is_taken_exits_with_75_and_never_starts_the_command() {
+    let server = RedisServer::start().await;
+    let mut holder = start(&server, &["run", "job", "--", "sh", "-c", UNTIL_TOLD]);
+    holder.expect("running", SOON).await;
+    let args = ["run", "job", "--wait", "100ms", "--", "echo", "started"];
+    let output = output(&server, &args).await;
+    assert_eq!(output.status.code(), Some(75));
+    assert_eq!(stdout(&output), "");
+}
+
+#[tokio::test]
+async fn server_that_is_away_exits_with_69() {
+    let url = format!("redis://:hush@127.0.0.1:{}", free_port());
+    let args = ["--url", &url, "--connect-timeout", "200ms"];
+    let output = plain_output(args.into_iter().chain(["run", "job", "--", "true"])).await;
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("hush"), "{}", stderr(&output));
+}
+
+#[tokio::test]
+async fn command_that_does_not_exist_or_cannot_run_exits_as_in_a_shell() {
+    let server = RedisServer::start().await;
+    for (command, status) in [("no-such-command", 127), ("/", 126)] {
+        let output = output(&server, &["run", "job", "--", command]).await;
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+        assert!(stderr(&output).contains(command), "{}", stderr(&output));
+        assert!(server.keys().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn lock_is_lost_and_the_command_gets_term_and_the_program_exits_with_79() {
+    let server = RedisServer::start().await;
+    let script = "trap 'echo term; exit 3' TERM; echo running; while :; do sleep 0.02; done";
+    let args = ["run", "job", "--lease", "1s", "--", "sh", "-c", script];
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    server.cli(&["DEL", "job"]).await;
+    run.expect("term", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(79));
+    let said = run.stderr();
+    assert!(
+        said.contains("\"job\" is lost") && said.contains("status: 3"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn command_that_ignores_term_is_killed_after_the_time_it_has() {
+    let server = RedisServer::start().await;
+    let args = ["run", "job", "--lease", "1s", "--kill-after", "300ms"];
+    let args = [&args[..], &["--", "sh", "-c", IGNORES_TERM]].concat();
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    server.cli(&["DEL", "job"]).await;
+    run.expect("term", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(79));
+    assert!(run.stderr().contains("SIGKILL"), "{}", run.stderr());
+}
+
+#[tokio::test]
+async fn server_goes_away_and_the_command_goes_on_until_the_lease_is_over() {
+    let mut server = RedisServer::start().await;
+    let script = "trap 'echo term; exit 0' TERM; echo running; while :; do sleep 0.02; done";
+    let args = ["run", "job", "--lease", "3s", "--", "sh", "-c", script];
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    let killed = Instant::now();
+    server.kill();
+    run.expect("term", SOON).await;
+    // A lease is renewed when a third of it is over.
+    assert!(
+        killed.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(run.wait(SOON).await.code(), Some(79));
+}
+
+#[tokio::test]
+async fn signals_to_the_program_reach_the_command_and_its_status_is_passed_back() {
+    let server = RedisServer::start().await;
+    for (name, sent) in [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+    ] {
+        let script =
+            format!("trap 'echo got; exit 42' {name}; echo running; while :; do sleep 0.02; done");
+        let mut run = start(&server, &["run", "job", "--", "sh", "-c", &script]);
+        run.expect("running", SOON).await;
+        signal(&run, sent);
+        run.expect("got", SOON).await;
+        assert_eq!(run.wait(SOON).await.code(), Some(42), "{name}");
+        assert!(server.keys().await.is_empty(), "{name}");
+    }
+    let mut run = start(
+        &server,
+        &["run", "job", "--json", "--", "sh", "-c", UNTIL_TOLD],
+    );
+    run.expect("running", SOON).await;
+    signal(&run, Signal::TERM);
+    assert_eq!(run.wait(SOON).await.code(), Some(128 + 15));
+    let said: Value = serde_json::from_str(&run.stderr()).unwrap();
+    assert_eq!(
+        (&said["outcome"], &said["signal"]),
+        (&"signalled".into(), &15.into())
+    );
+}
+
+#[tokio::test]
+async fn signal_while_the_program_waits_ends_the_wait_and_leaves_nothing() {
+    let server = RedisServer::start().await;
+    let mut holder = start(&server, &["run", "job", "--", "sh", "-c", UNTIL_TOLD]);
+    holder.expect("running", SOON).await;
+    let mut waiting = start(
+        &server,
+        &["run", "job", "--kind", "fair", "--", "echo", "started"],
+    );
+    eventually(SOON, "a place in the queue", || {
+        has_key(&server, "redisson_lock_queue:{job}")
+    })
+    .await;
+    signal(&waiting, Signal::TERM);
+    assert_eq!(waiting.wait(SOON).await.code(), Some(128 + 15));
+    assert_eq!(server.keys().await, ["job"]);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn program_is_killed_and_the_command_gets_term_and_the_lease_ends_the_lock() {
+    let server = RedisServer::start().await;
+    let out = tempfile_path();
+    let script = format!(
+        "trap 'echo term > {out}; exit 0' TERM; echo running; while :; do sleep 0.02; done",
+        out = out.display()
+    );
+    let args = ["run", "job", "--lease", "1s", "--", "sh", "-c", &script];
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    run.kill();
+    eventually(SOON, "the command gets SIGTERM", || async {
+        fs::read_to_string(&out).is_ok_and(|text| text == "term\n")
+    })
+    .await;
+    eventually(SOON, "the lease is over", || async {
+        !has_key(&server, "job").await
+    })
+    .await;
+    fs::remove_file(out).unwrap();
+}
+
+#[tokio::test]
+async fn what_the_command_has_started_is_ended_with_it() {
+    let server = RedisServer::start().await;
+    // A shell that dies of SIGTERM, and its child that does not.
+    let script = format!(
+        "sh -c '{}' & echo child $!; wait",
+        IGNORES_TERM.replace('\'', "\"")
+    );
+    let url = server.url();
+    let args = [
+        "--url",
+        &url,
+        "run",
+        "job",
+        "--lease",
+        "1s",
+        "--kill-after",
+        "300ms",
+        "--",
+    ];
+    // In a session without a terminal.
+    let mut run = Process::start(
+        "setsid",
+        [&["--wait", PROGRAM], &args[..], &["sh", "-c", &script]].concat(),
+    );
+    let mut child = None;
+    let mut is_running = false;
+    while child.is_none() || !is_running {
+        let line = run.line(SOON).await;
+        is_running |= line == "running";
+        child = child.or_else(|| line.strip_prefix("child ")?.parse().ok());
+    }
+    server.cli(&["DEL", "job"]).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+    let child: i32 = child.unwrap();
+    eventually(SOON, "the command's child has ended", || async move {
+        rustix::process::test_kill_process(pid(child.unsigned_abs())).is_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ignored_signal_stays_ignored() {
+    let server = RedisServer::start().await;
+    let script = format!(
+        "trap '' HUP; exec {PROGRAM} --url {} run job -- sh -c '{UNTIL_TOLD}'",
+        server.url()
+    );
+    let mut run = Process::start("sh", ["-c", &script]);
+    run.expect("running", SOON).await;
+    signal(&run, Signal::HUP);
+    run.ask("go", "got go", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(7));
+}
+
+#[tokio::test]
+async fn command_finds_key_and_token_in_its_environment() {
+    let server = RedisServer::start().await;
+    let script = "echo $DISTLOCK_KEY ${DISTLOCK_TOKEN-none}";
+    let fenced = ["run", "job", "--kind", "fenced", "--", "sh", "-c", script];
+    let mut tokens = Vec::new();
+    for _ in 0..2 {
+        let said = stdout(&output(&server, &fenced).await);
+        let token = said.trim().strip_prefix("job ").unwrap();
+        tokens.push(token.parse::<u64>().unwrap());
+    }
+    assert!(tokens[0] < tokens[1], "{tokens:?}");
+    // A lock without a token, inside a lock with one.
+    let url = server.url();
+    let inner = [
+        PROGRAM, "--url", &url, "run", "inner", "--", "sh", "-c", script,
+    ];
+    let nested = [&fenced[..5], &inner[..]].concat();
+    assert_eq!(stdout(&output(&server, &nested).await), "inner none\n");
+}
+
+#[tokio::test]
+async fn key_stays_taken_for_the_least_time() {
+    let server = RedisServer::start().await;
+    let args = ["run", "job", "--hold-at-least", "1m", "--", "true"];
+    assert_eq!(output(&server, &args).await.status.code(), Some(0));
+    let again = output(&server, &["run", "job", "--wait", "0", "--", "true"]).await;
+    assert_eq!(again.status.code(), Some(75), "{}", stderr(&again));
+}
+
+#[tokio::test]
+async fn command_is_ended_after_its_longest_hold() {
+    let server = RedisServer::start().await;
+    let args = [
+        "run",
+        "job",
+        "--max-hold",
+        "500ms",
+        "--",
+        "sh",
+        "-c",
+        UNTIL_TOLD,
+    ];
+    let mut run = start(&server, &args);
+    run.expect("running", SOON).await;
+    assert_eq!(run.wait(SOON).await.code(), Some(79), "{}", run.stderr());
+}
+
+#[tokio::test]
+async fn readers_run_side_by_side_and_a_writer_alone() {
+    let server = RedisServer::start().await;
+    let reads = ["run", "doc", "--kind", "read", "--", "sh", "-c", UNTIL_TOLD];
+    let (mut one, mut two) = (start(&server, &reads), start(&server, &reads));
+    one.expect("running", SOON).await;
+    two.expect("running", SOON).await;
+    let write = ["run", "doc", "--kind", "write", "--wait", "0", "--", "true"];
+    assert_eq!(output(&server, &write).await.status.code(), Some(75));
+    for reader in [&mut one, &mut two] {
+        reader.send("end");
+        assert_eq!(reader.wait(SOON).await.code(), Some(7));
+    }
+    assert_eq!(output(&server, &write).await.status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn outcome_is_one_line_of_json_on_stderr() {
+    let server = RedisServer::start().await;
+    let args = [
+        "run",
+        "job",
+        "--json",
+        "--kind",
+        "fenced",
+        "--",
+        "sh",
+        "-c",
+        "echo out; exit 3",
+    ];
+    let output = output(&server, &args).await;
+    assert_eq!(stdout(&output), "out\n");
+    let said: Value = serde_json::from_str(&stderr(&output)).unwrap();
+    assert_eq!(said["key"], "job");
+    assert_eq!(said["outcome"], "exited");
+    assert_eq!(
+        (&said["status"], &said["command_status"]),
+        (&3.into(), &3.into())
+    );
+    assert!(said["token"].is_u64() && said["waited_ms"].is_u64() && said["held_ms"].is_u64());
+}
+
+#[cfg(target_os = "linux")]
+fn tempfile_path() -> std::path::PathBuf {
+    let name = format!("distlock-cli-{}", std::process::id());
+    std::env::temp_dir().join(name)
+}
