@@ -34,6 +34,7 @@ pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
 pub use crate::backend::memory::MemoryServer;
+pub use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
 pub use crate::client::inherit::{Inherit, inherit};

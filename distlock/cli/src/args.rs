@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Free a lock that somebody else holds.
     Release(Release),
+    /// Check the server: what may cost locks, and what to do about it.
+    Doctor(Doctor),
 }
 
 #[derive(Args, Debug)]
@@ -126,6 +128,13 @@ pub(crate) struct Release {
     /// Release without asking.
     #[arg(long, short)]
     pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// The prefix of the keys for which the user's rights are checked, e.g. shop:
+    #[arg(long)]
+    pub(crate) prefix: Option<String>,
 }
 
 /// Reads `500ms`, `5s`, `1m30s` or `0`. humantime alone would read `1M` as a month, and `1y`.

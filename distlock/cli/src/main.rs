@@ -2,7 +2,9 @@
 
 mod args;
 mod connect;
+mod doctor;
 mod exit;
+mod output;
 mod release;
 mod run;
 
@@ -52,6 +54,7 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
             let client = connect(server, |builder| builder.watchdog_timeout(run.lease)).await?;
             run::run(&client, run, server.json).await
         }
+        Command::Doctor(args) => doctor::doctor(server, args).await,
         Command::Release(release) => {
             let client = connect(server, |builder| builder).await?;
             release::release(&client, release, server.json).await

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::args::Release;
 use crate::exit::{Failed, Status};
+use crate::output;
 
 /// Releases a lock by force, after a question. Answers the exit status.
 pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Result<u8, Failed> {
@@ -15,8 +16,8 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
     }
     let was_held = client.lock(&args.key).force_release().await?;
     match (json, was_held) {
-        (true, _) => println!("{}", json!({ "key": args.key, "released": was_held })),
-        (false, true) => println!("{:?} is free", args.key),
+        (true, _) => output::json(&json!({ "key": args.key, "released": was_held }))?,
+        (false, true) => output::text(&format!("{:?} is free\n", args.key))?,
         (false, false) => eprintln!("distlock: nobody held {:?}", args.key),
     }
     Ok(match was_held {

@@ -17,6 +17,7 @@
 
 mod change;
 mod examined;
+mod facts;
 mod family;
 mod fault;
 pub(crate) mod memory;
@@ -26,6 +27,7 @@ mod subscription;
 pub mod watched;
 
 use std::fmt;
+use std::future::ready;
 #[cfg(feature = "testing")]
 use std::panic::Location;
 use std::pin::Pin;
@@ -39,6 +41,7 @@ pub use self::examined::{
     Examined, HolderSeen, Listed, Listeners, NamedClient, ScanCursor, ScanPosition, Scanned,
     ValueSeen,
 };
+pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
 pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
@@ -283,6 +286,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// A request to [`adjust`](Backend::adjust) was answered when it was sent for the first time. No copy of it can
     /// arrive any more, so the server need not remember it. Nothing is sent for this alone.
     fn answered(&self, key: &Key, request: Owner);
+
+    /// What each server says of itself. The rights of the user are those for this key.
+    fn server_facts<'a>(
+        &'a self,
+        _key: &'a Key,
+    ) -> Pin<Box<dyn Future<Output = Vec<ServerFacts>> + Send + 'a>> {
+        Box::pin(ready(Vec::new()))
+    }
 
     /// Subscribes to what a waiter of this target needs to know. Returns at once; the subscription is active when its
     /// signal says so.

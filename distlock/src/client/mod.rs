@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 #[cfg(feature = "redis")]
 mod connection_settings;
+mod facts;
 pub(crate) mod inherit;
 pub(crate) mod installed;
 pub(crate) mod quorum;

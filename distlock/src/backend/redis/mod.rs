@@ -7,6 +7,7 @@
 mod confirm;
 mod connection;
 mod examine;
+mod facts;
 mod fair;
 #[cfg(feature = "test-util")]
 pub(crate) mod fuzz;
@@ -43,8 +44,8 @@ use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, Examined, Fault, Home, Inspected, Looked, NamedClient,
-    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target, cause,
-    renewed_together,
+    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts, Subscription, Target,
+    cause, renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -343,6 +344,13 @@ impl Backend for RedisBackend {
         if answered.len() < MOST_MARKS_KEPT {
             answered.push((key.clone(), mark));
         }
+    }
+
+    fn server_facts<'a>(
+        &'a self,
+        key: &'a Key,
+    ) -> Pin<Box<dyn Future<Output = Vec<ServerFacts>> + Send + 'a>> {
+        Box::pin(self.servers.facts(key))
     }
 
     fn subscribe(&self, target: &Target) -> Subscription {

@@ -51,6 +51,7 @@ macro_rules! scripts {
 
 scripts! {
     COMMANDS_CHECK = "scripts/commands_check.lua";
+    RIGHTS_CHECK = "scripts/rights_check.lua";
     LOCK_ACQUIRE = "scripts/lock_acquire.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";

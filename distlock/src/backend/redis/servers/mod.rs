@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -26,9 +27,9 @@ use self::sentinel::Sentinels;
 use super::connection::url::{Target, Url};
 use super::connection::{Address, Connector, Epochs, Expected, Locate};
 use super::messages::{Place, Way};
-use super::names;
 use super::script::{Call, Script};
-use crate::backend::{Fault, Home, cause};
+use super::{facts, names};
+use crate::backend::{Fault, Home, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::credentials::CredentialsSource;
@@ -181,6 +182,22 @@ impl Servers {
             Owner::Single(node) => node.send(command).await,
             Owner::Slot(cluster, slot) => cluster.send(slot, command).await,
         }
+    }
+
+    /// What each server that has keys says of itself, all asked at once.
+    pub(super) async fn facts(&self, key: &Key) -> Vec<ServerFacts> {
+        let (layout, single) = match &self.layout {
+            Layout::Cluster(cluster) => {
+                let (nodes, sharded) = (cluster.owners(), cluster.has_sharded_messages());
+                let of_node = nodes
+                    .iter()
+                    .map(|node| facts::of(node, ServerLayout::Cluster, sharded, key));
+                return join_all(of_node).await;
+            }
+            Layout::One(single) => (ServerLayout::Single, single),
+            Layout::Sentinel { master, .. } => (ServerLayout::Sentinel, master),
+        };
+        vec![facts::of(&single.node, layout, false, key).await]
     }
 
     /// Where a key lives.

@@ -169,7 +169,7 @@ impl Node {
     }
 
     /// What errors and logs call the server.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::backend::redis) fn name(&self) -> &str {
         self.outages.server()
     }
 
@@ -285,7 +285,7 @@ impl Node {
     }
 
     /// Sends a command other than a script.
-    pub(super) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
+    pub(in crate::backend::redis) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
         let answer = self.try_send(command).await;
         answer.map_err(|failed| self.fault(failed))
     }

@@ -1,0 +1,326 @@
+//! What the facts of a server mean.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+use distlock::{ServerFacts, ServerLayout};
+
+use super::{Finding, Verdict};
+
+/// Round trips that are longer are told: each acquisition takes at least one.
+const SLOW: Duration = Duration::from_millis(20);
+
+/// A round trip near the response timeout of the clients, 2 s by default: commands are sent again.
+const TOO_SLOW: Duration = Duration::from_secs(1);
+
+/// Clocks may differ by so much: a third of the time that a waiter of a fair lock has, 5 s by default.
+const CLOCKS_DIFFER_MS: u64 = 1_600;
+
+/// The oldest version that speaks RESP3.
+const OLDEST: u32 = 6;
+
+/// The slots of a cluster.
+const SLOTS: &str = "16384";
+
+type Info = BTreeMap<String, String>;
+
+/// All findings of one server, in the order in which one reads them.
+pub(super) fn check(facts: &ServerFacts) -> Vec<Finding> {
+    let mut findings = vec![version(facts), protocol(facts)];
+    findings.extend(rights(facts));
+    match &facts.info {
+        Ok(info) => findings.extend([
+            eviction(info),
+            memory(info),
+            persistence(info),
+            replicas(info, facts.layout),
+        ]),
+        Err(unknown) => {
+            for check in ["eviction", "memory", "persistence", "replicas"] {
+                findings.push(
+                    not_known(check, unknown).advice(
+                        "The user needs the right +info for this line. Locks do not need it.",
+                    ),
+                );
+            }
+        }
+    }
+    match &facts.cluster_info {
+        None => {}
+        Some(Ok(info)) => findings.push(cluster(info)),
+        Some(Err(unknown)) => {
+            findings.push(not_known("cluster", unknown).advice(
+                "The user needs the right +cluster|info for this line. Locks do not need it.",
+            ))
+        }
+    }
+    findings.extend([latency(facts), clock(facts)]);
+    findings
+}
+
+fn not_known(check: &'static str, why: impl Display) -> Finding {
+    Finding::new(check, Verdict::Unknown, why.to_string())
+}
+
+fn field<'a>(info: &'a Info, name: &str) -> &'a str {
+    info.get(name).map_or("", String::as_str)
+}
+
+fn number(info: &Info, name: &str) -> u64 {
+    field(info, name).parse().unwrap_or_default()
+}
+
+fn version(facts: &ServerFacts) -> Finding {
+    let of_info = |name| facts.info.as_ref().ok().and_then(|info| info.get(name));
+    let of_hello = || {
+        facts
+            .hello
+            .as_ref()
+            .ok()
+            .and_then(|hello| hello.get("version"))
+    };
+    let valkey = of_info("valkey_version");
+    let Some(version) = valkey
+        .or_else(|| of_info("redis_version"))
+        .or_else(of_hello)
+    else {
+        return not_known("version", "the server does not tell its version");
+    };
+    let name = match valkey {
+        Some(_) => "Valkey",
+        None => "Redis",
+    };
+    let value = format!("{name} {version}");
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse::<u32>().ok());
+    match major {
+        Some(major) if major < OLDEST => Finding::new("version", Verdict::Bad, value)
+            .advice("Locks need Redis 6.0 or later, or Valkey."),
+        _ => Finding::new("version", Verdict::Ok, value),
+    }
+}
+
+fn protocol(facts: &ServerFacts) -> Finding {
+    match &facts.hello {
+        // The client has connected by it.
+        Ok(_) => Finding::new("protocol", Verdict::Ok, "RESP3"),
+        Err(unknown) => not_known("protocol", unknown),
+    }
+}
+
+fn rights(facts: &ServerFacts) -> Vec<Finding> {
+    let primitives = match &facts.rights {
+        Ok(primitives) => primitives,
+        Err(unknown) => {
+            return vec![not_known("rights", unknown).advice(
+                "Compare the user's rights with the page `least_privilege` of the guide.",
+            )];
+        }
+    };
+    let lacking: Vec<_> = primitives
+        .iter()
+        .filter(|primitive| !primitive.missing.is_empty())
+        .map(|primitive| {
+            let missing = primitive.missing.join(" ");
+            let value = format!("{}: the user lacks {missing}", primitive.primitive);
+            match primitive.primitive {
+                "locks" | "Redis Cluster" => Finding::new("rights", Verdict::Bad, value).advice(
+                    "Every primitive needs them. Add them by ACL SETUSER, or give the prefix that the user is restricted to by \
+                     --prefix.",
+                ),
+                _ => Finding::new("rights", Verdict::Warn, value)
+                    .advice("Only this primitive needs them. If nobody uses it, there is nothing to do."),
+            }
+        })
+        .collect();
+    match lacking.is_empty() {
+        true => vec![Finding::new(
+            "rights",
+            Verdict::Ok,
+            "the user may do what every primitive needs",
+        )],
+        false => lacking,
+    }
+}
+
+fn eviction(info: &Info) -> Finding {
+    let policy = field(info, "maxmemory_policy");
+    let has_limit = number(info, "maxmemory") > 0;
+    match (policy, has_limit) {
+        ("", _) => not_known("eviction", "the server does not tell its maxmemory-policy"),
+        ("noeviction", _) => Finding::new("eviction", Verdict::Ok, "maxmemory-policy noeviction"),
+        (policy, true) => Finding::new("eviction", Verdict::Bad, format!("maxmemory-policy {policy}")).advice(
+            "When the memory is full the server deletes keys, and a lock that is deleted is held by nobody: two owners at a \
+             time. Set maxmemory-policy noeviction, or use a server of its own for locks.",
+        ),
+        (policy, false) => {
+            let value = format!("maxmemory-policy {policy}, without a limit of memory");
+            Finding::new("eviction", Verdict::Warn, value)
+                .advice("As soon as somebody sets maxmemory, locks may be deleted. Set maxmemory-policy noeviction.")
+        }
+    }
+}
+
+fn memory(info: &Info) -> Finding {
+    let (used, most) = (number(info, "used_memory"), number(info, "maxmemory"));
+    let percent = used.saturating_mul(100).checked_div(most);
+    match percent {
+        None => Finding::new("memory", Verdict::Ok, "no limit"),
+        Some(percent) if percent >= 90 => {
+            Finding::new("memory", Verdict::Warn, format!("{percent} % of maxmemory")).advice(
+                "A full server with the policy noeviction refuses to grant locks. Raise maxmemory, or find what fills it.",
+            )
+        }
+        Some(percent) => Finding::new("memory", Verdict::Ok, format!("{percent} % of maxmemory")),
+    }
+}
+
+fn persistence(info: &Info) -> Finding {
+    let is_on = field(info, "aof_enabled") == "1";
+    let write = field(info, "aof_last_write_status");
+    match (is_on, write) {
+        (true, "ok" | "") => Finding::new("persistence", Verdict::Ok, "append-only file"),
+        (true, write) => {
+            let value = format!("append-only file, its last write: {write}");
+            Finding::new("persistence", Verdict::Bad, value).advice(
+                "The server cannot write, and refuses commands that change something. Look at its disk and its log.",
+            )
+        }
+        (false, _) => Finding::new("persistence", Verdict::Warn, "no append-only file").advice(
+            "A server that crashes comes back without its latest locks, and grants them again while their holders are at \
+             work. Set appendonly yes, or have clients wait after a restart (`Builder::restart_grace`).",
+        ),
+    }
+}
+
+fn replicas(info: &Info, layout: ServerLayout) -> Finding {
+    let (role, count) = (field(info, "role"), number(info, "connected_slaves"));
+    if role != "master" {
+        return Finding::new("replicas", Verdict::Bad, format!("the role is {role}")).advice(
+            "Locks are granted by masters. A replica refuses them: use the URL of the master.",
+        );
+    }
+    let value = match count {
+        0 => "none".to_owned(),
+        1 => "1 replica".to_owned(),
+        count => format!("{count} replicas"),
+    };
+    match (count, layout) {
+        (0, ServerLayout::Single) => Finding::new("replicas", Verdict::Ok, value)
+            .advice("Nothing takes over while the server is away. Sentinel or a cluster would."),
+        (0, _) => Finding::new("replicas", Verdict::Warn, value)
+            .advice("If this server fails, nothing can take over. Add a replica."),
+        _ => Finding::new("replicas", Verdict::Ok, value).advice(
+            "A replica that takes over may not have the latest grants. `Builder::replicas` grants only what a replica has.",
+        ),
+    }
+}
+
+fn cluster(info: &Info) -> Finding {
+    let (state, served) = (
+        field(info, "cluster_state"),
+        field(info, "cluster_slots_ok"),
+    );
+    match state {
+        "ok" if served == SLOTS => Finding::new("cluster", Verdict::Ok, "all slots are served"),
+        state => {
+            let value = format!("state {state}, {served} of {SLOTS} slots are served");
+            Finding::new("cluster", Verdict::Bad, value)
+                .advice("Locks in the other slots cannot be acquired. Look at CLUSTER NODES for the node that has failed.")
+        }
+    }
+}
+
+fn latency(facts: &ServerFacts) -> Finding {
+    let mut pings = match &facts.pings {
+        Ok(pings) => pings.clone(),
+        Err(unknown) => return not_known("latency", unknown),
+    };
+    pings.sort_unstable();
+    let (Some(median), Some(longest)) = (pings.get(pings.len() / 2), pings.last()) else {
+        return not_known("latency", "no answer was timed");
+    };
+    let value = format!("median {}, longest {}", millis(*median), millis(*longest));
+    match () {
+        () if *longest >= TOO_SLOW => Finding::new("latency", Verdict::Bad, value).advice(
+            "Renewals come late, and holds may be lost. Look for slow commands (SLOWLOG), for a machine that swaps, and at the \
+             network.",
+        ),
+        () if *median >= SLOW => Finding::new("latency", Verdict::Warn, value)
+            .advice("Each acquisition takes at least one round trip. Put the server nearer to its clients."),
+        () => Finding::new("latency", Verdict::Ok, value),
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
+}
+
+fn clock(facts: &ServerFacts) -> Finding {
+    let ahead = match &facts.clock_ahead_ms {
+        Ok(ahead) => *ahead,
+        Err(unknown) => {
+            return not_known("clock", unknown).advice(
+                "The user needs the right +time for this line. Plain locks do not need it.",
+            );
+        }
+    };
+    let value = format!("{ahead:+} ms beside this machine");
+    match ahead.unsigned_abs() > CLOCKS_DIFFER_MS {
+        true => Finding::new("clock", Verdict::Warn, value).advice(
+            "Leases do not depend on it. Fair locks with waiters of Redisson, and permits whose ends Redisson has written, do. \
+             Have both machines follow the time of the network (NTP).",
+        ),
+        false => Finding::new("clock", Verdict::Ok, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(fields: &[(&str, &str)]) -> Info {
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        fields.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn keys_are_evicted_only_below_a_limit() {
+        let verdict = |limit, policy| {
+            eviction(&info(&[("maxmemory", limit), ("maxmemory_policy", policy)])).verdict
+        };
+        assert_eq!(verdict("0", "noeviction"), Verdict::Ok);
+        assert_eq!(verdict("0", "allkeys-lru"), Verdict::Warn);
+        assert_eq!(verdict("1000", "volatile-lru"), Verdict::Bad);
+        assert_eq!(eviction(&info(&[])).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn full_memory_failed_writes_and_a_replica_are_told() {
+        let full = info(&[("used_memory", "95"), ("maxmemory", "100")]);
+        assert_eq!(memory(&full).verdict, Verdict::Warn);
+        assert_eq!(memory(&info(&[("maxmemory", "0")])).verdict, Verdict::Ok);
+        let failed = info(&[("aof_enabled", "1"), ("aof_last_write_status", "err")]);
+        assert_eq!(persistence(&failed).verdict, Verdict::Bad);
+        let replica = info(&[("role", "slave")]);
+        assert_eq!(
+            replicas(&replica, ServerLayout::Single).verdict,
+            Verdict::Bad
+        );
+        let alone = info(&[("role", "master"), ("connected_slaves", "0")]);
+        assert_eq!(
+            replicas(&alone, ServerLayout::Sentinel).verdict,
+            Verdict::Warn
+        );
+    }
+
+    #[test]
+    fn cluster_without_all_slots_is_bad() {
+        let with = |served| info(&[("cluster_state", "ok"), ("cluster_slots_ok", served)]);
+        assert_eq!(cluster(&with("16384")).verdict, Verdict::Ok);
+        assert_eq!(cluster(&with("16383")).verdict, Verdict::Bad);
+    }
+}

@@ -1,0 +1,127 @@
+//! `doctor`: what an operator has to know of the servers, with what it means and what to do.
+
+mod checks;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use self::checks::check;
+use crate::args::{Doctor, Server};
+use crate::connect::connect;
+use crate::exit::{Failed, Status};
+use crate::output;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    /// It may cost locks, or waits, at some time.
+    Warn,
+    /// Locks do not work, or are lost in normal operation.
+    Bad,
+    /// The user may not ask, or the server cannot tell.
+    Unknown,
+}
+
+/// What was found of one server.
+#[derive(Debug, Serialize)]
+struct Finding {
+    server: String,
+    check: &'static str,
+    verdict: Verdict,
+    /// What the server says.
+    value: String,
+    /// What that means, and what to do. Empty if there is nothing to do.
+    advice: String,
+}
+
+impl Finding {
+    fn new(check: &'static str, verdict: Verdict, value: impl Into<String>) -> Self {
+        Self {
+            server: String::new(),
+            check,
+            verdict,
+            value: value.into(),
+            advice: String::new(),
+        }
+    }
+
+    fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    checks: Vec<Finding>,
+}
+
+/// Checks the servers. Answers the exit status.
+pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed> {
+    let prefix = args.prefix.clone().unwrap_or_default();
+    let (findings, status) = match connect(server, |builder| builder.key_prefix(prefix)).await {
+        Ok(client) => {
+            let facts = client.server_facts().await;
+            let of_server = |facts: &distlock::ServerFacts| {
+                let server = facts.server.clone();
+                check(facts).into_iter().map(move |finding| Finding {
+                    server: server.clone(),
+                    ..finding
+                })
+            };
+            (facts.iter().flat_map(of_server).collect(), Status::No)
+        }
+        // Nothing was asked of a server.
+        Err(failed) if failed.status == Status::Usage => return Err(failed),
+        Err(failed) => {
+            let finding = Finding::new("connection", Verdict::Bad, failed.to_string());
+            let advice = "No client can use its locks. The text says what the server or the network has refused.";
+            (vec![finding.advice(advice)], failed.status)
+        }
+    };
+    let ok = !findings.iter().any(|one| one.verdict == Verdict::Bad);
+    let report = Report {
+        ok,
+        checks: findings,
+    };
+    match server.json {
+        true => output::json(&report)?,
+        false => output::text(&text(&report.checks))?,
+    }
+    Ok(match ok {
+        true => 0,
+        false => status.code(),
+    })
+}
+
+/// The findings as text, by server.
+fn text(findings: &[Finding]) -> String {
+    let mut servers: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        servers.entry(&finding.server).or_default().push(finding);
+    }
+    let mut text = String::new();
+    for (server, findings) in servers {
+        if !server.is_empty() {
+            text += &format!("{}\n", output::plain(server));
+        }
+        for finding in findings {
+            let verdict = match finding.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Warn => "warn",
+                Verdict::Bad => "BAD",
+                Verdict::Unknown => "unknown",
+            };
+            let value = output::plain(&finding.value);
+            text += &format!("  {verdict:<8} {:<12} {value}\n", finding.check);
+            if !finding.advice.is_empty() {
+                text += &format!("{:24}{}\n", "", output::plain(&finding.advice));
+            }
+        }
+    }
+    text
+}

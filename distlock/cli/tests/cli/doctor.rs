@@ -1,0 +1,124 @@
+//! `distlock doctor`.
+
+use distlock_tests::rights::{self, PASSWORD};
+use distlock_tests::server::free_port;
+use serde_json::Value;
+
+use super::*;
+
+/// The verdict of a check. Of several findings of a check, the last one.
+fn verdict(report: &Value, check: &str) -> String {
+    let checks = report["checks"].as_array().unwrap();
+    let found = checks.iter().rev().find(|one| one["check"] == check);
+    let found = found.unwrap_or_else(|| panic!("no {check}: {report:#}"));
+    assert_ne!(found["value"], "", "{found:#}");
+    found["verdict"].as_str().unwrap().to_owned()
+}
+
+async fn report(args: &[&str], status: i32) -> Value {
+    let words = args.iter().copied().chain(["doctor", "--json"]);
+    let output = plain_output(words).await;
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["ok"], status == 0, "{report:#}");
+    report
+}
+
+#[tokio::test]
+async fn healthy_server_has_nothing_bad_and_a_server_that_evicts_has() {
+    let server = RedisServer::builder().appendonly(true).start().await;
+    let report_of = |status| {
+        let url = server.url();
+        async move { report(&["--url", &url], status).await }
+    };
+    let healthy = report_of(0).await;
+    for check in [
+        "version",
+        "protocol",
+        "rights",
+        "eviction",
+        "memory",
+        "persistence",
+        "replicas",
+        "clock",
+    ] {
+        assert_eq!(verdict(&healthy, check), "ok", "{check}: {healthy:#}");
+    }
+    assert_ne!(verdict(&healthy, "latency"), "unknown");
+
+    server.cli(&["CONFIG", "SET", "maxmemory", "100mb"]).await;
+    server
+        .cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    assert_eq!(verdict(&report_of(1).await, "eviction"), "bad");
+    let text = output(&server, &["doctor"]).await;
+    assert_eq!(text.status.code(), Some(1));
+    assert!(
+        stdout(&text).contains("BAD      eviction     maxmemory-policy allkeys-lru"),
+        "{}",
+        stdout(&text)
+    );
+    assert!(server.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn lines_that_the_user_may_not_ask_for_are_unknown() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    server.set_user("shop", &rights::of(rights::LOCKS)).await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let shown = plain_output(["--url", &url, "doctor", "--prefix", "shop:", "--json"]).await;
+    assert_eq!(shown.status.code(), Some(0), "{}", stdout(&shown));
+    assert!(!stdout(&shown).contains(PASSWORD));
+    let report: Value = serde_json::from_str(&stdout(&shown)).unwrap();
+    for check in ["eviction", "persistence", "replicas", "clock"] {
+        assert_eq!(verdict(&report, check), "unknown", "{report:#}");
+    }
+    // Other primitives need more.
+    assert_eq!(verdict(&report, "rights"), "warn", "{report:#}");
+}
+
+/// Rights that every user has, or that no script can be asked about.
+const NOT_CHECKED: [&str; 2] = ["+eval", "+client|setinfo"];
+
+#[tokio::test]
+async fn each_right_of_the_guide_that_is_missing_is_named() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let all = rights::all();
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let args = ["--url", &url, "doctor", "--prefix", "shop:", "--json"];
+    server.set_user("shop", &all).await;
+    let complete = plain_output(args).await;
+    let complete: Value = serde_json::from_str(&stdout(&complete)).unwrap();
+    assert_eq!(verdict(&complete, "rights"), "ok", "{complete:#}");
+
+    let optional = rights::optional();
+    let commands = all.iter().filter(|right| right.starts_with('+'));
+    for right in commands.filter(|right| !optional.contains(right) && !NOT_CHECKED.contains(right))
+    {
+        let others: Vec<_> = all.iter().filter(|other| *other != right).collect();
+        server.set_user("shop", &others).await;
+        let output = plain_output(args).await;
+        let report: Value = serde_json::from_str(&stdout(&output))
+            .unwrap_or_else(|error| panic!("{right}: {error}: {}", stderr(&output)));
+        let checks = report["checks"].as_array().unwrap();
+        let named = checks.iter().any(|one| {
+            let value = one["value"].as_str().unwrap();
+            one["check"] == "rights" && value.split(' ').any(|word| word == *right)
+        });
+        assert!(named, "without {right}: {report:#}");
+    }
+}
+
+#[tokio::test]
+async fn server_that_is_away_is_a_bad_connection() {
+    let url = format!("redis://:hush@127.0.0.1:{}", free_port());
+    let away = report(&["--url", &url, "--connect-timeout", "200ms"], 69).await;
+    assert_eq!(verdict(&away, "connection"), "bad");
+    assert!(!away.to_string().contains("hush"));
+}

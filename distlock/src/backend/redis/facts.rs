@@ -1,0 +1,344 @@
+//! What the servers say of themselves. Each question is asked by itself, because a user may have the right to ask one and not
+//! the other.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redis::{Cmd, FromRedisValue, Value, cmd};
+
+use super::servers::Node;
+use super::{names, script};
+use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
+use crate::key::Key;
+
+/// How often the round trip is measured.
+const PINGS: usize = 9;
+
+/// What a primitive needs: the lists of the guide's page `least_privilege`, each command as one that the server can check.
+/// `K` is a key and `C` a channel of the primitive.
+struct Needs {
+    primitive: &'static str,
+    commands: &'static [&'static str],
+    keys: fn(&str) -> Vec<String>,
+    channels: fn(&str) -> Vec<String>,
+}
+
+const LOCKS: Needs = Needs {
+    primitive: "locks",
+    commands: &[
+        "PING",
+        "EVALSHA x 0",
+        "EVAL x 0",
+        "EXISTS K",
+        "HEXISTS K f",
+        "HGET K f",
+        "HSET K f v",
+        "HKEYS K",
+        "PEXPIRE K 1",
+        "PTTL K",
+        "DEL K",
+    ],
+    keys: |name| vec![name.to_owned()],
+    channels: |name| vec![names::lock_channel(name)],
+};
+
+/// The locks' commands for messages that are not sharded.
+const PLAIN_MESSAGES: &[&str] = &["SUBSCRIBE C", "UNSUBSCRIBE C", "PUBLISH C m"];
+
+const CLUSTER: Needs = Needs {
+    primitive: "Redis Cluster",
+    commands: &["CLUSTER SLOTS", "ASKING"],
+    keys: |_| Vec::new(),
+    channels: |_| Vec::new(),
+};
+
+/// These replace [`PLAIN_MESSAGES`] in a cluster whose messages are sharded.
+const SHARDED_MESSAGES: &[&str] = &["SSUBSCRIBE C", "SUNSUBSCRIBE C", "SPUBLISH C m"];
+
+const OTHERS: [Needs; 5] = [
+    Needs {
+        primitive: "fenced lock",
+        commands: &["GET K", "SET K v", "INCR K", "TIME"],
+        keys: |name| vec![names::fence(name)],
+        channels: |_| Vec::new(),
+    },
+    Needs {
+        primitive: "fair lock, also non-reentrant",
+        commands: &[
+            "TIME",
+            "PEXPIREAT K 1",
+            "LINDEX K 0",
+            "LINSERT K BEFORE a b",
+            "LLEN K",
+            "LRANGE K 0 1",
+            "LREM K 0 a",
+            "RPUSH K v",
+            "ZADD K 1 a",
+            "ZCARD K",
+            "ZRANGE K 0 1",
+            "ZREM K a",
+            "ZSCORE K a",
+        ],
+        keys: |name| {
+            vec![
+                names::fair_queue(name),
+                names::fair_timeouts(name),
+                names::fair_ours(name),
+            ]
+        },
+        channels: |name| vec![names::lock_channel(name) + ":owner"],
+    },
+    Needs {
+        primitive: "read/write lock",
+        commands: &[
+            "GET K",
+            "SET K v",
+            "HDEL K f",
+            "HLEN K",
+            "HMGET K f",
+            "HRANDFIELD K",
+        ],
+        keys: |name| vec![names::rw_turn(name), names::rw_mark(name)],
+        channels: |name| vec![names::rw_channel(name)],
+    },
+    Needs {
+        primitive: "semaphore, count-down latch",
+        commands: &["GET K", "SET K v", "INCRBY K 1", "HDEL K f"],
+        keys: |name| vec![names::semaphore_owners(name)],
+        channels: |name| vec![names::semaphore_channel(name), names::latch_channel(name)],
+    },
+    Needs {
+        primitive: "expirable semaphore",
+        commands: &[
+            "GET K",
+            "SET K v",
+            "INCRBY K 1",
+            "DECRBY K 1",
+            "TIME",
+            "ZADD K 1 a",
+            "ZCARD K",
+            "ZCOUNT K 0 1",
+            "ZRANGEBYSCORE K 0 1",
+            "ZREM K a",
+            "ZSCORE K a",
+        ],
+        keys: |name| vec![names::permits(name)],
+        channels: |name| vec![names::semaphore_channel(name)],
+    },
+];
+
+/// A right, and the command by which the server checks it.
+struct Checked {
+    right: String,
+    words: Vec<String>,
+}
+
+impl Needs {
+    /// What the server is asked. `messages` are the commands for the channels.
+    fn checks(&self, name: &str, messages: &[&str], is_first: bool) -> Vec<Checked> {
+        let (keys, channels) = ((self.keys)(name), (self.channels)(name));
+        // The commands are checked with the key that the locks' own rights admit, so that a missing pattern is told once.
+        let words = |command: &str, channel: &str| -> Vec<String> {
+            let words = command.split(' ');
+            let word = |word: &str| match word {
+                "K" => name.to_owned(),
+                "C" => channel.to_owned(),
+                word => word.to_owned(),
+            };
+            words.map(word).collect()
+        };
+        let of_messages = is_first.then_some(messages).into_iter().flatten();
+        let commands = self.commands.iter().chain(of_messages);
+        let channel = names::lock_channel(name);
+        let commands = commands.map(|command| Checked {
+            right: right(command),
+            words: words(command, &channel),
+        });
+        let keys = keys.iter().map(|key| Checked {
+            right: format!("~{key}"),
+            words: vec!["EXISTS".to_owned(), key.clone()],
+        });
+        // The last of them publishes.
+        let publish = messages.last().copied().unwrap_or_default();
+        let channels = channels.iter().map(|channel| Checked {
+            right: format!("&{channel}"),
+            words: words(publish, channel),
+        });
+        commands.chain(keys).chain(channels).collect()
+    }
+}
+
+/// The rule that allows a command: `+cluster|slots`.
+fn right(command: &str) -> String {
+    let mut words = command.split(' ');
+    let name = words.next().unwrap_or_default().to_lowercase();
+    match words.next() {
+        Some(part) if name == "cluster" => format!("+{name}|{}", part.to_lowercase()),
+        _ => format!("+{name}"),
+    }
+}
+
+/// The facts of one server. The rights are those for a key.
+pub(super) async fn of(node: &Node, layout: ServerLayout, sharded: bool, key: &Key) -> ServerFacts {
+    let is_cluster = layout == ServerLayout::Cluster;
+    let cluster_info = match is_cluster {
+        true => Some(text(node, "CLUSTER INFO").await.map(|text| fields(&text))),
+        false => None,
+    };
+    ServerFacts {
+        server: node.name().to_owned(),
+        layout,
+        hello: hello(node).await,
+        info: text(node, "INFO").await.map(|text| fields(&text)),
+        cluster_info,
+        pings: pings(node).await,
+        clock_ahead_ms: clock_ahead(node).await,
+        rights: rights(node, is_cluster, sharded, key).await,
+    }
+}
+
+/// Asks one question, of several words.
+async fn ask<T: FromRedisValue>(node: &Node, command: Cmd) -> Result<T, UnknownFact> {
+    let answer = node.send(command).await.map_err(UnknownFact::new)?;
+    redis::from_redis_value(answer).map_err(UnknownFact::new)
+}
+
+async fn text(node: &Node, question: &str) -> Result<String, UnknownFact> {
+    let mut words = question.split(' ');
+    let mut command = cmd(words.next().unwrap_or_default());
+    command.arg(words.collect::<Vec<_>>());
+    ask(node, command).await
+}
+
+/// The lines `name:value`.
+fn fields(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+async fn hello(node: &Node) -> Result<BTreeMap<String, String>, UnknownFact> {
+    let mut command = cmd("HELLO");
+    command.arg(3);
+    let answer: BTreeMap<String, Value> = ask(node, command).await?;
+    let field = |(name, value): (String, Value)| {
+        let value = redis::from_redis_value::<String>(value).ok()?;
+        Some((name, value))
+    };
+    Ok(answer.into_iter().filter_map(field).collect())
+}
+
+async fn pings(node: &Node) -> Result<Vec<Duration>, UnknownFact> {
+    let mut pings = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let sent = Instant::now();
+        ask::<Value>(node, cmd("PING")).await?;
+        pings.push(sent.elapsed());
+    }
+    Ok(pings)
+}
+
+/// The server's clock minus ours, in milliseconds.
+async fn clock_ahead(node: &Node) -> Result<i64, UnknownFact> {
+    let sent = SystemTime::now();
+    let (seconds, micros): (i64, i64) = ask(node, cmd("TIME")).await?;
+    let round_trip = sent.elapsed().unwrap_or_default();
+    let ours = (sent + round_trip / 2)
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let ours = i64::try_from(ours.as_millis()).unwrap_or(i64::MAX);
+    let theirs = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
+    Ok(theirs.saturating_sub(ours))
+}
+
+async fn rights(
+    node: &Node,
+    is_cluster: bool,
+    sharded: bool,
+    key: &Key,
+) -> Result<Vec<PrimitiveRights>, UnknownFact> {
+    let messages = match sharded {
+        true => SHARDED_MESSAGES,
+        false => PLAIN_MESSAGES,
+    };
+    let cluster = is_cluster.then_some(&CLUSTER);
+    let primitives = [&LOCKS].into_iter().chain(cluster).chain(&OTHERS);
+    let primitives: Vec<_> = primitives
+        .enumerate()
+        .map(|(at, needs)| (needs.primitive, needs.checks(key.name(), messages, at == 0)))
+        .collect();
+    let call = script::RIGHTS_CHECK
+        .by_source(script::Publish::Plain)
+        .keys(std::iter::empty());
+    let checks = primitives.iter().flat_map(|(_, checks)| checks);
+    let call = checks.fold(call, |call, check| call.arg(json(&check.words)));
+    let allowed: Option<Vec<u8>> = ask(node, call.into_cmd()).await?;
+    let Some(allowed) = allowed else {
+        return Err(UnknownFact::new(
+            "servers before Redis 7.0 cannot tell what a user may do",
+        ));
+    };
+    let mut allowed = allowed.into_iter();
+    let of_primitive = |(primitive, checks): (&'static str, Vec<Checked>)| PrimitiveRights {
+        primitive,
+        missing: checks
+            .into_iter()
+            .zip(allowed.by_ref())
+            .filter(|(_, allowed)| *allowed == 0)
+            .map(|(check, _)| check.right)
+            .collect(),
+    };
+    Ok(primitives.into_iter().map(of_primitive).collect())
+}
+
+/// The words as an array of JSON. Of the bytes that a key may have, these have to be escaped.
+fn json(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| {
+        let mut quoted = String::from('"');
+        for c in word.chars() {
+            match c {
+                '"' | '\\' => quoted.extend(['\\', c]),
+                c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => quoted.push(c),
+            }
+        }
+        quoted + "\""
+    });
+    format!("[{}]", quoted.collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_those_that_the_guide_lists() {
+        let guide = include_str!("../../guide/least_privilege.md");
+        for needs in [&LOCKS, &CLUSTER].into_iter().chain(&OTHERS) {
+            let begins = match needs.primitive {
+                "locks" => "&redisson_lock__channel:shop:*\n".to_owned(),
+                title => format!("\n{title}\n"),
+            };
+            let (_, rest) = guide.split_once(&begins).unwrap();
+            let lines = rest.lines().take_while(|line| line.starts_with("  "));
+            let words = lines.flat_map(str::split_whitespace);
+            let mut listed: Vec<_> = words.filter(|word| word.starts_with('+')).collect();
+            let messages = match needs.primitive {
+                "locks" => PLAIN_MESSAGES,
+                _ => &[],
+            };
+            let checked = needs.commands.iter().chain(messages);
+            let mut checked: Vec<_> = checked.map(|command| right(command)).collect();
+            listed.sort_unstable();
+            checked.sort();
+            assert_eq!(checked, listed, "{}", needs.primitive);
+        }
+    }
+
+    #[test]
+    fn words_are_escaped() {
+        let words = ["a\"b\\".to_owned(), "\n".to_owned()];
+        assert_eq!(json(&words), r#"["a\"b\\","\u000a"]"#);
+    }
+}

@@ -1,0 +1,39 @@
+//! What the servers of a client say of themselves.
+
+use crate::backend::ServerFacts;
+use crate::client::Client;
+use crate::key::Key;
+
+impl Client {
+    /// Asks each server what an operator has to know of it: its version, its settings, how long it takes to answer, and what
+    /// the client's user may not do.
+    ///
+    /// There is one entry for each server that has locks: one, or one for each master of a cluster. A memory server has
+    /// nothing to say. The command line `distlock doctor` shows these facts, with what they mean. Nothing is changed in the
+    /// server. A question that the user may not ask, or that the server does not answer, has an
+    /// [`UnknownFact`](crate::UnknownFact) as its answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the questions.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// for facts in client.server_facts().await {
+    ///     match facts.info {
+    ///         Ok(info) => println!("{}: {:?}", facts.server, info.get("maxmemory_policy")),
+    ///         Err(unknown) => println!("{}: {unknown}", facts.server),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn server_facts(&self) -> Vec<ServerFacts> {
+        let session = &self.registry.session;
+        // A prefix that is too long for any key is told when a lock is used.
+        match Key::new(&session.config.key_prefix, "distlock-doctor") {
+            Ok(key) => session.backend.server_facts(&key).await,
+            Err(_) => Vec::new(),
+        }
+    }
+}
