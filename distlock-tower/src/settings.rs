@@ -1,6 +1,7 @@
 //! The settings that a layer, its services and their requests share.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ const DEFAULT_MAX_WAITERS: u32 = 1024;
 #[derive(Clone)]
 pub(crate) struct LockSettings {
     pub(crate) source: LockSource,
+    /// Where the user has made the layer: its acquisitions are reported to be made there.
+    place: &'static Location<'static>,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -59,9 +62,10 @@ pub(crate) enum NotAcquired {
 }
 
 impl LockSettings {
-    pub(crate) fn new(source: LockSource) -> Self {
+    pub(crate) fn new(source: LockSource, place: &'static Location<'static>) -> Self {
         Self {
             source,
+            place,
             wait: DEFAULT_WAIT,
             lease: None,
             max_hold: None,
@@ -96,6 +100,7 @@ impl LockSettings {
 
     async fn acquire_within(&self, wait: Duration, mode: Mode, keys: Keys) -> Result<Guard, Error> {
         let mut acquire = self.source.acquire(mode, keys).wait(wait);
+        acquire = acquire.called_from(self.place);
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
         }
@@ -196,9 +201,9 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn new(locks: LockSource, key: ErasedKey) -> Self {
+    pub(crate) fn new(lock: LockSettings, key: ErasedKey) -> Self {
         Self {
-            lock: LockSettings::new(locks),
+            lock,
             mode: ModeSetting::Fixed(Mode::default()),
             key,
             condition: None,

@@ -1,11 +1,17 @@
 //! The kinds of primitives, and the properties of each kind.
 
-/// The kind of a primitive.
-#[cfg_attr(
-    not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only the tests' crate names it")
-)]
+use std::fmt;
+
+/// The kind of a primitive, in a [`Snapshot`](crate::Snapshot).
+///
+/// As text a kind is its name in snake case, for example `non_reentrant`. Spans and metrics have the same names.
+///
+/// # Examples
+/// ```
+/// assert_eq!(distlock::Kind::NonReentrant.to_string(), "non_reentrant");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Kind {
     /// Redisson's `RLock`.
     Reentrant,
@@ -72,6 +78,23 @@ pub(crate) enum Nesting {
 }
 
 impl Kind {
+    /// The name in logs and metrics, in snake case.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reentrant => "reentrant",
+            Self::NonReentrant => "non_reentrant",
+            Self::Spin => "spin",
+            Self::Fenced => "fenced",
+            Self::Fair => "fair",
+            Self::NonReentrantFair => "non_reentrant_fair",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore => "semaphore",
+            Self::Permit => "permit",
+            Self::Latch => "latch",
+        }
+    }
+
     pub(crate) fn family(self) -> Family {
         match self {
             Self::Reentrant
@@ -189,6 +212,12 @@ impl Kind {
     /// Whether its data is a hash of owners.
     fn is_lock(self) -> bool {
         matches!(self.family(), Family::Lock | Family::ReadWrite)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -58,16 +58,7 @@ impl Mode {
     ];
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Reentrant => "reentrant",
-            Self::NonReentrant => "non_reentrant",
-            Self::Spin => "spin",
-            Self::Fenced => "fenced",
-            Self::Fair => "fair",
-            Self::NonReentrantFair => "non_reentrant_fair",
-            Self::Read => "read",
-            Self::Write => "write",
-        }
+        self.kind().name()
     }
 
     pub(crate) fn kind(self) -> Kind {

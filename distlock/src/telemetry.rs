@@ -1,6 +1,12 @@
-//! Every event that this crate logs, under the target `distlock`.
+//! Every event that this crate logs, under the target `distlock`. The span of an acquisition is in
+//! [`acquisition`], and what is counted in [`meter`].
 //!
 //! Each message says what happened and what happens next; the fields name the key, the owner or the connection.
+
+mod acquisition;
+mod meter;
+#[cfg(feature = "metrics")]
+mod metrics;
 
 use std::fmt::Display;
 use std::panic::Location;
@@ -8,11 +14,53 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+pub(crate) use self::acquisition::{LockType, Outcome, acquire_ended, acquire_span};
+#[cfg(feature = "redis")]
+pub(crate) use self::meter::note_connected;
+pub(crate) use self::meter::{CountedRelease, CountedWaiter, Meter, renewals};
 use crate::error::{Error, Loss};
-use crate::key::Key;
+use crate::key::{Key, Resource};
 use crate::owner::Owner;
 
 const TARGET: &str = "distlock";
+
+/// An acquisition has to wait, and counts as a waiter from here on.
+pub(crate) fn waits(Resource { kind, key }: &Resource, place: &Location<'_>) {
+    tracing::debug!(target: TARGET, kind = kind.name(), key = key.text(), %place, "waiting for the key");
+}
+
+/// The server refused an attempt.
+pub(crate) fn attempt_refused(Resource { kind, key }: &Resource, lease_left: Option<Duration>) {
+    tracing::trace!(
+        target: TARGET, kind = kind.name(), key = key.text(), ?lease_left,
+        "the server refused the key; it is attempted again"
+    );
+}
+
+pub(crate) fn granted(Resource { kind, key }: &Resource, owner: Owner, token: Option<u64>) {
+    tracing::debug!(target: TARGET, kind = kind.name(), key = key.text(), %owner, token, "granted");
+}
+
+/// An acquisition ended without a grant.
+pub(crate) fn refused(error: &Error) {
+    tracing::debug!(target: TARGET, %error, "not granted");
+}
+
+/// A guard ended after `held`, and the next waiter of its client has the hold.
+pub(crate) fn handed_over(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
+    tracing::debug!(
+        target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        "handed over to the next waiter of this client"
+    );
+}
+
+/// The last guard of a hold ended after `held`.
+pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
+    tracing::debug!(
+        target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        "released; the server is told"
+    );
+}
 
 pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
@@ -145,6 +193,7 @@ pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Dur
 
 #[cfg(feature = "redis")]
 pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
+    note_connected(server, false);
     tracing::warn!(
         target: TARGET, server, connection = what, %reason,
         "connection to the lock server lost; reconnecting"
@@ -161,6 +210,8 @@ pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display)
 
 #[cfg(feature = "redis")]
 pub(crate) fn outage_over(server: &str, lasted: Duration) {
+    #[cfg(feature = "metrics")]
+    metrics::reconnected(server);
     tracing::info!(target: TARGET, server, ?lasted, "connected to the lock server again");
 }
 

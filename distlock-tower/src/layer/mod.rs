@@ -6,6 +6,7 @@ mod setters;
 mod unkeyed;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use distlock::{LockSource, Mode};
@@ -84,8 +85,9 @@ impl LockLayer {
         clippy::new_ret_no_self,
         reason = "a layer without a key would lock nothing"
     )]
+    #[track_caller]
     pub fn new(locks: impl Into<LockSource>) -> Unkeyed<()> {
-        Unkeyed::new(locks.into())
+        Unkeyed::new(locks.into(), Location::caller())
     }
 }
 

@@ -1,6 +1,7 @@
 //! A layer without a key function, and the methods that give it one.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use http::request::Parts;
 
 use super::LockLayer;
 use crate::key::{BodyKeyFn, ErasedKey, Head, IntoLockKeys, KeyFn, Template, WholeBody};
-use crate::settings::Settings;
+use crate::settings::{LockSettings, Settings};
 
 /// A layer that has no key function yet. Made by [`LockLayer::new`].
 ///
@@ -32,12 +33,19 @@ use crate::settings::Settings;
 #[must_use = "this is not a layer yet: call `.key(..)`"]
 pub struct Unkeyed<S = ()> {
     source: LockSource,
+    /// Where the layer is made.
+    place: &'static Location<'static>,
     state: S,
 }
 
 impl Unkeyed<()> {
-    pub(super) fn new(source: LockSource) -> Self {
-        Self { source, state: () }
+    pub(super) fn new(source: LockSource, place: &'static Location<'static>) -> Self {
+        let state = ();
+        Self {
+            source,
+            place,
+            state,
+        }
     }
 }
 
@@ -49,6 +57,7 @@ impl<S> Unkeyed<S> {
     pub fn with_state<T>(self, state: T) -> Unkeyed<T> {
         Unkeyed {
             source: self.source,
+            place: self.place,
             state,
         }
     }
@@ -77,7 +86,10 @@ impl<S> Unkeyed<S> {
         S: Send + Sync + 'static,
     {
         LockLayer {
-            settings: Arc::new(Settings::new(self.source, ErasedKey::new(key, self.state))),
+            settings: Arc::new(Settings::new(
+                LockSettings::new(self.source, self.place),
+                ErasedKey::new(key, self.state),
+            )),
             reads: Head,
         }
     }

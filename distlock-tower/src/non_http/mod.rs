@@ -5,6 +5,7 @@ mod service;
 mod setters;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use distlock::{LockSource, Mode};
@@ -82,13 +83,14 @@ impl<R> ServiceLockLayer<R> {
     ///     .max_hold(Duration::from_secs(60))
     ///     .max_waiters(100);
     /// ```
+    #[track_caller]
     pub fn new<F, K>(locks: impl Into<LockSource>, key: F) -> Self
     where
         F: Fn(&R) -> K + Send + Sync + 'static,
         K: IntoLockKeys,
     {
         let settings = Settings {
-            lock: LockSettings::new(locks.into()),
+            lock: LockSettings::new(locks.into(), Location::caller()),
             mode: Mode::default(),
             key: Arc::new(move |request| key(request).into_lock_keys().0),
         };

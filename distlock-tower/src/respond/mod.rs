@@ -114,11 +114,30 @@ impl Answers {
     }
 
     fn answer(&self, mut rejection: Rejection, grpc: bool) -> Answer {
+        count_answer(rejection.reason());
         rejection.grpc = grpc;
         match &self.on_reject {
             Some(own) => own(rejection),
             None => boxed(rejection.answer()),
         }
+    }
+}
+
+/// Counts an answer in place of the handler's response.
+#[cfg_attr(
+    not(feature = "metrics"),
+    allow(unused_variables, reason = "nothing is counted")
+)]
+fn count_answer(reason: Reason) {
+    #[cfg(feature = "metrics")]
+    {
+        const ANSWERS: &str = "distlock_tower_answers_total";
+        metrics::describe_counter!(
+            ANSWERS,
+            metrics::Unit::Count,
+            "Requests that the layer answered in place of the handler"
+        );
+        metrics::counter!(ANSWERS, "reason" => reason.label()).increment(1);
     }
 }
 

@@ -69,6 +69,15 @@ impl Reason {
         }
     }
 
+    /// The value of its label in metrics.
+    #[cfg(feature = "metrics")]
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::BodyTimeout => "body_timeout",
+            _ => self.name(),
+        }
+    }
+
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Busy => "Locked by another request",
@@ -310,6 +319,7 @@ impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
         if let (false, Some(error)) = (self.is_logged, &self.error) {
             log(self.reason, error);
+            super::count_answer(self.reason);
         }
         self.answer().into_response()
     }

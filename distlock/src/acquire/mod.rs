@@ -5,6 +5,7 @@
 
 pub(crate) mod handle;
 mod multi;
+mod observed;
 mod reentry;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use self::handle::Handle;
+use self::observed::Observed;
 use self::reentry::{Enclosing, check_open, find_enclosing};
 use crate::config::{
     MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
@@ -27,6 +29,7 @@ use crate::guard::{Guard, Leased};
 use crate::key::Resource;
 use crate::kind::Family;
 use crate::local::HoldShare;
+use crate::telemetry::LockType;
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
@@ -187,6 +190,31 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         self
     }
 
+    /// Sets where in the code the acquisition is reported to be made: in [snapshots](crate::Client::snapshot) and in the
+    /// warnings of long waits. The default is the place of the call that made the builder.
+    ///
+    /// Use it in code that locks on behalf of others, such as middleware, so that its users find their own line.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::panic::Location;
+    ///
+    /// #[track_caller]
+    /// fn exclusive(client: &distlock::Client, user: u64) -> distlock::Acquire {
+    ///     client.lock(format!("user:{user}")).acquire().called_from(Location::caller())
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = exclusive(&client, 42).await?;
+    /// assert_eq!(client.snapshot().holds[0].place.line(), line!() - 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
+        self.place = place;
+        self
+    }
+
     /// Acquires the lock, runs `body` inside the critical section, and releases the lock.
     ///
     /// This is the usual way to use a lock. `body` is first polled when the lock is held, and it is dropped as soon as the
@@ -315,7 +343,10 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         };
         check_open(&one)?;
         // Not taken apart, which would keep it twice in this future.
-        let mut hold_refs = wait::acquire(&one.registry, &one.request).await?;
+        let Resource { kind, key } = &one.requested().resource;
+        let waiting = wait::acquire(&one.registry, &one.request);
+        let lock_type = LockType::Single(*kind);
+        let mut hold_refs = Observed::new(&one, lock_type, [key].into_iter(), waiting).await?;
         let share = HoldShare::new(one.registry, hold_refs.remove(0), gate);
         Ok(Guard::new(share))
     }
@@ -342,7 +373,11 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             });
         }
         requests.iter().try_for_each(check_open)?;
-        Ok(Guard::of_quorum(quorum::acquire(requests, needs).await?))
+        let one = requests[0].clone();
+        let key = &one.requested().resource.key;
+        let acquiring = quorum::acquire(requests, needs);
+        let observed = Observed::new(&one, LockType::Red, [key].into_iter(), acquiring);
+        Ok(Guard::of_quorum(observed.await?))
     }
 
     /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.

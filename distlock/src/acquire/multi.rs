@@ -15,12 +15,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::observed::Observed;
 use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
 use crate::hold::HoldView;
-use crate::key::Resource;
+use crate::key::{Key, Resource};
 use crate::kind::Nesting;
 use crate::local::HoldShare;
+use crate::telemetry::LockType;
 use crate::wait::{self, ClientRequest, Request};
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
@@ -48,7 +50,11 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
         check_open(&one)?;
         add_to_group(&mut groups, one, gate);
     }
-    shares.extend(acquire_groups(&groups).await?);
+    if let Some(first) = groups.first() {
+        let keys = groups.iter().flat_map(Group::keys);
+        let acquiring = acquire_groups(&groups);
+        shares.extend(Observed::new(&first.one, LockType::Multi, keys, acquiring).await?);
+    }
     shares.sort_by(|one, other| one.key().cmp(other.key()));
     Ok(shares)
 }
@@ -141,6 +147,11 @@ async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
 }
 
 impl Group {
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        let requested = self.one.request.requested.iter();
+        requested.map(|requested| &requested.resource.key)
+    }
+
     async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
         let registry = &self.one.registry;
         let hold_refs = wait::acquire(registry, request).await?;

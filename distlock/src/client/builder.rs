@@ -293,6 +293,38 @@ impl Builder {
         self
     }
 
+    /// Gives the metrics of this client a label `key_class`, with what `class` returns for the key. There is no such label by
+    /// default.
+    ///
+    /// Keys are never labels of metrics, because an exporter keeps a time series for each value of a label. This function
+    /// should therefore return one of a few values, for example `"order"` for all keys that begin with `order:`. It gets the
+    /// key without the client's prefix, and is called several times for each acquisition, so it should be fast and always
+    /// return the same class for a key. If it panics, the key has no class.
+    ///
+    /// See the [guide](crate::guide::logs_metrics_alerts) for all metrics.
+    ///
+    /// # Examples
+    /// ```
+    /// fn class(key: &str) -> &'static str {
+    ///     match key.split_once(':') {
+    ///         Some(("order", _)) => "order",
+    ///         Some(("stock", _)) => "stock",
+    ///         _ => "other",
+    ///     }
+    /// }
+    ///
+    /// let client = distlock::Client::builder()
+    ///     .metrics_key_class(class)
+    ///     .in_memory(&distlock::MemoryServer::new())?;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn metrics_key_class(mut self, class: fn(&str) -> &'static str) -> Self {
+        self.config.metrics_key_class = Some(class);
+        self
+    }
+
     /// Sets how long Redis keeps the last token of a [fenced lock](crate::FencedLock) that is no longer used: 1 ms
     /// to 10 years, forever by default and with [`Duration::MAX`].
     ///

@@ -28,6 +28,7 @@ use crate::hold::Session;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::local::Registry;
+use crate::local::snapshot::Snapshot;
 use crate::owner::new_client_id;
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
@@ -328,6 +329,36 @@ impl Client {
     /// ```
     pub fn id(&self) -> Uuid {
         self.registry.session.id
+    }
+
+    /// Returns what this client holds and waits for at this moment, with the places in the code.
+    ///
+    /// It asks no server, and does not block longer than it takes to copy the data, so it also answers when nothing else does.
+    /// Holds and waits are read one after the other: an acquisition that is granted in between may be in both lists or in
+    /// neither. Other processes are not in it.
+    ///
+    /// Waits for a [latch](crate::CountDownLatch), and for another branch of the same scope, are not listed. A
+    /// [Redlock](crate::Quorum) that waits is listed by the client of its first server, and its holds by the clients of their
+    /// servers.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let _guard = client.lock("order:42").acquire().await?;
+    /// let waiting = tokio::spawn(client.lock("order:42").acquire().into_future());
+    /// tokio::task::yield_now().await;
+    ///
+    /// let now = client.snapshot();
+    /// assert_eq!((now.holds[0].key.as_str(), now.waits[0].key.as_str()), ("order:42", "order:42"));
+    /// println!("{} is held since {:?}, by {}", now.holds[0].key, now.holds[0].held_for, now.holds[0].place);
+    /// # waiting.abort();
+    /// # Ok(()) }
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        self.registry.snapshot()
     }
 
     /// Refuses further acquisitions, and waits until the server has confirmed all background releases.

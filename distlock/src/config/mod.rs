@@ -34,6 +34,10 @@ pub(crate) struct Replicas {
     pub(crate) timeout: Duration,
 }
 
+/// Names the class of a key.
+#[cfg(feature = "metrics")]
+pub(crate) type KeyClass = fn(&str) -> &'static str;
+
 /// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -47,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
     pub(crate) warn_after: Duration,
+    #[cfg(feature = "metrics")]
+    pub(crate) metrics_key_class: Option<KeyClass>,
     #[cfg(feature = "redis")]
     pub(crate) fencing_token_ttl: Option<Duration>,
     #[cfg(feature = "redis")]
@@ -103,6 +109,8 @@ impl Default for Config {
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
             warn_after: WARN_AFTER,
+            #[cfg(feature = "metrics")]
+            metrics_key_class: None,
             #[cfg(feature = "redis")]
             fencing_token_ttl: None,
             #[cfg(feature = "redis")]

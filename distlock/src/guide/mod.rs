@@ -12,6 +12,8 @@
 //! | [`timeouts`] | all times on one page: wait, lease, longest hold, response, outage |
 //! | [`errors`] | which errors there are, what to do about each, and what to answer to an HTTP client |
 //! | [`leader`] | one leader among several replicas, and jobs that run once per interval |
+//! | [`logs_metrics_alerts`] | what a program says of its locks, and what to page on |
+//! | [`stuck`] | from "requests hang" to the holder, and to the line that waits |
 //! | [`limits`] | what no distributed lock can guarantee, and how fencing tokens help |
 //! | [`transactions`] | how to combine a lock with a database transaction |
 //! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
@@ -45,11 +47,15 @@ pub mod leader {}
 pub mod least_privilege {}
 #[doc = include_str!("limits.md")]
 pub mod limits {}
+#[doc = include_str!("logs_metrics_alerts.md")]
+pub mod logs_metrics_alerts {}
 #[doc = include_str!("ownership.md")]
 pub mod ownership {}
 // As for `layer`.
 #[cfg_attr(not(doctest), doc = include_str!("quick_start.md"))]
 pub mod quick_start {}
+#[doc = include_str!("stuck.md")]
+pub mod stuck {}
 // Its examples use the feature.
 #[cfg_attr(feature = "testing", doc = include_str!("testing.md"))]
 #[cfg_attr(

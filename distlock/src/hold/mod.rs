@@ -20,6 +20,7 @@ mod session;
 mod view;
 mod watchdog;
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +39,7 @@ use crate::clock::Tick;
 use crate::error::Loss;
 use crate::key::Resource;
 use crate::owner::Owner;
+use crate::telemetry::Meter;
 
 /// An attempt that may have been carried out, or may still be carried out.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,7 @@ pub(crate) struct Hold {
     /// The connection over which the server was asked for the hold last, or an earlier one: that of the granted attempt, or
     /// one that stood anew since.
     asked_over: AtomicU64,
+    pub(crate) meter: Meter,
     /// Set when the hold is lost, or freed and confirmed so.
     over: Flag,
     /// Whether code was run in a scope of its guard.
@@ -76,6 +79,10 @@ struct State {
     stated: u32,
     /// The key stays taken until then, also after its guards have ended.
     taken_until: Tick,
+    /// When the guard that has the hold was granted it, or took it over.
+    since: Tick,
+    /// Where in the user's code that guard was acquired.
+    place: &'static Location<'static>,
 }
 
 /// A grant of a backend.
@@ -91,6 +98,18 @@ pub(crate) struct Grant<'a> {
     pub(crate) in_doubt: Option<InDoubtAttempt>,
     /// The connection that the attempt was sent over, or an earlier one.
     pub(crate) epoch: u64,
+    /// Where in the user's code the acquisition was made.
+    pub(crate) place: &'static Location<'static>,
+    pub(crate) meter: Meter,
+}
+
+/// A hold at one moment.
+pub(crate) struct ShownHold {
+    pub(crate) held: Duration,
+    /// How long it is still held, unless it is renewed.
+    pub(crate) left: Duration,
+    pub(crate) count: u32,
+    pub(crate) place: &'static Location<'static>,
 }
 
 /// Why a guard could not be nested into a hold.
@@ -111,6 +130,8 @@ pub(crate) enum GuardEnd {
     Last {
         /// The lease is fresh and was kept by the watchdog alone, so the hold can be handed over.
         may_pass_on: bool,
+        /// How long the guard had the hold.
+        held: Duration,
     },
     /// The hold was lost before. `last`: no guard is left to clean up later.
     Lost { loss: Loss, last: bool },
@@ -171,6 +192,8 @@ impl Hold {
             watchdog,
             in_doubt,
             epoch,
+            place,
+            meter,
         } = grant;
         let hold = Self {
             resource: target.resource.clone(),
@@ -179,6 +202,7 @@ impl Hold {
             token,
             in_doubt,
             asked_over: AtomicU64::new(epoch),
+            meter,
             over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
             state: Mutex::new(State {
@@ -186,6 +210,8 @@ impl Hold {
                 count: 1,
                 stated: 1,
                 taken_until: Tick::default(),
+                since: origin.clock.now(),
+                place,
             }),
         };
         HoldRef::new(Arc::new(hold), origin, term)
@@ -198,6 +224,27 @@ impl Hold {
             in_doubt: self.in_doubt.is_some(),
             ..Target::of(&self.resource, self.owner)
         }
+    }
+
+    /// What a picture of this process shows of it, unless it has no guard.
+    pub(crate) fn shown(&self, now: Tick) -> Option<ShownHold> {
+        let state = self.state.lock();
+        (state.count > 0).then(|| ShownHold {
+            held: now.since(state.since),
+            left: state.lease.end().left(now),
+            count: state.count,
+            place: state.place,
+        })
+    }
+
+    /// Where in the user's code the guard that has the hold was acquired.
+    pub(crate) fn place(&self) -> &'static Location<'static> {
+        self.state.lock().place
+    }
+
+    /// How long the guard that has the hold has had it at `now`.
+    fn held_for(&self, now: Tick) -> Duration {
+        now.since(self.state.lock().since)
     }
 
     pub(crate) fn is_held(&self, now: Tick) -> bool {
@@ -319,6 +366,7 @@ impl Hold {
         self: &Arc<Self>,
         origin: Origin,
         max_hold: Option<Duration>,
+        place: &'static Location<'static>,
     ) -> Option<Arc<HoldRef>> {
         let now = origin.clock.now();
         let mut state = self.state.lock();
@@ -328,6 +376,7 @@ impl Hold {
         let term = Term::kept(now, max_hold);
         self.in_a_scope.store(false, Ordering::Relaxed);
         state.count = 1;
+        (state.since, state.place) = (now, place);
         state.lease.pass_on(term);
         Some(HoldRef::new(Arc::clone(self), origin, term))
     }
@@ -343,6 +392,7 @@ impl Hold {
         match (state.lease.is_held(now), last) {
             (true, true) => GuardEnd::Last {
                 may_pass_on: state.lease.may_pass_on(now),
+                held: now.since(state.since),
             },
             (true, false) => GuardEnd::Shared,
             (false, last) => GuardEnd::Lost { loss, last },

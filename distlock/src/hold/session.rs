@@ -156,7 +156,10 @@ impl Session {
 
     /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.watchdog.watch(hold, hold.next_look());
+        if self.watchdog.watch(hold, hold.next_look()) {
+            telemetry::granted(&hold.resource, hold.owner, hold.token);
+            hold.meter.hold_began();
+        }
         // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
         self.doubt_of_other_connection(hold);
         self.start_tasks();
@@ -230,7 +233,11 @@ impl Session {
 
     /// Removes a hold from the watchdog. Returns whether it was still watched.
     pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
-        self.watchdog.unwatch(hold.owner)
+        let was_watched = self.watchdog.unwatch(hold.owner);
+        if was_watched {
+            hold.meter.hold_ended();
+        }
+        was_watched
     }
 
     /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
@@ -239,6 +246,8 @@ impl Session {
             return;
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
+        hold.meter.lost(loss);
+        hold.meter.held(hold.held_for(self.now()));
         if loss == Loss::Gone {
             telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
         }
@@ -248,6 +257,11 @@ impl Session {
             self.release_later(PendingRelease::of_hold(hold));
         }
         hold.announce_over();
+    }
+
+    /// The holds of this client that are neither released nor lost.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.watchdog.holds()
     }
 
     /// The number of guards of the hold of this client's owner with this number.

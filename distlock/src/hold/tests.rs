@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::key::Key;
 use crate::kind::Kind;
 
@@ -29,6 +30,8 @@ fn granted() -> Arc<HoldRef> {
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
+        place: Location::caller(),
+        meter: Meter::of(&resource, &Config::default()),
     };
     Hold::granted(grant, Term::Kept, origin)
 }

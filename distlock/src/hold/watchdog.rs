@@ -44,10 +44,12 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) {
+    /// Watches the hold from here on. Returns whether it was not watched before.
+    pub(super) fn watch(&self, hold: &Arc<Hold>, at: Tick) -> bool {
         let mut agenda = self.agenda.lock();
-        agenda.add(hold.owner.number(), Arc::clone(hold));
+        let is_new = agenda.add(hold.owner.number(), Arc::clone(hold));
         self.look(agenda, hold.owner, at);
+        is_new
     }
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
@@ -293,6 +295,15 @@ fn answers(session: &Session, batch: &[Renewal], renewed: Vec<Result<bool, Fault
         let disconnected = session.backend.disconnected(&first.target.resource.key);
         telemetry::renewal_failed(faults.count(), fault, disconnected.is_some());
     }
+    let number = |outcome: fn(&Result<bool, Fault>) -> bool| {
+        let outcomes = renewed.iter();
+        outcomes.filter(|one| outcome(one)).count()
+    };
+    telemetry::renewals(
+        number(|one| matches!(one, Ok(true))),
+        number(|one| matches!(one, Ok(false))),
+        number(Result::is_err),
+    );
     let answer = |one: Result<bool, Fault>| match one {
         Ok(true) => Answer::Renewed,
         Ok(false) => Answer::NotOurs,

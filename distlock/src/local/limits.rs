@@ -6,6 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use super::signal::Signal;
+use super::slot::QueueSlot;
 use super::waits::{LongWait, Wait, Waits, describe};
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
@@ -13,6 +15,7 @@ use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::key::{Key, Resource};
 use crate::owner::Owner;
+use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
 #[derive(Debug, Default)]
@@ -34,6 +37,7 @@ pub(crate) struct WaiterSlot {
     key: Key,
     /// Its number among the waits.
     number: usize,
+    counted: Option<CountedWaiter>,
     #[cfg(feature = "testing")]
     shown: Option<Box<dyn ShownWait>>,
 }
@@ -65,9 +69,15 @@ impl WaiterLimits {
             limits: Arc::clone(self),
             key,
             number,
+            counted: None,
             #[cfg(feature = "testing")]
             shown: None,
         })
+    }
+
+    /// Copies of all waits.
+    pub(super) fn waits(&self) -> Vec<Wait> {
+        self.counts.lock().waits.iter().cloned().collect()
     }
 
     /// The waits that are to be told now, and when the next ones are.
@@ -108,17 +118,26 @@ impl Counts {
 impl WaiterSlot {
     /// Counts for another key from here on. The limit of that key does not apply, because this waiter was admitted
     /// before.
-    pub(crate) fn move_to(&mut self, key: &Key) {
+    pub(crate) fn move_to(&mut self, key: &Key, slot: &QueueSlot) {
+        self.move_key(key, slot.signal());
+    }
+
+    fn move_key(&mut self, key: &Key, signal: &Arc<Signal>) {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
-        counts.waits.move_to(self.number, key);
+        counts.waits.move_to(self.number, key, signal);
         drop(counts);
         self.key = key.clone();
         #[cfg(feature = "testing")]
         if let Some(shown) = &self.shown {
             shown.move_to(key);
         }
+    }
+
+    /// The waiter is counted in the metrics for as long as it waits.
+    pub(super) fn count(&mut self, counted: CountedWaiter) {
+        self.counted = Some(counted);
     }
 
     /// The server shows this waiter to tests.
@@ -165,6 +184,8 @@ mod tests {
             place: Location::caller(),
             inside: Vec::new(),
             due: Tick::NEVER,
+            deadline: Tick::NEVER,
+            signal: Arc::default(),
         }
     }
 
@@ -193,7 +214,7 @@ mod tests {
         let limits = Arc::new(WaiterLimits::default());
         let mut moving = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
         let there = limits.join(wait("b"), Some(at_most(1, MANY))).unwrap();
-        moving.move_to(&key("b"));
+        moving.move_key(&key("b"), &Arc::default());
         let first = limits.join(wait("b"), None).unwrap();
         assert_eq!(
             limits.join(wait("b"), Some(at_most(3, MANY))).unwrap_err(),

@@ -13,6 +13,7 @@ mod runner;
 mod share;
 mod signal;
 mod slot;
+pub(crate) mod snapshot;
 mod waiting;
 mod waits;
 mod yielding;

@@ -186,7 +186,7 @@ impl Registry {
             let mut entries = self.entries.lock();
             let ended = hold_ref.finish(now);
             let effect = match (ended, entries.get_mut(&hold.resource)) {
-                (GuardEnd::Last { may_pass_on }, Some(entry)) => {
+                (GuardEnd::Last { may_pass_on, .. }, Some(entry)) => {
                     let may_pass_on =
                         may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
                     let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
@@ -205,11 +205,21 @@ impl Registry {
         // Outside of the mutex: a waker may run any code.
         hold_ref.announce_end();
         match (ended, effect) {
-            (GuardEnd::Last { .. }, QueueEffect::HandedOver(wake)) => {
+            (GuardEnd::Last { held, .. }, QueueEffect::HandedOver(wake)) => {
+                telemetry::handed_over(&hold.resource, hold.owner, held);
+                hold.meter.handed_over();
+                hold.meter.held(held);
                 wake.wake();
                 EndOutcome::Done
             }
-            (GuardEnd::Last { .. }, _) => self.stop(hold, now),
+            (GuardEnd::Last { held, .. }, _) => {
+                let outcome = self.stop(hold, now);
+                if let EndOutcome::Release(_) = outcome {
+                    telemetry::released(&hold.resource, hold.owner, held);
+                    hold.meter.held(held);
+                }
+                outcome
+            }
             (GuardEnd::Shared, _) => {
                 self.session.look_at(hold);
                 EndOutcome::Done

@@ -9,7 +9,7 @@ use tokio::sync::futures::Notified;
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.
 #[derive(Debug, Default)]
-pub(super) struct Signal {
+pub(crate) struct Signal {
     wake: Notify,
     question: Notify,
     /// The waiter talks to the server: it listens to questions beside that, and a wake-up would make it ask again.

@@ -1,6 +1,7 @@
 //! One waiter's slot in the queue of its key, and what it has to do next.
 
 use std::convert::Infallible;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) takes_over: bool,
     /// The longest time for which it keeps a hold that was handed over.
     pub(crate) max_hold: Option<Duration>,
+    /// Where in the user's code the acquisition was made.
+    pub(crate) place: &'static Location<'static>,
     /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
     /// The place that it had in the queue of another key, which it keeps here.
@@ -45,6 +48,8 @@ pub(crate) struct QueueSlot {
     takes_over: bool,
     collects: bool,
     max_hold: Option<Duration>,
+    /// Where in the user's code the acquisition was made.
+    place: &'static Location<'static>,
     /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
 }
@@ -77,7 +82,13 @@ impl QueueSlot {
             takes_over: joining.takes_over,
             collects: joining.collects,
             max_hold: joining.max_hold,
+            place: joining.place,
         }
+    }
+
+    /// What wakes it, which also finds it in the queue.
+    pub(crate) fn signal(&self) -> &Arc<Signal> {
+        &self.signal
     }
 
     /// Completes when the next step may have changed.
@@ -234,7 +245,7 @@ impl QueueSlot {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<Arc<HoldRef>> {
         let origin = self.registry.session.origin(Duration::ZERO);
-        let Some(hold_ref) = hold.succeed(origin, self.max_hold) else {
+        let Some(hold_ref) = hold.succeed(origin, self.max_hold, self.place) else {
             self.registry.give_back(hold);
             return None;
         };

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::hold::Session;
 use crate::key::Resource;
 use crate::kind::Family;
-use crate::telemetry;
+use crate::telemetry::{self, Meter};
 
 impl Registry {
     /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to it.
@@ -28,27 +28,27 @@ impl Registry {
         is_first: bool,
         is_unlimited: bool,
     ) -> Result<WaiterSlot, Error> {
-        let key = wait.resources[wait.at].key.clone();
         let (due, is_inside) = (wait.due, !wait.inside.is_empty());
-        #[cfg(feature = "testing")]
-        let place = wait.place;
+        let (resource, place) = (wait.resources[wait.at].clone(), wait.place);
         if is_unlimited && let Some(own) = wait.resources.iter().find(|own| self.is_own(own)) {
             telemetry::waits_for_itself(&own.key, wait.place);
         }
         let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
-        #[cfg_attr(
-            not(feature = "testing"),
-            expect(unused_mut, reason = "only tests are shown waiters")
-        )]
         let mut slot = joined.map_err(|waiters| Error::Overloaded {
-            key: key.text().to_owned(),
+            key: resource.key.text().to_owned(),
             waiters,
         })?;
         #[cfg(feature = "testing")]
         {
             let session = &self.session;
-            slot.show(session.backend.show_wait(&key, session.id, Some(place)));
+            slot.show(
+                session
+                    .backend
+                    .show_wait(&resource.key, session.id, Some(place)),
+            );
         }
+        telemetry::waits(&resource, place);
+        slot.count(Meter::of(&resource, &self.session.config).waiter());
         self.session.inspect_waits_by(due);
         if is_inside {
             let entries = self.entries.lock();
@@ -59,7 +59,7 @@ impl Registry {
             let circle = self.limits.circle(&slot, holder_of);
             drop(entries);
             if let Some(circle) = circle {
-                telemetry::waits_in_a_circle(&key, &circle);
+                telemetry::waits_in_a_circle(&resource.key, &circle);
             }
         }
         Ok(slot)

@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+use super::signal::Signal;
 use crate::clock::Tick;
 use crate::key::{Key, Resource};
 use crate::owner::Owner;
@@ -32,6 +34,9 @@ pub(crate) struct Wait {
     pub(crate) inside: Vec<(Owner, Key)>,
     /// When it is told next that it waits for long.
     pub(crate) due: Tick,
+    pub(crate) deadline: Tick,
+    /// Finds it in the queue of its key.
+    pub(crate) signal: Arc<Signal>,
 }
 
 /// A key that is waited for, for long.
@@ -83,11 +88,17 @@ impl Waits {
         }
     }
 
-    pub(super) fn move_to(&mut self, number: usize, key: &Key) {
+    /// It waits for another of its keys from here on, and is in that queue with this signal.
+    pub(super) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
         if let Some(Some(wait)) = self.waits.get_mut(number) {
+            wait.signal = Arc::clone(signal);
             let mut keys = wait.resources.iter();
             wait.at = keys.position(|resource| resource.key == *key).unwrap_or(0);
         }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Wait> {
+        self.waits.iter().flatten()
     }
 
     #[cfg(any(test, feature = "test-util"))]
@@ -206,6 +217,8 @@ mod tests {
                 .into_iter()
                 .collect(),
             due: since.after(Duration::from_millis(30)),
+            deadline: Tick::NEVER,
+            signal: Arc::default(),
         }
     }
 

@@ -131,8 +131,11 @@ impl ExpirableSemaphore {
     /// assert!(seats.try_acquire().await?.is_some());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<ExpirablePermit>, Error> {
-        self.try_acquire_many(1).await
+    #[track_caller]
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<ExpirablePermit>, Error>> + Send + use<> {
+        self.try_acquire_many(1)
     }
 
     /// Acquires several permits if that many are available, in one round trip and without waiting. Returns `None`
@@ -154,8 +157,12 @@ impl ExpirableSemaphore {
     /// assert!(two.is_some() && seats.try_acquire_many(2).await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<ExpirablePermit>, Error> {
-        self.acquire_many(permits).try_now().await
+    #[track_caller]
+    pub fn try_acquire_many(
+        &self,
+        permits: u32,
+    ) -> impl Future<Output = Result<Option<ExpirablePermit>, Error>> + Send + use<> {
+        self.acquire_many(permits).try_now()
     }
 
     /// Sets the number of permits, from 0 to 2147483647, if it was not set before. Returns whether it was set now.

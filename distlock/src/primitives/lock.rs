@@ -86,8 +86,9 @@ impl Lock {
     /// assert!(lock.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.acquire().try_now().await
+    #[track_caller]
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+        self.acquire().try_now()
     }
 
     /// Returns whether any owner holds the lock.

@@ -133,8 +133,9 @@ impl MultiLock {
     /// assert!(!client.lock("order:42").is_locked().await?);
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.acquire().try_now().await
+    #[track_caller]
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+        self.acquire().try_now()
     }
 
     /// Returns whether any owner holds any of the locks; see [`Lock::is_locked`](crate::Lock::is_locked).

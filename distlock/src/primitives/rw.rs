@@ -218,8 +218,9 @@ impl ReadLock {
     /// assert!(lock.read().try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.acquire().try_now().await
+    #[track_caller]
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+        self.acquire().try_now()
     }
 
     /// Returns whether any owner holds the read lock; see [`Lock::is_locked`](crate::Lock::is_locked).
@@ -389,8 +390,9 @@ impl WriteLock {
     /// assert!(write.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.acquire().try_now().await
+    #[track_caller]
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+        self.acquire().try_now()
     }
 
     /// Returns whether an owner holds the write lock; see [`Lock::is_locked`](crate::Lock::is_locked).

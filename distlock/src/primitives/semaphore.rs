@@ -278,8 +278,11 @@ impl Semaphore {
     /// assert!(printers.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Permit>, Error> {
-        self.acquire().try_now().await
+    #[track_caller]
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<Permit>, Error>> + Send + use<> {
+        self.acquire().try_now()
     }
 
     /// Acquires several permits if that many are available, in one round trip and without waiting. Returns `None`
@@ -301,8 +304,12 @@ impl Semaphore {
     /// assert!(printers.try_acquire_many(3).await?.is_some());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>, Error> {
-        self.acquire_many(permits).try_now().await
+    #[track_caller]
+    pub fn try_acquire_many(
+        &self,
+        permits: u32,
+    ) -> impl Future<Output = Result<Option<Permit>, Error>> + Send + use<> {
+        self.acquire_many(permits).try_now()
     }
 }
 

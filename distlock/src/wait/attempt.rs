@@ -1,5 +1,6 @@
 //! The attempts of one acquisition. If the outcome of an attempt is unknown, its owner is ended in the background.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::hold::lease::Term;
 use crate::hold::{Grant, Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
 use crate::key::Key;
 use crate::kind::{Family, Kind};
-use crate::telemetry;
+use crate::telemetry::{self, Meter};
 
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
 /// sent again under the same owner.
@@ -44,6 +45,8 @@ pub(super) struct HoldTerms {
     pub(super) max_hold: Option<Duration>,
     /// A hold stops counting as held this long before its deadline.
     pub(super) margin: Duration,
+    /// Where in the user's code the acquisition was made.
+    pub(super) place: &'static Location<'static>,
 }
 
 /// The result of one attempt.
@@ -238,6 +241,8 @@ impl Attempts {
             watchdog: self.session.config.watchdog_timeout,
             in_doubt,
             epoch,
+            place: self.terms.place,
+            meter: Meter::of(&target.resource, &self.session.config),
         };
         let hold_ref = Hold::granted(grant, term, self.session.origin(self.terms.margin));
         if self.attempts.len() > 1 {

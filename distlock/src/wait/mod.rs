@@ -101,6 +101,7 @@ use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
 use crate::local::{HoldShare, NextStep, PlaceState, Registry};
+use crate::telemetry;
 
 /// The result of a single attempt.
 pub(crate) enum TryOutcome {
@@ -357,6 +358,7 @@ impl<'a> Waiter<'a> {
                     true => Blocking::Unset,
                     false => Blocking::owner(ttl, self.session.now()),
                 };
+                telemetry::attempt_refused(&self.requested().resource, ttl);
                 self.turn.count_as_waiter()?;
                 if self.turn.slot.listens_after_refusal() {
                     self.turn.tell_line();

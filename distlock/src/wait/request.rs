@@ -13,7 +13,7 @@ use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
 use crate::hold::{HoldRef, Session};
 use crate::key::{Key, Resource};
-use crate::local::{Around, Joining, Registry, Wait};
+use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::owner::Owner;
 
 /// One requested key.
@@ -116,6 +116,7 @@ impl Request {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
             margin: self.margin,
+            place: self.place,
         };
         Attempts::new(session, attempts, terms, self.since)
     }
@@ -127,7 +128,7 @@ impl Request {
     }
 
     /// The description of its wait for the key with this index.
-    pub(super) fn wait_for(&self, at: usize, session: &Session) -> Wait {
+    pub(super) fn wait_for(&self, at: usize, session: &Session, slot: &QueueSlot) -> Wait {
         let resources = self.requested.iter().map(|one| one.resource.clone());
         let around = self.around.as_ref();
         let inside = around.map(|around| around.holds(session.id));
@@ -138,6 +139,8 @@ impl Request {
             place: self.place,
             inside: inside.unwrap_or_default(),
             due: self.since.after(session.config.warn_after),
+            deadline: self.deadline(),
+            signal: Arc::clone(slot.signal()),
         }
     }
 
@@ -150,6 +153,7 @@ impl Request {
             since: self.since,
             takes_over,
             max_hold: self.max_hold,
+            place: self.place,
             is_let_in: requested.inside.is_some(),
             rank: None,
             collects: takes_over && self.has_several_keys(),

@@ -84,14 +84,15 @@ impl<'a> Turn<'a> {
             rank,
             ..request.joining(at, takes_over)
         };
+        let slot = registry.join(joining);
         if let Some(waiter_slot) = &mut waiter_slot {
-            waiter_slot.move_to(&joining.resource.key);
+            waiter_slot.move_to(&joining.resource.key, &slot);
         }
         Self {
             registry,
             request,
             at,
-            slot: registry.join(joining),
+            slot,
             blocking: Blocking::Nobody,
             was_blocked: false,
             trust_until: None,
@@ -123,7 +124,8 @@ impl<'a> Turn<'a> {
         if self.waiter_slot.is_none() {
             let is_first = self.slot.is_first_of_several();
             let (wait, request) = (
-                self.request.wait_for(self.at, &self.registry.session),
+                self.request
+                    .wait_for(self.at, &self.registry.session, &self.slot),
                 self.request,
             );
             let (max_waiters, is_unlimited) = (request.max_waiters, request.wait.is_none());

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
 use crate::hold::{Hold, InDoubtAttempt};
+use crate::telemetry::CountedRelease;
 
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct PendingRelease {
     pub(in crate::hold) withdraws: bool,
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
     pub(in crate::hold) answered: bool,
+    /// Counted in the metrics while the releaser has it and it is not answered.
+    pub(in crate::hold) counted: Option<CountedRelease>,
     on_settled: Option<OnSettled>,
     /// How many guards have handed the hold over since the server confirmed it.
     unconfirmed: u32,
@@ -48,6 +51,7 @@ impl PendingRelease {
             in_doubt: hold.in_doubt.map(|attempt| attempt.epoch),
             withdraws: false,
             answered: false,
+            counted: None,
             on_settled: None,
             unconfirmed: hold.unconfirmed(),
         }
@@ -62,6 +66,7 @@ impl PendingRelease {
             in_doubt: Some(attempt.epoch),
             withdraws: true,
             answered: false,
+            counted: None,
             on_settled: None,
             unconfirmed: 0,
         }
@@ -76,6 +81,7 @@ impl PendingRelease {
             in_doubt: None,
             withdraws: true,
             answered: false,
+            counted: None,
             on_settled: None,
             unconfirmed: 0,
         }
@@ -119,6 +125,7 @@ impl PendingRelease {
         if let Some(on_settled) = self.on_settled.take() {
             on_settled(settled);
         }
+        self.counted = None;
         !std::mem::replace(&mut self.answered, true)
     }
 

@@ -25,7 +25,7 @@ use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::hold::Session;
 use crate::hold::per_server::PerServer;
-use crate::telemetry;
+use crate::telemetry::{self, CountedRelease};
 
 /// The pending releases of one client.
 #[derive(Debug)]
@@ -59,7 +59,10 @@ struct List {
 }
 
 impl Releaser {
-    pub(in crate::hold) fn enqueue(&self, pending: PendingRelease) {
+    pub(in crate::hold) fn enqueue(&self, mut pending: PendingRelease) {
+        if !pending.answered {
+            pending.counted = Some(CountedRelease::new());
+        }
         {
             let mut list = self.list.lock();
             list.open += usize::from(!pending.answered);

@@ -43,9 +43,10 @@ impl<H> Default for Agenda<H> {
 }
 
 impl<H: Clone> Agenda<H> {
-    /// Adds a hold without a planned look.
-    pub(super) fn add(&mut self, number: u64, hold: H) {
-        self.holds.insert(number, (hold, Tick::NEVER));
+    /// Adds a hold without a planned look. Returns whether it is new.
+    pub(super) fn add(&mut self, number: u64, hold: H) -> bool {
+        let former = self.holds.insert(number, (hold, Tick::NEVER));
+        former.is_none()
     }
 
     pub(super) fn remove(&mut self, number: u64) -> bool {

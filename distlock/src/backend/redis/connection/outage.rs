@@ -63,6 +63,8 @@ impl OutageLog {
         if let Some(lasted) = ended {
             telemetry::outage_over(&self.server, lasted);
         }
+        let is_connected = self.state.lock().outage.is_none();
+        telemetry::note_connected(&self.server, is_connected);
     }
 }
 

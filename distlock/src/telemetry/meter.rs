@@ -1,0 +1,129 @@
+//! What the rooms count. Without the feature `metrics` these types are empty, and their methods do nothing.
+
+#![cfg_attr(
+    not(feature = "metrics"),
+    allow(unused_variables, reason = "nothing is counted")
+)]
+
+use std::fmt;
+use std::time::Duration;
+
+use super::acquisition::{LockType, Outcome};
+#[cfg(feature = "metrics")]
+use super::metrics;
+use crate::config::Config;
+use crate::error::Loss;
+use crate::key::{Key, Resource};
+
+/// Counts for one type of lock, and for the class of one key.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter(#[cfg(feature = "metrics")] &'static metrics::OfType);
+
+impl Meter {
+    pub(crate) fn new(lock_type: LockType, key: &Key, config: &Config) -> Self {
+        Self(
+            #[cfg(feature = "metrics")]
+            metrics::OfType::get(lock_type, key, config.metrics_key_class),
+        )
+    }
+
+    pub(crate) fn of(resource: &Resource, config: &Config) -> Self {
+        Self::new(LockType::Single(resource.kind), &resource.key, config)
+    }
+
+    /// An acquisition ended after `waited`.
+    pub(crate) fn acquired(self, outcome: Outcome, waited: Duration) {
+        #[cfg(feature = "metrics")]
+        self.0.acquired(outcome, waited);
+    }
+
+    pub(crate) fn hold_began(self) {
+        #[cfg(feature = "metrics")]
+        self.0.add_holds(1.0);
+    }
+
+    pub(crate) fn hold_ended(self) {
+        #[cfg(feature = "metrics")]
+        self.0.add_holds(-1.0);
+    }
+
+    /// A guard had a hold for this long.
+    pub(crate) fn held(self, held: Duration) {
+        #[cfg(feature = "metrics")]
+        self.0.held(held);
+    }
+
+    pub(crate) fn handed_over(self) {
+        #[cfg(feature = "metrics")]
+        self.0.handed_over();
+    }
+
+    pub(crate) fn lost(self, loss: Loss) {
+        #[cfg(feature = "metrics")]
+        self.0.lost(loss);
+    }
+
+    /// Counts one more waiter, until the result is dropped.
+    pub(crate) fn waiter(self) -> CountedWaiter {
+        #[cfg(feature = "metrics")]
+        self.0.add_waiters(1.0);
+        CountedWaiter(self)
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+/// A waiter that is counted.
+#[derive(Debug)]
+pub(crate) struct CountedWaiter(
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(dead_code, reason = "nothing is counted")
+    )]
+    Meter,
+);
+
+#[cfg(feature = "metrics")]
+impl Drop for CountedWaiter {
+    fn drop(&mut self) {
+        self.0.0.add_waiters(-1.0);
+    }
+}
+
+/// A pending release that is counted, until it is dropped.
+pub(crate) struct CountedRelease(#[cfg(feature = "metrics")] ::metrics::Gauge);
+
+impl CountedRelease {
+    pub(crate) fn new() -> Self {
+        Self(
+            #[cfg(feature = "metrics")]
+            metrics::one_release_pending(),
+        )
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for CountedRelease {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+/// Counts renewals that were answered or not.
+pub(crate) fn renewals(renewed: usize, gone: usize, failed: usize) {
+    #[cfg(feature = "metrics")]
+    for (outcome, number) in [("renewed", renewed), ("gone", gone), ("failed", failed)] {
+        metrics::renewals(outcome, number);
+    }
+}
+
+/// Notes whether the client is connected to this server.
+#[cfg(feature = "redis")]
+pub(crate) fn note_connected(server: &str, is_connected: bool) {
+    #[cfg(feature = "metrics")]
+    metrics::connected(server, is_connected);
+}

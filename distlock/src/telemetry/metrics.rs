@@ -1,0 +1,206 @@
+//! The metrics, by the facade `metrics`. The guide's page `logs_metrics_alerts` has their table.
+//!
+//! Handles are looked up once for each acquisition and kept in its hold, since the look-up in an exporter's registry costs
+//! more than a count. An exporter may be installed at any time: handles that were made before it are replaced. A gauge is
+//! lowered through the handle through which it was raised, so that it never falls below zero.
+
+use std::collections::HashMap;
+use std::panic::catch_unwind;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, histogram,
+};
+use parking_lot::RwLock;
+
+use super::acquisition::{LockType, Outcome};
+use crate::config::KeyClass;
+use crate::error::Loss;
+use crate::key::Key;
+
+const ACQUISITIONS: &str = "distlock_acquisitions_total";
+const ACQUIRE_WAIT: &str = "distlock_acquire_wait_seconds";
+const HOLD_TIME: &str = "distlock_hold_seconds";
+const HOLDS: &str = "distlock_holds";
+const WAITERS: &str = "distlock_waiters";
+const HAND_OVERS: &str = "distlock_hand_overs_total";
+const LOSSES: &str = "distlock_losses_total";
+const RENEWALS: &str = "distlock_renewals_total";
+const RELEASES_PENDING: &str = "distlock_releases_pending";
+const CONNECTED: &str = "distlock_connected";
+const RECONNECTS: &str = "distlock_reconnects_total";
+
+/// The metrics of one type of lock and one class of keys.
+#[derive(Debug)]
+pub(super) struct OfType {
+    acquisitions: [Counter; Outcome::ALL.len()],
+    wait: Histogram,
+    hold_time: Histogram,
+    holds: Gauge,
+    waiters: Gauge,
+    hand_overs: Counter,
+    losses: [Counter; LOSS_REASONS.len()],
+}
+
+const LOSS_REASONS: [(Loss, &str); 4] = [
+    (Loss::Expired, "expired"),
+    (Loss::Gone, "gone"),
+    (Loss::HeldTooLong, "held_too_long"),
+    (Loss::NumberGone, "number_gone"),
+];
+
+/// What [`OfType::get`] has made, and the recorder in which it was registered. Never freed, but for each type and class there
+/// is one for each recorder, of which a program has one or two.
+type Known = HashMap<(&'static str, Option<&'static str>), (usize, &'static OfType), RandomState>;
+
+static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+
+/// Tells one recorder from another.
+fn current_recorder() -> usize {
+    metrics::with_recorder(|recorder| std::ptr::from_ref(recorder).cast::<()>().addr())
+}
+
+impl OfType {
+    pub(super) fn get(lock_type: LockType, key: &Key, class_of: Option<KeyClass>) -> &'static Self {
+        // A panic of the user's function must not interrupt an acquisition.
+        let class = class_of.and_then(|class_of| catch_unwind(|| class_of(key.text())).ok());
+        let (labels, recorder) = ((lock_type.name(), class), current_recorder());
+        if let Some((of, known)) = KNOWN.read().get(&labels)
+            && *of == recorder
+        {
+            return known;
+        }
+        // Outside of the lock: a recorder may run any code. If two threads come here together, one of them is forgotten, which
+        // does no harm: an exporter gives both the same numbers.
+        let new: &'static Self = Box::leak(Box::new(Self::register(labels.0, labels.1)));
+        KNOWN.write().insert(labels, (recorder, new));
+        new
+    }
+
+    fn register(kind: &'static str, class: Option<&'static str>) -> Self {
+        describe();
+        let labels = || {
+            let kind = Label::from_static_parts("kind", kind);
+            let class = class.map(|class| Label::from_static_parts("key_class", class));
+            [kind].into_iter().chain(class)
+        };
+        let with = |name, value| -> Vec<Label> {
+            let more = Label::from_static_parts(name, value);
+            labels().chain([more]).collect()
+        };
+        let plain = || -> Vec<Label> { labels().collect() };
+        let of_outcome = |outcome: Outcome| counter!(ACQUISITIONS, with("outcome", outcome.name()));
+        Self {
+            acquisitions: Outcome::ALL.map(of_outcome),
+            wait: histogram!(ACQUIRE_WAIT, plain()),
+            hold_time: histogram!(HOLD_TIME, plain()),
+            holds: gauge!(HOLDS, plain()),
+            waiters: gauge!(WAITERS, plain()),
+            hand_overs: counter!(HAND_OVERS, plain()),
+            losses: LOSS_REASONS.map(|(_, reason)| counter!(LOSSES, with("reason", reason))),
+        }
+    }
+
+    pub(super) fn acquired(&self, outcome: Outcome, waited: Duration) {
+        self.acquisitions[outcome as usize].increment(1);
+        self.wait.record(waited);
+    }
+
+    pub(super) fn add_holds(&self, change: f64) {
+        self.holds.increment(change);
+    }
+
+    pub(super) fn add_waiters(&self, change: f64) {
+        self.waiters.increment(change);
+    }
+
+    pub(super) fn held(&self, held: Duration) {
+        self.hold_time.record(held);
+    }
+
+    pub(super) fn handed_over(&self) {
+        self.hand_overs.increment(1);
+    }
+
+    pub(super) fn lost(&self, loss: Loss) {
+        let reasons = LOSS_REASONS.iter().zip(&self.losses);
+        for (_, losses) in reasons.filter(|((reason, _), _)| *reason == loss) {
+            losses.increment(1);
+        }
+    }
+}
+
+fn describe() {
+    describe_counter!(
+        ACQUISITIONS,
+        Unit::Count,
+        "Acquisitions that asked the server or waited"
+    );
+    describe_histogram!(
+        ACQUIRE_WAIT,
+        Unit::Seconds,
+        "Time from the start of an acquisition to its end"
+    );
+    describe_histogram!(
+        HOLD_TIME,
+        Unit::Seconds,
+        "Time for which a guard held its key"
+    );
+    describe_gauge!(HOLDS, Unit::Count, "Holds of this process");
+    describe_gauge!(
+        WAITERS,
+        Unit::Count,
+        "Acquisitions of this process that wait"
+    );
+    describe_counter!(
+        HAND_OVERS,
+        Unit::Count,
+        "Holds that went to the next waiter without the server"
+    );
+    describe_counter!(LOSSES, Unit::Count, "Holds that ended before their release");
+    describe_counter!(RENEWALS, Unit::Count, "Leases that were to be renewed");
+    describe_gauge!(
+        RELEASES_PENDING,
+        Unit::Count,
+        "Releases in the background that the server has not confirmed"
+    );
+    describe_gauge!(
+        CONNECTED,
+        Unit::Count,
+        "1 while connected to the server, 0 in an outage"
+    );
+    describe_counter!(
+        RECONNECTS,
+        Unit::Count,
+        "Outages of connections that are over"
+    );
+}
+
+/// Counts renewals by their outcome.
+pub(super) fn renewals(outcome: &'static str, number: usize) {
+    if number > 0 {
+        counter!(RENEWALS, "outcome" => outcome).increment(number as u64);
+    }
+}
+
+/// The gauge of pending releases, raised by one.
+pub(super) fn one_release_pending() -> Gauge {
+    let pending = gauge!(RELEASES_PENDING);
+    pending.increment(1);
+    pending
+}
+
+#[cfg(feature = "redis")]
+pub(super) fn connected(server: &str, is_connected: bool) {
+    gauge!(CONNECTED, "server" => server.to_owned()).set(f64::from(u8::from(is_connected)));
+    // Registered from the start, so that its first increase is seen.
+    counter!(RECONNECTS, "server" => server.to_owned()).increment(0);
+}
+
+#[cfg(feature = "redis")]
+pub(super) fn reconnected(server: &str) {
+    counter!(RECONNECTS, "server" => server.to_owned()).increment(1);
+}

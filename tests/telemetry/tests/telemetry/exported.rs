@@ -1,0 +1,258 @@
+//! The metrics, read back from a real exporter over HTTP.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use distlock::{Client, MemoryServer};
+use distlock_tests::RedisServer;
+use distlock_tower::LockLayer;
+use http::request::Parts;
+use http::{Request, Response};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::files::table;
+
+/// Long enough for what happens within milliseconds, also on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Only this test's clients have the class, so that other tests of the process do not count.
+fn class(key: &str) -> &'static str {
+    match key {
+        "odd" => panic!("a class that fails"),
+        _ => "tested",
+    }
+}
+
+struct Exporter {
+    url: String,
+}
+
+impl Exporter {
+    fn install() -> Self {
+        // Free again at once: the exporter cannot choose a port by itself.
+        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let builder = PrometheusBuilder::new().with_http_listener(([127, 0, 0, 1], port));
+        builder.install().unwrap();
+        let url = format!("http://127.0.0.1:{port}/metrics");
+        Self { url }
+    }
+
+    async fn page(&self) -> String {
+        let page = reqwest::get(&self.url).await.unwrap();
+        page.text().await.unwrap()
+    }
+
+    /// The sum of all series of this name that have all of these labels.
+    async fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let labels = labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{value}\""));
+        let labels: Vec<String> = labels.collect();
+        let page = self.page().await;
+        let series = page.lines().filter(|line| {
+            let rest = line.strip_prefix(name).unwrap_or_default();
+            rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
+        });
+        let values = series.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+        values.sum()
+    }
+
+    async fn eventually(&self, name: &str, labels: &[(&str, &str)], expected: f64) {
+        let reached = async {
+            while self.sum(name, labels).await != expected {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(SOON, reached).await.is_err() {
+            panic!(
+                "{name} {labels:?} is not {expected}:\n{}",
+                self.page().await
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
+    // Before the exporter: what happens now is not counted, and later counts are not lost.
+    let memory = MemoryServer::new();
+    let early = Client::builder()
+        .metrics_key_class(class)
+        .in_memory(&memory)
+        .unwrap();
+    let before = early.spin_lock("before").acquire().await.unwrap();
+    let exporter = Exporter::install();
+
+    let mut server = RedisServer::start().await;
+    let url = server.url();
+    let connect = async || {
+        let builder = Client::builder().metrics_key_class(class);
+        let builder = builder.watchdog_timeout(Duration::from_secs(3));
+        builder.connect(&url).await.unwrap()
+    };
+    let (client, other) = (connect().await, connect().await);
+    let tested = ("key_class", "tested");
+    let reentrant = [("kind", "reentrant"), tested];
+    let outcome = |outcome| [("kind", "reentrant"), tested, ("outcome", outcome)];
+    let name = "distlock_acquisitions_total";
+
+    // A hold and a waiter.
+    let lock = client.lock("order:42");
+    let held = lock.acquire().await.unwrap();
+    exporter.eventually("distlock_holds", &reentrant, 1.0).await;
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    exporter
+        .eventually("distlock_waiters", &reentrant, 1.0)
+        .await;
+    held.release().await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    exporter
+        .eventually("distlock_waiters", &reentrant, 0.0)
+        .await;
+    assert_eq!(exporter.sum(name, &outcome("granted")).await, 2.0);
+
+    // Hand-overs, which a machine that is too busy may prevent.
+    let handed_over = async {
+        let (lock, labels) = (
+            client.non_reentrant_lock("hot"),
+            [("kind", "non_reentrant"), tested],
+        );
+        while exporter.sum("distlock_hand_overs_total", &labels).await < 1.0 {
+            let held = lock.acquire().await.unwrap();
+            let next = tokio::spawn(lock.acquire().into_future());
+            tokio::task::yield_now().await;
+            held.release().await.unwrap();
+            next.await.unwrap().unwrap().release().await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, handed_over).await.unwrap();
+
+    // Acquisitions that end without a grant.
+    assert!(
+        other
+            .lock("order:42")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let full = other.lock("order:42").acquire().max_waiters(0).await;
+    assert!(full.unwrap_err().is_overloaded());
+    let cancelled = other.lock("order:42").acquire().into_future();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), cancelled)
+            .await
+            .is_err()
+    );
+    for (ended, times) in [
+        ("busy", 1.0),
+        ("overloaded", 1.0),
+        ("cancelled", 1.0),
+        ("failed", 0.0),
+    ] {
+        assert_eq!(exporter.sum(name, &outcome(ended)).await, times, "{ended}");
+    }
+    let waits = exporter
+        .sum("distlock_acquire_wait_seconds_count", &reentrant)
+        .await;
+    assert_eq!(waits, 5.0);
+
+    // A renewal, a loss, and the times of all guards.
+    exporter
+        .eventually("distlock_losses_total", &reentrant, 0.0)
+        .await;
+    let renewed = async {
+        while exporter
+            .sum("distlock_renewals_total", &[("outcome", "renewed")])
+            .await
+            < 1.0
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(SOON, renewed).await.unwrap();
+    client.lock("order:42").force_release().await.unwrap();
+    held.lost().await;
+    let gone = [("kind", "reentrant"), tested, ("reason", "gone")];
+    exporter
+        .eventually("distlock_losses_total", &gone, 1.0)
+        .await;
+    drop(held);
+    exporter.eventually("distlock_holds", &reentrant, 0.0).await;
+    exporter
+        .eventually("distlock_hold_seconds_count", &reentrant, 2.0)
+        .await;
+
+    // An outage: a release that is pending, and a connection that comes back.
+    let address = server.addr().to_string();
+    let here = [("server", address.as_str())];
+    exporter.eventually("distlock_connected", &here, 1.0).await;
+    let dropped = client.lock("order:43").acquire().await.unwrap();
+    let pending = exporter.sum("distlock_releases_pending", &[]).await;
+    server.kill();
+    drop(dropped);
+    exporter.eventually("distlock_connected", &here, 0.0).await;
+    exporter
+        .eventually("distlock_releases_pending", &[], pending + 1.0)
+        .await;
+    server.restart().await;
+    exporter.eventually("distlock_connected", &here, 1.0).await;
+    exporter
+        .eventually("distlock_releases_pending", &[], pending)
+        .await;
+    assert!(exporter.sum("distlock_reconnects_total", &here).await >= 1.0);
+
+    // The layer.
+    let _taken = early.lock("order:44").acquire().await.unwrap();
+    let layer = LockLayer::new(early.clone()).key(|_: &Parts| "order:44");
+    let handler = service_fn(
+        async |_: Request<()>| -> Result<Response<String>, Infallible> {
+            unreachable!("it is locked")
+        },
+    );
+    let service = layer.wait(Duration::ZERO).layer(handler);
+    assert_eq!(
+        service.oneshot(Request::new(())).await.unwrap().status(),
+        409
+    );
+    exporter
+        .eventually("distlock_tower_answers_total", &[("reason", "busy")], 1.0)
+        .await;
+
+    // What was granted before the exporter does not make a gauge negative. A class that fails is none.
+    drop(before);
+    let spin = [("kind", "spin"), tested];
+    drop(early.spin_lock("after").acquire().await.unwrap());
+    exporter
+        .eventually("distlock_hold_seconds_count", &spin, 1.0)
+        .await;
+    exporter.eventually("distlock_holds", &spin, 0.0).await;
+    drop(early.fenced_lock("odd").acquire().await.unwrap());
+    let odd = exporter.page().await;
+    let odd = odd
+        .lines()
+        .find(|line| line.contains("\"fenced\"") && line.contains("granted"));
+    assert!(
+        odd.is_some_and(|line| !line.contains("key_class")),
+        "{odd:?}"
+    );
+    assert!(
+        !exporter.page().await.contains("order:4"),
+        "keys are no labels"
+    );
+
+    // Nothing is missing in the table, and nothing but what it names is exported.
+    let page = exporter.page().await;
+    let types = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE distlock_"));
+    let exported: BTreeSet<String> = types
+        .map(|line| format!("distlock_{}", line.split(' ').next().unwrap()))
+        .collect();
+    assert_eq!(exported, table());
+}

@@ -1,0 +1,8 @@
+//! What a program can say of its locks: spans and events, metrics, and snapshots.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod exported;
+mod files;
+mod snapshot;
+mod spans;

@@ -1,0 +1,195 @@
+//! What a client says of its holds and waits, and of the lines of the user's code.
+
+use std::convert::Infallible;
+use std::panic::Location;
+use std::time::Duration;
+
+use distlock::{BlockedBy, Client, Error, Kind, MemoryServer, distributed_lock, with_client};
+use distlock_tests::RedisServer;
+use distlock_tower::{LockLayer, ServiceLockLayer};
+use http::request::Parts;
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn is_here(place: &Location<'_>, line: u32) {
+    assert!(place.file().ends_with("snapshot.rs"), "{place}");
+    assert_eq!(place.line(), line, "{place}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_and_waits_are_shown_with_times_places_and_what_they_wait_for() {
+    let server = MemoryServer::new();
+    let client = || Client::builder().in_memory(&server).unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.lock("own");
+    let (held, line) = (lock.acquire().await.unwrap(), line!());
+    let _again = held.reenter().unwrap();
+    let _other = other.lock("other").acquire().await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    let first = tokio::spawn(lock.acquire().into_future());
+    tokio::task::yield_now().await;
+    tokio::time::sleep(SECOND).await;
+    let (second, second_line) = (lock.acquire().wait(10 * SECOND), line!());
+    let second = tokio::spawn(second.into_future());
+    let third = tokio::spawn(client.lock("other").acquire().into_future());
+    tokio::time::sleep(SECOND).await;
+
+    let snapshot = client.snapshot();
+    let [hold] = snapshot.holds.as_slice() else {
+        panic!("{snapshot:?}");
+    };
+    assert_eq!((hold.key.as_str(), hold.kind), ("own", Kind::Reentrant));
+    assert_eq!((hold.owner, hold.count), (held.owner(), 2));
+    assert_eq!(hold.held_for, 3 * SECOND);
+    assert!(hold.lease_left.is_some_and(|left| left > 20 * SECOND));
+    is_here(hold.place, line);
+
+    let waits: Vec<_> = snapshot
+        .waits
+        .iter()
+        .map(|wait| (wait.key.as_str(), wait.ahead))
+        .collect();
+    assert_eq!(waits[0], ("own", 0));
+    assert!(
+        waits.contains(&("own", 1)) && waits.contains(&("other", 0)),
+        "{waits:?}"
+    );
+    let wait = snapshot.waits.iter().find(|wait| wait.ahead == 1).unwrap();
+    assert_eq!((wait.waited, wait.wait_left), (SECOND, Some(9 * SECOND)));
+    is_here(wait.place, second_line);
+    assert!(
+        matches!(wait.blocked_by, BlockedBy::OwnHold { owner, place, .. }
+            if owner == held.owner() && place == hold.place)
+    );
+    let wait = snapshot
+        .waits
+        .iter()
+        .find(|wait| wait.key == "other")
+        .unwrap();
+    assert!(
+        matches!(wait.blocked_by, BlockedBy::OtherClient { lease_left, .. } if lease_left > 20 * SECOND),
+        "{wait:?}"
+    );
+    assert_eq!(wait.wait_left, None);
+
+    for waiting in [first, second, third] {
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+    }
+    assert!(client.snapshot().waits.is_empty());
+    drop((held, _again));
+    assert!(client.snapshot().holds.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_that_is_handed_over_has_the_place_and_the_time_of_its_new_guard() {
+    let client = Client::in_memory();
+    let lock = client.lock("handed over");
+    let held = lock.acquire().await.unwrap();
+    let (next, line) = (lock.acquire(), line!());
+    let next = tokio::spawn(next.into_future());
+    tokio::time::sleep(SECOND).await;
+    held.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    let snapshot = client.snapshot();
+    is_here(snapshot.holds[0].place, line);
+    assert_eq!(snapshot.holds[0].held_for, Duration::ZERO);
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_that_is_not_polled_loses_its_place_in_the_snapshot_as_well() {
+    let client = Client::in_memory();
+    let lock = client.lock("unpolled");
+    let _held = lock.acquire().await.unwrap();
+    let mut idle = std::pin::pin!(lock.acquire().wait(3600 * SECOND).into_future());
+    tokio::select! {
+        biased;
+        _ = &mut idle => panic!("it is held"),
+        () = tokio::task::yield_now() => {}
+    }
+    let polled = tokio::spawn(lock.acquire().into_future());
+    tokio::time::sleep(10 * SECOND).await;
+    tokio::select! {
+        biased;
+        _ = &mut idle => panic!("it is held"),
+        () = tokio::task::yield_now() => {}
+    }
+    let waits = client.snapshot().waits;
+    let ahead: Vec<_> = waits
+        .iter()
+        .map(|wait| (wait.wait_left.is_some(), wait.ahead))
+        .collect();
+    assert_eq!(
+        ahead,
+        [(true, 1), (false, 0)],
+        "it waits for longer, and behind the other one"
+    );
+    polled.abort();
+}
+
+#[derive(Clone, Copy)]
+struct Place(&'static Location<'static>);
+
+const ATTRIBUTE_LINE: u32 = line!() + 1;
+#[distributed_lock(key = "attribute")]
+async fn annotated(client: &Client) -> Result<u32, Error> {
+    Ok(client.snapshot().holds[0].place.line())
+}
+
+#[tokio::test]
+async fn place_of_the_attribute_the_layers_and_the_tries_is_the_line_of_the_user() {
+    let client = Client::in_memory();
+    let line = with_client(&client, annotated(&client)).await.unwrap();
+    assert!(
+        (ATTRIBUTE_LINE..=ATTRIBUTE_LINE + 3).contains(&line),
+        "{line}"
+    );
+
+    let seen = client.clone();
+    let handler = service_fn(move |_: Request<()>| {
+        let place = seen.snapshot().holds[0].place;
+        let mut answer = Response::new(String::new());
+        answer.extensions_mut().insert(Place(place));
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let (layer, line) = (LockLayer::new(client.clone()), line!());
+    let layer = layer.key(|_: &Parts| "layer");
+    let answer = layer
+        .layer(handler)
+        .oneshot(Request::new(()))
+        .await
+        .unwrap();
+    is_here(answer.extensions().get::<Place>().unwrap().0, line);
+
+    let seen = client.clone();
+    let service = service_fn(move |(): ()| {
+        let place = seen.snapshot().holds[0].place;
+        async move { Ok::<_, Infallible>(place) }
+    });
+    let line = line!() + 1;
+    let layer = ServiceLockLayer::new(client.clone(), |(): &()| "service");
+    is_here(layer.layer(service).oneshot(()).await.unwrap(), line);
+
+    let (tried, line) = (client.lock("try").try_acquire().await.unwrap(), line!());
+    is_here(client.snapshot().holds[0].place, line);
+    drop(tried);
+    let permits = client.semaphore("permits");
+    permits.try_set_permits(2).await.unwrap();
+    let (permit, line) = (permits.try_acquire_many(2).await.unwrap(), line!());
+    let hold = &client.snapshot().holds[0];
+    is_here(hold.place, line);
+    assert_eq!((hold.kind, hold.lease_left), (Kind::Semaphore, None));
+    drop(permit);
+}
+
+#[tokio::test]
+async fn snapshot_asks_no_server() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.lock("outage").acquire().await.unwrap();
+    drop(server);
+    assert_eq!(client.snapshot().holds[0].owner, held.owner());
+}
