@@ -350,7 +350,9 @@ impl Checker<'_> {
         let mut calm_since = from;
         let concerns = |fault: &&Fault| match &fault.wiped {
             Wiped::One(wiped) => wiped == key,
-            Wiped::Nothing | Wiped::Everything | Wiped::Unreplicated { .. } => true,
+            Wiped::Nothing | Wiped::Everything | Wiped::Unreplicated { .. } => {
+                !fault.is_unnoticed()
+            }
         };
         for fault in self.operations.faults.iter().filter(concerns) {
             if fault.from >= to.min(due(calm_since)) {
@@ -545,7 +547,12 @@ impl Checker<'_> {
         // A command may have been delayed before its timeout began.
         let stalls = stalls.between(from.saturating_sub(timeout), to);
         let stalled: Timestamp = stalls.map(|stall| stall.to - stall.from).sum();
-        stalled > timeout / 3 || self.any_fault(from, to, None)
+        let mut faults = self.operations.faults.iter();
+        let was_disturbed = |fault: &Fault| {
+            let meets = fault.from <= to && fault.to + fault.heals >= from;
+            meets && !fault.is_unnoticed()
+        };
+        stalled > timeout / 3 || faults.any(was_disturbed)
     }
 
     /// Whether a command can time out during a stall. Clients wait a sixth of the lease for a reply.
@@ -563,7 +570,7 @@ impl Checker<'_> {
         let (process, aftermath) = (op.id.process, self.bounds.aftermath);
         let faults = self.operations.faults.iter();
         let theirs = faults.filter(move |fault| match fault.affected {
-            Affected::Nobody => false,
+            Affected::Nobody | Affected::Unnoticed => false,
             Affected::Process(stopped) => stopped == process,
             Affected::Everybody => true,
         });

@@ -80,7 +80,7 @@ impl Overlap<'_> {
         let mut faults = operations.faults.iter();
         faults.any(|fault| {
             let concerned = match fault.affected {
-                Affected::Nobody => false,
+                Affected::Nobody | Affected::Unnoticed => false,
                 Affected::Process(stopped) => processes.contains(&stopped),
                 Affected::Everybody => fault != self.fault,
             };

@@ -251,6 +251,14 @@ pub struct Fault {
     pub reconnects: bool,
 }
 
+impl Fault {
+    /// Whether no caller may notice it. It excuses no delay and no error.
+    #[must_use]
+    pub fn is_unnoticed(&self) -> bool {
+        self.affected == Affected::Unnoticed
+    }
+}
+
 /// Which locks' data a fault took away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wiped {
@@ -302,6 +310,8 @@ pub enum Affected {
     /// Nobody.
     #[default]
     Nobody,
+    /// Nobody, and nobody may notice it, as the move of a slot.
+    Unnoticed,
     /// One process, which did not run at all.
     Process(u32),
     /// All processes, which did not reach the server.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::ground::Effect;
+use super::ground::{Effect, Ground};
 use super::plan::{self, WireFault};
 use super::{RedisRun, forgets};
 use crate::fault_plan::{FaultPlan, PlannedFault};
@@ -13,7 +13,7 @@ use crate::history::{Affected, Event, EventKind, Fault, Timestamp};
 use crate::planned_operation::PlannedOperation;
 use crate::time::timestamp;
 use crate::worker::Worker;
-use distlock_tests::proxy::{self, Proxy, Select, Which};
+use distlock_tests::proxy::Role;
 use distlock_tests::resource::ResourceHandle;
 
 impl RedisRun {
@@ -54,7 +54,7 @@ impl RedisRun {
             to,
             wiped: effect.wiped,
             affected: effect.affected,
-            heals: timestamp(self.config.ground.heals()),
+            heals: timestamp(effect.heals.unwrap_or(self.config.ground.heals())),
             hit: effect.hit,
             delays_attempts,
             reconnects: false,
@@ -85,11 +85,50 @@ impl RedisRun {
                 let blocked = tokio::spawn(async move { std::thread::sleep(length) });
                 Effect::of(Affected::Process(0)).met(blocked.await.is_ok())
             }
+            // Seeds give each fault another time, which chooses the server.
+            WireFault::Silence(role) => self.silence(*role, step.at.as_nanos()).await,
             _ => {
-                let proxy = self.proxy.as_ref().expect("a proxy in front of the server");
-                Effect::outage().met(on_wire(proxy, fault, *length).await)
+                let hit = self.wires.inject(fault, *length, step.at.as_nanos());
+                Effect::outage().met(hit.await)
             }
         }
+    }
+
+    /// Silences the clients' connections of one server. It counts until the clients have other connections.
+    async fn silence(&self, role: Role, number: u128) -> Effect {
+        let ground = self.config.ground;
+        let hit = self.wires.silence(role, ground.notices(), number).await;
+        Effect {
+            heals: Some(ground.heals_from_silence()),
+            ..Effect::outage().met(hit)
+        }
+    }
+
+    /// When the time of the faults is over, one server of several goes silent, and the busiest slots of a cluster get a new
+    /// node. No other fault excuses what the clients make of it.
+    pub(super) async fn inject_last(&self, at: Instant) {
+        if self.config.ground == Ground::Server {
+            return;
+        }
+        sleep_until(at).await;
+        let busiest = &self.context.workload.keys[..plan::JOINED_SLOTS];
+        let from = self.context.time.now();
+        let note = |kind: &str, from, effect| {
+            let lasted = (from, self.context.time.now());
+            self.note_fault(String::from(kind), effect, lasted, false);
+        };
+        let silence = async {
+            let number = u128::from(self.context.seed);
+            note("Silence", from, self.silence(Role::Commands, number).await);
+        };
+        let grow = async {
+            let mut servers = self.servers.lock().await;
+            let from = self.context.time.now();
+            if let Some(effect) = servers.grow(busiest).await {
+                note("GrowCluster", from, effect);
+            }
+        };
+        tokio::join!(silence, grow);
     }
 
     /// Takes a lock that no replica hears of, and holds it until its loss is told. Other owners may be granted it meanwhile.
@@ -133,43 +172,5 @@ impl RedisRun {
         self.history.add(Event { at, what });
         children.push(self.start_child());
         Effect::of(stopped)
-    }
-}
-
-/// Injects a fault of the wire. Returns whether it met anything.
-async fn on_wire(proxy: &Proxy, fault: &WireFault, length: Duration) -> bool {
-    let lasting = async |fault: proxy::Fault| {
-        sleep(length).await;
-        fault.lift();
-        fault.hits() > 0
-    };
-    match fault {
-        WireFault::Flow(select, way, flow) => {
-            if *select == Select::NEW {
-                // Otherwise there would be no new connection.
-                let _open = proxy.cut(Select::SUBSCRIBERS);
-            }
-            lasting(proxy.flow(*select, *way, *flow)).await
-        }
-        WireFault::Cut(select) => proxy.cut(*select) > 0,
-        WireFault::CutAfter(way, bytes) => {
-            lasting(proxy.cut_after(Select::ALL, *way, *bytes)).await
-        }
-        WireFault::Close(way) => proxy.fin(Select::ALL, *way) > 0,
-        WireFault::Refuse => {
-            let fault = proxy.refuse();
-            let _open = proxy.cut(Select::ALL);
-            lasting(fault).await
-        }
-        WireFault::EatReply => lasting(proxy.eat_reply(Select::COMMANDS, Which::NEXT)).await,
-        _ => {
-            let held = proxy.hold(Select::COMMANDS, Which::NEXT);
-            sleep(length).await;
-            match held.try_caught() {
-                Ok(caught) => drop(caught.deliver().await),
-                Err(_trap) => return false,
-            }
-            true
-        }
     }
 }

@@ -6,6 +6,7 @@ mod ground;
 mod inject;
 mod leftovers;
 mod plan;
+mod wires;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +23,7 @@ use self::child::{ChildConfig, connect};
 pub use self::ground::Ground;
 use self::ground::Servers;
 use self::plan::{FaultPlans, plans};
+use self::wires::Wires;
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
 use super::{Outcome, Workload, error_counter, evaluate};
@@ -30,7 +32,6 @@ use distlock_tests::Pulse;
 use distlock_tests::any_lock::{LockKind, PERMITS};
 use distlock_tests::flaws::Flaw;
 use distlock_tests::process::Process;
-use distlock_tests::proxy::Proxy;
 use distlock_tests::resource::{Resource, ResourceHandle, Served};
 
 /// How large a run is.
@@ -238,8 +239,7 @@ struct RedisRun {
     servers: Mutex<Servers>,
     /// Of each server that a client connects to.
     urls: Vec<String>,
-    /// In front of a single server.
-    proxy: Option<Proxy>,
+    wires: Wires,
     resource: Resource,
     served: Served,
     client_sets: Vec<Arc<[Client]>>,
@@ -283,10 +283,7 @@ impl RedisRun {
         if workload.lock_kind == LockKind::Semaphore {
             set_permits(&servers.urls()[0], &workload.keys).await;
         }
-        let proxy = match &mut servers {
-            Servers::Single(single) => Some(single.proxy().await),
-            Servers::Cluster(_) | Servers::Sentinels(_) => None,
-        };
+        let wires = servers.wires().await;
         let served = resource.serve().await.expect("a port for the resource");
         let urls = servers.urls();
         let mut client_sets = Vec::new();
@@ -310,7 +307,7 @@ impl RedisRun {
             history,
             servers: Mutex::new(servers),
             urls,
-            proxy,
+            wires,
             resource,
             served,
             client_sets,
@@ -345,14 +342,13 @@ impl RedisRun {
             self.inject(&plans.server, begin),
             self.inject(&plans.wire, begin),
             self.inject(&plans.processes, begin),
+            self.inject_last(begin + self.config.scale.faulty),
         );
-        if let Some(proxy) = &self.proxy {
-            proxy.heal();
-        }
         let more = std::mem::take(self.more_workers.get_mut().expect("nobody panicked"));
         let all = async { tokio::join!(workers.join_all(), more.join_all()) };
         let is_done = self.ends(all).await;
         let children = self.children_end().await;
+        self.wires.end_silence();
         // What they took away is no violation. See the checker for what they do not explain.
         for effect in self.servers.get_mut().unplanned_failovers() {
             let end = self.context.time.now();

@@ -1,8 +1,10 @@
 //! The faults of runs on real servers, and the lists that seeds make of them.
 //!
 //! Three lists are played at the same time, each one fault after another: faults of the servers and their data, of the wire,
-//! and of the client processes. On a cluster and on a set with Sentinels there are no faults of the wire.
+//! and of the client processes. On a cluster and on a set with Sentinels, a fault of the wire concerns the clients' connections
+//! to one server, and leaves alone what the servers have among each other.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -11,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::ground::Ground;
 use crate::fault_plan::{FaultPlan, PlannedFault};
-use distlock_tests::proxy::{Flow, Select, Way};
+use distlock_tests::proxy::{Flow, Role, Select, Way};
 
 /// A fault of a real server, its wire or a process.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub(super) enum WireFault {
     EatReply,
     /// A command takes effect much later.
     Hold,
+    /// The present connections carry nothing any more, and nobody closes them before the run ends. New ones work.
+    Silence(Role),
     /// A child process is stopped, and continued afterwards.
     StopChild,
     /// A child process is killed, and another one is started.
@@ -60,6 +64,8 @@ pub(super) enum WireFault {
     MoveSlot(String),
     /// The slot of this lock begins to move, and stays between the nodes for some time.
     LeaveSlot(String),
+    /// A node joins, gets the slots of these locks, is emptied again, and leaves.
+    JoinNode(Vec<String>),
     /// A planned failover: of the node that has this lock, or of the service.
     FailOver(String),
     /// The master of a lock is killed and replaced.
@@ -91,8 +97,14 @@ const FAILOVER: Duration = Duration::from_secs(5);
 /// A shard is gone for 5 s, and the cluster is well again some 3 s after that.
 const SHARD_LOST: Duration = Duration::from_secs(9);
 
+/// A node joins within some 3 s, and leaves within 1 s.
+const JOINED: Duration = Duration::from_secs(5);
+
 /// The time between two faults of a cluster or of a set with Sentinels.
 const CALM: Duration = Duration::from_millis(300);
+
+/// The time between two faults of the wire there. In between, only other faults explain what goes wrong.
+const WIRE_CALM: Duration = Duration::from_millis(1_500);
 
 impl WireFault {
     /// Whether it is one of the servers and their data, and not of the wire or of a process.
@@ -110,6 +122,7 @@ impl WireFault {
             | Self::Deny
             | Self::MoveSlot(_)
             | Self::LeaveSlot(_)
+            | Self::JoinNode(_)
             | Self::FailOver(_)
             | Self::KillMaster { .. }
             | Self::StopMaster(_)
@@ -122,6 +135,7 @@ impl WireFault {
             | Self::Refuse
             | Self::EatReply
             | Self::Hold
+            | Self::Silence(_)
             | Self::StopChild
             | Self::KillChild
             | Self::Block => false,
@@ -152,6 +166,7 @@ impl WireFault {
         match self {
             Self::KillMaster { .. } | Self::StopMaster(_) => length.max(FAILOVER),
             Self::LoseShard { .. } => SHARD_LOST,
+            Self::JoinNode(_) => length + JOINED,
             _ => length,
         }
     }
@@ -246,8 +261,15 @@ pub(super) fn plans(
                 Ground::Sentinel => running_process_fault(random),
                 _ => process_fault(random),
             }),
-            wire: list(0, &process_fault),
-            server: in_rounds(seed, time, lease, |random| match ground {
+            // Not before the first kill of a master, which the clients meet with connections that work.
+            wire: in_rounds(
+                (!seed).rotate_left(1),
+                time / 3..time,
+                lease,
+                WIRE_CALM,
+                |random| wire_faults(random, subscribes).to_vec(),
+            ),
+            server: in_rounds(!seed, CALM..time, lease, CALM, |random| match ground {
                 Ground::Sentinel => sentinel_faults(random, keys).to_vec(),
                 _ => cluster_faults(random, keys).to_vec(),
             }),
@@ -255,36 +277,39 @@ pub(super) fn plans(
     }
 }
 
-/// Rounds of faults. The first fault of a round stays the first, so that each run has it, and the others are shuffled.
+/// Rounds of faults in this time, and how long it is `calm` between two of them. The first fault of a round stays the first,
+/// so that each run has it, and the others are shuffled.
 fn in_rounds(
     seed: u64,
-    time: Duration,
+    time: Range<Duration>,
     lease: Duration,
+    calm: Duration,
     round: impl Fn(&mut StdRng) -> Vec<(WireFault, f64)>,
 ) -> FaultPlan<WireFault> {
-    let mut random = StdRng::seed_from_u64(!seed);
-    let (mut at, mut steps) = (CALM, Vec::new());
-    while at < time {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut at, mut steps) = (time.start, Vec::new());
+    while at < time.end {
         let mut faults = round(&mut random);
         faults[1..].shuffle(&mut random);
         for (fault, leases) in faults {
             let length = lease.mul_f64(leases * random.random::<f64>());
             steps.push(PlannedFault { at, length, fault });
-            at += length + CALM;
+            at += length + calm;
         }
     }
     FaultPlan {
         seed,
-        lasts: time,
+        lasts: time.end,
         steps,
     }
 }
 
 /// A round of faults of a cluster, and how many leases each lasts at most. The first keys are the busiest.
-fn cluster_faults(random: &mut StdRng, keys: &[String]) -> [(WireFault, f64); 9] {
+fn cluster_faults(random: &mut StdRng, keys: &[String]) -> [(WireFault, f64); 10] {
     let mut key = || keys[random.random_range(0..keys.len())].clone();
     let (hot, moved, left, failed, killed, stopped, lost) =
         (keys[0].clone(), key(), key(), key(), key(), key(), key());
+    let joined = keys[..JOINED_SLOTS].to_vec();
     let lost = WireFault::LoseShard {
         key: lost,
         killed: random.random_bool(0.5),
@@ -295,10 +320,36 @@ fn cluster_faults(random: &mut StdRng, keys: &[String]) -> [(WireFault, f64); 9]
         (WireFault::MoveSlot(moved), 0.0),
         (WireFault::MoveSlot(hot), 0.0),
         (WireFault::LeaveSlot(left), 0.6),
+        (WireFault::JoinNode(joined), 0.4),
         (WireFault::FailOver(failed), 0.0),
         (WireFault::KillClients("all"), 0.0),
         (WireFault::StopMaster(stopped), 0.5),
         (lost, 0.0),
+    ]
+}
+
+/// How many slots a node gets that joins.
+pub(super) const JOINED_SLOTS: usize = 3;
+
+/// A round of faults of the wire to several servers, and how many leases each lasts at most.
+fn wire_faults(random: &mut StdRng, subscribes: bool) -> [(WireFault, f64); 7] {
+    let mut listens = || subscribes && random.random_bool(0.3);
+    let [stalled, delayed, slow, cut] = [(); 4].map(|()| match listens() {
+        true => Select::SUBSCRIBERS,
+        false => Select::COMMANDS,
+    });
+    let way = [Way::Up, Way::Down, Way::Both][random.random_range(0..3)];
+    let slowly = [Flow::Throttle(20_000), Flow::Rechunk(1)][random.random_range(0..2)];
+    let delay = Flow::Delay(Duration::from_millis(random.random_range(5..200)));
+    [
+        // The client needs up to six seconds to notice that of messages, which the row f28 shows.
+        (WireFault::Silence(Role::Commands), 0.0),
+        (WireFault::Flow(stalled, way, Flow::Stall), 0.4),
+        (WireFault::Flow(delayed, way, delay), 0.4),
+        (WireFault::Flow(slow, way, slowly), 0.3),
+        (WireFault::Cut(cut), 0.0),
+        (WireFault::EatReply, 0.2),
+        (WireFault::Hold, 0.3),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! How a cluster starts, and how a node joins it.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use crate::certificates::Authority;
 use crate::eventually::eventually;
@@ -31,7 +32,7 @@ pub struct Builder {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) server: RedisServer,
-    pub(super) proxy: Option<Proxy>,
+    pub(super) proxy: Option<Arc<Proxy>>,
     /// What the cluster calls it. Empty until it answers.
     pub(super) id: String,
     pub(super) is_member: bool,
@@ -186,7 +187,7 @@ impl Builder {
     async fn launch(&self) -> Node {
         let port = free_node_port();
         let proxy = if self.proxies {
-            Some(Proxy::start(loopback(port)).await)
+            Some(Arc::new(Proxy::start(loopback(port)).await))
         } else {
             None
         };

@@ -13,6 +13,7 @@ mod slots;
 mod users;
 mod view;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -118,12 +119,12 @@ impl RedisCluster {
         &mut self.nodes[index].server
     }
 
-    /// The proxy in front of a node.
+    /// The proxy in front of a node. A share of it injects faults of the wire while the cluster is borrowed.
     ///
     /// # Panics
     /// If the cluster was started without proxies.
     #[must_use]
-    pub fn proxy(&self, index: usize) -> &Proxy {
+    pub fn proxy(&self, index: usize) -> &Arc<Proxy> {
         let proxy = self.nodes[index].proxy.as_ref();
         proxy.expect("the cluster was started with proxies")
     }

@@ -3,6 +3,7 @@
 //! The Sentinels find each other and the replicas in their files. By themselves they would need two seconds for that.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use crate::certificates::Authority;
 use crate::proxy::Proxy;
@@ -114,7 +115,7 @@ impl Builder {
         let mut proxies = Vec::new();
         if self.proxies {
             for port in &ports {
-                proxies.push(Proxy::start(loopback(*port)).await);
+                proxies.push(Arc::new(Proxy::start(loopback(*port)).await));
             }
         }
         let announced: Vec<u16> = if self.proxies {

@@ -10,6 +10,7 @@
 mod builder;
 mod view;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -36,7 +37,7 @@ pub struct SentinelSet {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
     // One for each server, or none at all.
-    proxies: Vec<Proxy>,
+    proxies: Vec<Arc<Proxy>>,
     // The ports of the servers that the Sentinels name: their own, those for TLS, or those of their proxies.
     announced: Vec<u16>,
     // The ports of the Sentinels that they name to each other.
@@ -163,12 +164,12 @@ impl SentinelSet {
         self.servers.iter_mut().chain(&mut self.sentinels).collect()
     }
 
-    /// The proxy in front of a server.
+    /// The proxy in front of a server. A share of it injects faults of the wire while the set is borrowed.
     ///
     /// # Panics
     /// If the set was started without proxies.
     #[must_use]
-    pub fn proxy(&self, index: usize) -> &Proxy {
+    pub fn proxy(&self, index: usize) -> &Arc<Proxy> {
         let proxy = self.proxies.get(index);
         proxy.expect("the set was started with proxies")
     }

@@ -10,6 +10,7 @@ use crate::Workload;
 use crate::fault_plan::PlannedFault;
 use crate::history::Affected;
 use crate::redis::plan::{UNREPLICATED, WireFault};
+use crate::redis::wires::Wires;
 use crate::time::timestamp;
 use distlock_tests::RedisCluster;
 use distlock_tests::pulse::monotonic_nanos;
@@ -35,12 +36,16 @@ pub(in crate::redis) struct Cluster {
     names: Vec<(String, usize)>,
     /// The failovers that the faults have caused.
     planned: Planned,
+    /// Clients connect through them.
+    wires: Wires,
 }
 
 impl Cluster {
     pub(super) async fn start(workload: &Workload) -> Self {
         let builder = RedisCluster::builder().arg("--cluster-node-timeout", NODE_TIMEOUT);
-        let cluster = builder.start().await;
+        let cluster = builder.proxies(true).start().await;
+        let wires = Wires::default();
+        (0..cluster.size()).for_each(|at| wires.add(cluster.proxy(at)));
         let mut slots = Vec::new();
         for name in names(workload) {
             let slot = cluster.slot_of(&name).await;
@@ -50,11 +55,16 @@ impl Cluster {
             cluster,
             names: slots,
             planned: Planned::default(),
+            wires,
         }
     }
 
     pub(super) fn url(&self) -> String {
         self.cluster.url()
+    }
+
+    pub(super) fn wires(&self) -> Wires {
+        self.wires.clone()
     }
 
     pub(super) async fn ready(&self) {
@@ -91,7 +101,7 @@ impl Cluster {
             WireFault::MoveSlot(key) => {
                 let (slot, to) = self.other_master(key).await;
                 self.cluster.migrate(slot, to).await;
-                Effect::of(Affected::Nobody)
+                Effect::of(Affected::Unnoticed)
             }
             WireFault::LeaveSlot(key) => {
                 let (slot, to) = self.other_master(key).await;
@@ -100,6 +110,7 @@ impl Cluster {
                 self.cluster.finish(half).await;
                 Effect::outage()
             }
+            WireFault::JoinNode(keys) => self.join(keys, *length).await,
             WireFault::FailOver(key) => {
                 let (_, master) = self.master(key).await;
                 let from = monotonic_nanos();
@@ -140,6 +151,39 @@ impl Cluster {
             WireFault::LoseShard { key, killed } => self.lose_shard(key, *killed).await,
             _ => Effect::outage().met(self.cluster.kill_clients().await > 0),
         }
+    }
+
+    /// A node joins, has the slots of these keys for some time, and leaves.
+    async fn join(&mut self, keys: &[String], stays: Duration) -> Effect {
+        let node = self.add(keys).await;
+        sleep(stays).await;
+        let asked = self.is_asked(node).await;
+        for slot in self.cluster.slots_of(node).await {
+            let to = self.master_but(node).await;
+            self.cluster.migrate(slot, to).await;
+        }
+        self.cluster.forget(node).await;
+        self.cluster.node_mut(node).kill();
+        Effect::of(Affected::Unnoticed).met(asked)
+    }
+
+    /// A node joins and gets the slots of these keys.
+    pub(super) async fn add(&mut self, keys: &[String]) -> usize {
+        let node = self.cluster.add_node().await;
+        self.wires.add(self.cluster.proxy(node));
+        for key in keys {
+            let (slot, owner) = self.master(key).await;
+            // Two keys may have the same slot.
+            if owner != node {
+                self.cluster.migrate(slot, node).await;
+            }
+        }
+        node
+    }
+
+    /// Whether clients have sent commands of locks to a node.
+    pub(super) async fn is_asked(&self, node: usize) -> bool {
+        self.cluster.node(node).command_calls("evalsha").await > 0
     }
 
     /// Kills the master of a slot, waits until its replica is the master, and starts it again.
@@ -208,9 +252,15 @@ impl Cluster {
     /// The slot of a key, and a master that does not have it.
     async fn other_master(&self, key: &str) -> (usize, usize) {
         let (slot, owner) = self.master(key).await;
+        (slot, self.master_but(owner).await)
+    }
+
+    /// A master that is not this one.
+    async fn master_but(&self, owner: usize) -> usize {
         for other in (0..self.cluster.size()).filter(|other| *other != owner) {
-            if !self.cluster.slots_of(other).await.is_empty() {
-                return (slot, other);
+            // Those that have left do not run.
+            if self.cluster.node(other).runs() && !self.cluster.slots_of(other).await.is_empty() {
+                return other;
             }
         }
         panic!("node {owner} has all slots")

@@ -7,6 +7,8 @@ mod single;
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::Workload;
 use crate::fault_plan::PlannedFault;
 use crate::history::{Affected, Timestamp, Wiped};
@@ -14,9 +16,10 @@ use crate::time::timestamp;
 use distlock_tests::server::{ClientLine, RedisServer};
 
 use super::plan::WireFault;
+use super::wires::Wires;
 use cluster::Cluster;
 use sentinel::Sentinels;
-pub(super) use single::Single;
+use single::Single;
 
 /// What the clients of a run connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,9 @@ const LEFT_AFTER: Duration = Duration::from_secs(1);
 
 /// A master that no fault has stopped may have stood still for so long before its successor was known.
 const REPLACED_WITHIN: Duration = Duration::from_secs(7);
+
+/// Within this time clients ask a node that has joined.
+const GROWN: Duration = Duration::from_secs(1);
 
 impl Ground {
     /// The name of its runs.
@@ -70,6 +76,17 @@ impl Ground {
         }
     }
 
+    /// By this time after a connection has gone silent, the clients have another one: two commands went unanswered, each
+    /// for a sixth of the lease.
+    pub(super) fn notices(self) -> Duration {
+        self.lease() / 3 + Duration::from_millis(500)
+    }
+
+    /// As [`heals`](Ground::heals), after a silence. Nothing was lost: what failed meanwhile is sent again.
+    pub(super) fn heals_from_silence(self) -> Duration {
+        self.lease() / 2
+    }
+
     /// No hold, no connection and no process is left after this. Commands of unknown outcome are cleaned up for a lease.
     pub(super) fn quiet(self) -> Duration {
         self.heals() * 5 / 2
@@ -85,6 +102,8 @@ pub(super) struct Effect {
     pub(super) affected: Affected,
     /// From when to when it lasted, if that is not the time that it took to inject it.
     pub(super) lasted: Option<(Timestamp, Timestamp)>,
+    /// How long it takes to heal, if that is not as long as for other faults.
+    pub(super) heals: Option<Duration>,
 }
 
 impl Effect {
@@ -95,6 +114,7 @@ impl Effect {
             wiped: Wiped::Nothing,
             affected: Affected::Everybody,
             lasted: None,
+            heals: None,
         }
     }
 
@@ -170,6 +190,15 @@ impl Servers {
         }
     }
 
+    /// The wires to the servers. A single server has its URL afterwards.
+    pub(super) async fn wires(&mut self) -> Wires {
+        match self {
+            Self::Single(single) => single.wires().await,
+            Self::Cluster(cluster) => cluster.wires(),
+            Self::Sentinels(set) => set.wires(),
+        }
+    }
+
     /// Waits until the servers are ready for this fault: a failover needs replicas that are connected.
     pub(super) async fn ready_for(&self, fault: &WireFault) {
         match self {
@@ -191,6 +220,18 @@ impl Servers {
             Self::Cluster(cluster) => cluster.apply(step, is_cut_off).await,
             Self::Sentinels(set) => set.apply(step, is_cut_off).await,
         }
+    }
+
+    /// A node joins a cluster for good and gets the slots of these keys, while all else is well. That must cost nothing.
+    pub(super) async fn grow(&mut self, keys: &[String]) -> Option<Effect> {
+        let Self::Cluster(cluster) = self else {
+            return None;
+        };
+        cluster.ready().await;
+        let node = cluster.add(keys).await;
+        sleep(GROWN).await;
+        let asked = cluster.is_asked(node).await;
+        Some(Effect::of(Affected::Unnoticed).met(asked))
     }
 
     /// The failovers that no fault asked for: the machine was slower than the servers' patience.

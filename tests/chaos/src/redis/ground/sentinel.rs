@@ -10,6 +10,7 @@ use crate::Workload;
 use crate::fault_plan::PlannedFault;
 use crate::history::{Affected, Timestamp};
 use crate::redis::plan::{UNREPLICATED, WireFault};
+use crate::redis::wires::Wires;
 use crate::time::timestamp;
 use distlock_tests::SentinelSet;
 use distlock_tests::pulse::monotonic_nanos;
@@ -49,6 +50,7 @@ impl Sentinels {
     pub(super) async fn start(workload: &Workload) -> Self {
         let builder = SentinelSet::builder();
         let builder = builder.sentinel_setting("down-after-milliseconds", DOWN_AFTER);
+        let builder = builder.proxies(true);
         Self {
             set: builder.start().await,
             names: names(workload),
@@ -59,6 +61,12 @@ impl Sentinels {
 
     pub(super) fn url(&self) -> String {
         self.set.url()
+    }
+
+    pub(super) fn wires(&self) -> Wires {
+        let wires = Wires::default();
+        (0..SERVERS).for_each(|at| wires.add(self.set.proxy(at)));
+        wires
     }
 
     pub(super) fn servers(&self) -> impl Iterator<Item = &RedisServer> {

@@ -1,6 +1,7 @@
 //! One server; of a Redlock, several.
 
 use std::iter;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::AsyncCommands;
@@ -10,6 +11,7 @@ use super::Effect;
 use crate::fault_plan::PlannedFault;
 use crate::history::{Affected, Wiped};
 use crate::redis::plan::WireFault;
+use crate::redis::wires::Wires;
 use distlock_tests::any_lock::LockKind;
 use distlock_tests::proxy::Proxy;
 use distlock_tests::server::RedisServer;
@@ -41,10 +43,11 @@ impl Single {
     }
 
     /// Puts a proxy in front of the first server.
-    pub(in crate::redis) async fn proxy(&mut self) -> Proxy {
-        let proxy = Proxy::start(self.server.addr()).await;
+    pub(super) async fn wires(&mut self) -> Wires {
+        let (proxy, wires) = (Proxy::start(self.server.addr()).await, Wires::default());
         self.url = proxy.url();
-        proxy
+        wires.add(&Arc::new(proxy));
+        wires
     }
 
     /// Only the first is behind the proxy.
