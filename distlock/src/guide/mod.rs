@@ -22,6 +22,7 @@
 //! | [`failover`] | what happens to locks when another server becomes the master, and which leases outlast that |
 //! | [`cluster`] | Redis Cluster: slots that move, nodes that fail, and the keys that a cluster refuses |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |
+//! | [`sharing_with_redisson`] | how Rust and Java services share their locks: what is tested, what has to agree, what differs |
 //! | [`from_lock4j`] | how the options of lock4j, Klock and ShedLock map to `#[distributed_lock]` |
 
 #[doc = include_str!("choosing.md")]
@@ -54,6 +55,8 @@ pub mod ownership {}
 // As for `layer`.
 #[cfg_attr(not(doctest), doc = include_str!("quick_start.md"))]
 pub mod quick_start {}
+#[doc = include_str!("sharing_with_redisson.md")]
+pub mod sharing_with_redisson {}
 #[doc = include_str!("stuck.md")]
 pub mod stuck {}
 // Its examples use the feature.

@@ -1,0 +1,36 @@
+//! The cases of all primitives.
+
+mod engines;
+mod fair;
+mod fenced;
+mod latch;
+mod locks;
+mod mixed;
+mod multi;
+mod names;
+mod permit;
+mod read_write;
+mod red;
+mod semaphore;
+mod share;
+
+use crate::case::Case;
+
+pub(crate) fn all() -> Vec<Case> {
+    [
+        locks::cases(),
+        fair::cases(),
+        read_write::cases(),
+        fenced::cases(),
+        multi::cases(),
+        red::cases(),
+        semaphore::cases(),
+        permit::cases(),
+        latch::cases(),
+        names::cases(),
+        engines::cases(),
+        mixed::cases(),
+        share::cases(),
+    ]
+    .concat()
+}

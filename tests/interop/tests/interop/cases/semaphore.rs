@@ -1,0 +1,76 @@
+//! Semaphores whose permits have no lease.
+
+use distlock_interop::Kind;
+
+use super::locks::hundred_hand_overs;
+use crate::case::{Case, Play, cases};
+use crate::stage::{Stage, assert_soon};
+use crate::table::Row;
+
+async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
+    let (lock, holder, waiter) = (
+        stage.lock(),
+        stage.holder("h").await,
+        stage.waiter("w").await,
+    );
+    assert!(holder.count::<bool>("set_permits", &lock, 2).await);
+    assert!(
+        !waiter.count::<bool>("set_permits", &lock, 9).await,
+        "set twice"
+    );
+    holder.take(&lock).await;
+    waiter.take(&lock).await;
+    assert!(
+        holder.try_take(&lock).await.is_none(),
+        "a third permit of two"
+    );
+    assert!(
+        waiter.try_take(&lock).await.is_none(),
+        "a third permit of two"
+    );
+    let waiting = stage.waiter("w2").await.acquire(&lock, None);
+    stage.until_somebody_waits(&lock).await;
+    let released = holder.release(&lock).timed::<bool>().await;
+    let granted = waiting.granted().await;
+    assert_soon("the wake-up", released.began, granted.ended);
+    assert_eq!(waiter.ask::<i64>("available", &lock).await, 0);
+    waiter.release(&lock).value::<bool>().await;
+    stage
+        .waiter("w2")
+        .await
+        .release(&lock)
+        .value::<bool>()
+        .await;
+    assert_eq!(holder.ask::<i64>("available", &lock).await, 2);
+}
+
+async fn added_permits_wake_waiter(stage: Stage) {
+    let (lock, holder, waiter) = (
+        stage.lock(),
+        stage.holder("h").await,
+        stage.waiter("w").await,
+    );
+    assert!(waiter.count::<bool>("set_permits", &lock, 1).await);
+    holder.take(&lock).await;
+    let waiting = waiter.acquire(&lock, None);
+    stage.until_somebody_waits(&lock).await;
+    let added = holder.count::<bool>("add_permits", &lock, 2);
+    assert!(added.await);
+    waiting.granted().await;
+    assert_eq!(holder.ask::<i64>("available", &lock).await, 1);
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = cases![Row::Semaphore, Kind::Semaphore;
+        no_more_permits_than_set_and_release_wakes_waiter,
+        added_permits_wake_waiter,
+    ];
+    let case = Case::new(
+        Row::Semaphore,
+        Kind::Semaphore,
+        "hundred_hand_overs",
+        hundred_hand_overs,
+    );
+    cases.push(case.symmetrical().play(Play::Pairwise));
+    cases
+}
