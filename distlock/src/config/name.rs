@@ -2,8 +2,6 @@
 
 use std::sync::LazyLock;
 
-use uuid::Uuid;
-
 use super::MAX_NAME_BYTES;
 use crate::error::Error;
 
@@ -21,7 +19,8 @@ impl ClientName {
     }
 
     /// The name with the client's id, as the server keeps it for each connection.
-    pub(crate) fn with_id(&self, id: Uuid) -> String {
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_id(&self, id: uuid::Uuid) -> String {
         format!("{}:{id}", self.text())
     }
 
