@@ -10,6 +10,8 @@ use uuid::Uuid;
 /// [`Client::inspect`](crate::Client::inspect) returns it for one key, and [`Client::scan`](crate::Client::scan) for many. It
 /// tells of one moment, and may be out of date when it arrives.
 ///
+/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `lease_left_ms`.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -23,6 +25,7 @@ use uuid::Uuid;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyReport {
     /// The key, without the client's [prefix](crate::Builder::key_prefix).
@@ -40,6 +43,10 @@ pub struct KeyReport {
     pub waiter_total: u64,
     /// The time until the server removes the key; `None` if the key does not expire or does not exist. A renewal moves it to a
     /// later time.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "expires_in_ms", serialize_with = "some_millis")
+    )]
     pub expires_in: Option<Duration>,
     /// The permits of a semaphore; `None` for anything else.
     pub permits: Option<PermitsReport>,
@@ -90,6 +97,11 @@ impl KeyReport {
 /// assert_eq!(distlock::Primitive::FairLock.to_string(), "fair_lock");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Primitive {
     /// There is nothing under the key: nobody holds it.
@@ -146,6 +158,7 @@ impl fmt::Display for Primitive {
 /// # Examples
 /// See [`KeyReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HolderReport {
     /// The owner as the server stores it: `<client uuid>:<number>`, and `<client uuid>:<number>:write` for a writer. For a
@@ -155,6 +168,10 @@ pub struct HolderReport {
     /// How often the owner has entered a lock, or how many permits of a semaphore it has.
     pub count: u64,
     /// What is left of the lease; `None` if it has no end. The lease of a lock is renewed while its holder is alive.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "lease_left_ms", serialize_with = "some_millis")
+    )]
     pub lease_left: Option<Duration>,
     /// Whether the owner has released the lock, which stays taken until its
     /// [minimum hold time](crate::Acquire::hold_at_least) is over.
@@ -185,11 +202,16 @@ impl HolderReport {
 /// # Examples
 /// See [`KeyReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WaiterReport {
     /// The owner that is to hold the lock, as the server stores it: `<client uuid>:<number>`.
     pub owner: String,
     /// How long the server keeps its place in the queue, unless it gives a sign of life.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "place_left_ms", serialize_with = "millis")
+    )]
     pub place_left: Duration,
     /// The client of the owner, if the server knows its name.
     pub client: Option<ClientReport>,
@@ -219,6 +241,7 @@ impl WaiterReport {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PermitsReport {
     /// The number of free permits. It is below 0 after the number was set to less than the acquired permits.
@@ -236,12 +259,30 @@ pub struct PermitsReport {
 /// # Examples
 /// See [`Client::inspect`](crate::Client::inspect).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ClientReport {
     /// The name, as [`Builder::name`](crate::Builder::name) sets it.
     pub name: String,
     /// The address from which the client is connected, as the server sees it. `memory` for a server in this process.
     pub address: String,
+}
+
+/// A time in whole milliseconds, rounded down.
+#[cfg(feature = "serde")]
+fn millis<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(feature = "serde")]
+fn some_millis<S: serde::Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => millis(time, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// The id of the client with which the text of an owner begins.

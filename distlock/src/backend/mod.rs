@@ -310,6 +310,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Asks every server that has keys for a sign of life, all at the same time.
+    fn ping(&self) -> Reply<'_, ()>;
+
+    /// Whether the client is connected to every server that it uses.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// What errors call the servers.
+    fn servers(&self) -> String;
+
     /// Where a key lives. That may change, and is at most a hint.
     fn home(&self, _key: &Key) -> Home {
         Home::default()

@@ -6,6 +6,7 @@ mod connection_settings;
 mod facts;
 pub(crate) mod inherit;
 pub(crate) mod installed;
+mod probe;
 pub(crate) mod quorum;
 mod report;
 pub(crate) mod scan;

@@ -18,7 +18,7 @@
 //! | [`transactions`] | how to combine a lock with a database transaction |
 //! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
 //! | [`connections`] | the URLs of servers, Sentinel, users and passwords, and TLS |
-//! | [`least_privilege`] | the ACL rules that each primitive needs on the server |
+//! | [`least_privilege`] | the ACL rules that each primitive, and each look at locks, needs on the server |
 //! | [`failover`] | what happens to locks when another server becomes the master, and which leases outlast that |
 //! | [`cluster`] | Redis Cluster: slots that move, nodes that fail, and the keys that a cluster refuses |
 //! | [`from_redisson`] | how Redisson's objects and methods map to this crate |

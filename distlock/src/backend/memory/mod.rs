@@ -310,6 +310,18 @@ impl Backend for MemoryBackend {
         self.run(|state, _| Ok(state.clients.clone()))
     }
 
+    fn ping(&self) -> Reply<'_, ()> {
+        self.run(|_, _| Ok(()))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.store.is_up()
+    }
+
+    fn servers(&self) -> String {
+        examine::HERE.to_owned()
+    }
+
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
         self.run(|state, call| {
             let look = |target| look::look(state, target, call.now);

@@ -317,6 +317,18 @@ impl Backend for RedisBackend {
         Box::pin(examine::named_clients(self, key))
     }
 
+    fn ping(&self) -> Reply<'_, ()> {
+        Box::pin(self.servers.ping())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.servers.is_connected()
+    }
+
+    fn servers(&self) -> String {
+        self.servers.name()
+    }
+
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
         Box::pin(async move {
             match batch.first() {

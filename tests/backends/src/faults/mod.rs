@@ -464,6 +464,20 @@ impl Backend for Faulty {
         }))
     }
 
+    fn ping(&self) -> Reply<'_, ()> {
+        Box::pin(self.through(Op::Inspect, |inner| {
+            Box::pin(async move { inner.ping().await })
+        }))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.inner.is_connected()
+    }
+
+    fn servers(&self) -> String {
+        self.inner.servers()
+    }
+
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
         if let Err(fault) = self.check_slots(batch.iter()) {
             return Box::pin(async move { Err(fault) });

@@ -170,6 +170,18 @@ impl Backend for Flawed {
         self.inner.named_clients(key)
     }
 
+    fn ping(&self) -> Reply<'_, ()> {
+        self.inner.ping()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.inner.is_connected()
+    }
+
+    fn servers(&self) -> String {
+        self.inner.servers()
+    }
+
     fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
         match self.flaw {
             Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),

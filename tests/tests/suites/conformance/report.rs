@@ -21,6 +21,8 @@ on_every_backend! {
     scan_of_a_pattern_that_matches_nothing_ends_without_a_key,
     pattern_does_not_reach_beyond_the_prefix_of_the_client,
     page_size_out_of_range_is_refused,
+    report_is_serialized_with_times_in_milliseconds,
+    ping_is_answered_and_the_client_is_connected,
 }
 
 on_threads! { scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive }
@@ -393,4 +395,40 @@ async fn page_size_out_of_range_is_refused(stage: &Stage) {
             "{refused}"
         );
     }
+}
+
+async fn report_is_serialized_with_times_in_milliseconds(stage: &Stage) {
+    let client = named(stage, "orders-1").await;
+    let guard = client.lock("k").acquire().await.unwrap();
+    let report = client.inspect("k").await.unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["key"], "k");
+    assert_eq!(json["primitive"], report.primitive.to_string());
+    let holder = &json["holders"][0];
+    assert_eq!(holder["owner"], guard.owner().to_string());
+    assert_eq!(holder["client"]["name"], "orders-1");
+    let left = report.holders[0].lease_left.unwrap();
+    assert_eq!(
+        u128::from(holder["lease_left_ms"].as_u64().unwrap()),
+        left.as_millis()
+    );
+    assert!(json["expires_in_ms"].is_u64() && json["permits"].is_null());
+    for primitive in [
+        Primitive::Nothing,
+        Primitive::CountDownLatch,
+        Primitive::NoLock,
+    ] {
+        assert_eq!(
+            serde_json::to_value(primitive).unwrap(),
+            primitive.to_string()
+        );
+    }
+    guard.release().await.unwrap();
+}
+
+async fn ping_is_answered_and_the_client_is_connected(stage: &Stage) {
+    let client = stage.client().await;
+    let took = client.ping().await.unwrap();
+    assert!(took <= stage.lease(), "{took:?}");
+    assert!(client.is_connected());
 }

@@ -5,6 +5,7 @@
 
 mod fair;
 mod fenced;
+mod glob;
 mod lock;
 mod multi;
 mod permit;

@@ -3,6 +3,7 @@
 mod announced;
 mod cluster;
 mod confirmations;
+mod masters;
 mod node;
 mod scan;
 mod sentinel;
@@ -311,13 +312,7 @@ fn behind(
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                single.node.name().to_owned()
-            }
-            Layout::Cluster(cluster) => cluster.name(),
-        };
-        f.debug_tuple("Servers").field(&name).finish()
+        f.debug_tuple("Servers").field(&self.name()).finish()
     }
 }
 

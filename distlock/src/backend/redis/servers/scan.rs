@@ -1,10 +1,7 @@
 //! How a scan goes from one master to the next.
 
-use std::sync::Arc;
-
 use redis::{Cmd, Value};
 
-use super::node::Node;
 use super::{Layout, Servers};
 use crate::backend::redis::script::Publish;
 use crate::backend::{Fault, ScanCursor, ScanPosition};
@@ -59,10 +56,7 @@ impl Servers {
         let Some((name, master)) = found.or(masters.first()) else {
             return Err(super::cluster::no_map());
         };
-        let node: &Node = match master {
-            Master::Single(node) => node,
-            Master::OfCluster(node) => node,
-        };
+        let node = master.node();
         // Connects, so that the number below is that of the connection that is used.
         let epoch = node.connected_epoch().await?;
         let is_same = current.is_some_and(|at| at.epoch == epoch);
@@ -105,24 +99,4 @@ impl Servers {
         });
         Some(ScanPosition { done, at })
     }
-
-    fn masters(&self) -> Vec<(String, Master<'_>)> {
-        match &self.layout {
-            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                let node = &single.node;
-                vec![(node.name().to_owned(), Master::Single(node))]
-            }
-            Layout::Cluster(cluster) => {
-                let nodes = cluster.masters().into_iter();
-                let named = nodes.map(|node| (node.name().to_owned(), Master::OfCluster(node)));
-                named.collect()
-            }
-        }
-    }
-}
-
-/// A server that has keys.
-enum Master<'a> {
-    Single(&'a Node),
-    OfCluster(Arc<Node>),
 }

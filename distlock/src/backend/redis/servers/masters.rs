@@ -1,0 +1,72 @@
+//! The servers that have keys: all of them are asked, or whether all are there.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use super::node::Node;
+use super::{Layout, Servers};
+use crate::backend::Fault;
+
+/// A server that has keys.
+pub(super) enum Master<'a> {
+    Single(&'a Node),
+    OfCluster(Arc<Node>),
+}
+
+impl Master<'_> {
+    pub(super) fn node(&self) -> &Node {
+        match self {
+            Self::Single(node) => node,
+            Self::OfCluster(node) => node,
+        }
+    }
+}
+
+impl Servers {
+    /// The servers that have keys, by their addresses.
+    pub(super) fn masters(&self) -> Vec<(String, Master<'_>)> {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                let node = &single.node;
+                vec![(node.name().to_owned(), Master::Single(node))]
+            }
+            Layout::Cluster(cluster) => {
+                let nodes = cluster.masters().into_iter();
+                let named = nodes.map(|node| (node.name().to_owned(), Master::OfCluster(node)));
+                named.collect()
+            }
+        }
+    }
+
+    /// Asks each of them for a sign of life.
+    pub(in crate::backend::redis) async fn ping(&self) -> Result<(), Fault> {
+        let masters = self.masters();
+        let pings = masters
+            .iter()
+            .map(|(_, master)| master.node().send(redis::cmd("PING")));
+        let pinged = try_join_all(pings).await;
+        if let (Err(_), Layout::Cluster(cluster)) = (&pinged, &self.layout) {
+            cluster.want_map();
+        }
+        pinged.map(drop)
+    }
+
+    /// Whether there is a connection to each of them that was used. A node of a cluster is connected to when it is first used.
+    pub(in crate::backend::redis) fn is_connected(&self) -> bool {
+        let masters = self.masters();
+        let links = || masters.iter().map(|(_, master)| master.node().link());
+        // A link that was never up has no number yet.
+        links().any(|link| link.is_up()) && links().all(|link| link.is_up() || link.epoch() == 0)
+    }
+
+    /// What errors and logs call them.
+    pub(in crate::backend::redis) fn name(&self) -> String {
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => {
+                single.node.name().to_owned()
+            }
+            Layout::Cluster(cluster) => cluster.name(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether the lock server is there, for the probes of a service.
+
+use std::time::Duration;
+
+use super::Client;
+use crate::backend::Fault;
+use crate::error::Error;
+
+impl Client {
+    /// Asks the lock server for a sign of life, and returns how long the answer took. Of a cluster, all masters are asked at the
+    /// same time, and the slowest one counts.
+    ///
+    /// It connects if there is no connection.
+    ///
+    /// # Errors
+    /// * [`Error::Unreachable`]: a server did not answer within the [response timeout](crate::Builder::response_timeout). It is
+    ///   asked once.
+    /// * [`Error::LoginDenied`]: a server refused the user.
+    /// * [`Error::UnsupportedServer`]: another server is there by now, which this crate cannot use.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// println!("the lock server answers within {:?}", client.ping().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn ping(&self) -> Result<Duration, Error> {
+        let session = &self.registry.session;
+        let since = session.now();
+        let pinged = session.backend.ping().await;
+        let after = session.now().since(since);
+        let server = session.backend.servers();
+        match pinged {
+            Ok(()) => Ok(after),
+            Err(Fault::Denied(cause) | Fault::LoginDenied(cause)) => {
+                Err(Error::LoginDenied { server, cause })
+            }
+            Err(Fault::Unsupported { server, reason }) => {
+                Err(Error::UnsupportedServer { server, reason })
+            }
+            Err(Fault::Unknown(cause) | Fault::NotNow(cause) | Fault::Protocol(cause)) => {
+                Err(Error::Unreachable {
+                    server,
+                    after,
+                    cause,
+                })
+            }
+            // Faults of keys, which a ping does not name.
+            Err(fault @ (Fault::WrongType | Fault::NumberGone)) => Err(Error::Unreachable {
+                server,
+                after,
+                cause: crate::backend::cause(fault.to_string()),
+            }),
+        }
+    }
+
+    /// Returns `true` if the client is connected to the lock server: of a cluster, to each master that it has used. Nothing is
+    /// sent.
+    ///
+    /// A lost connection is noticed when the server closes it, or when commands are not answered. To find out whether the
+    /// server answers, use [`ping`](Client::ping).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// assert!(distlock::Client::in_memory().is_connected());
+    /// # }
+    /// ```
+    pub fn is_connected(&self) -> bool {
+        self.registry.session.backend.is_connected()
+    }
+}
