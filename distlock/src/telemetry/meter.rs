@@ -79,13 +79,7 @@ impl fmt::Debug for Meter {
 
 /// A waiter that is counted.
 #[derive(Debug)]
-pub(crate) struct CountedWaiter(
-    #[cfg_attr(
-        not(feature = "metrics"),
-        expect(dead_code, reason = "nothing is counted")
-    )]
-    Meter,
-);
+pub(crate) struct CountedWaiter(Meter);
 
 #[cfg(feature = "metrics")]
 impl Drop for CountedWaiter {
