@@ -10,7 +10,8 @@ use uuid::{Builder, Uuid};
 /// one again. Several guards may have the same owner:
 ///
 /// * A re-entry has the owner of the hold that it enters.
-/// * A hand-over inside a client passes the hold on to the next waiter together with its owner.
+/// * A hand-over inside a client passes the hold on to the next waiter together with its owner. An acquisition that comes
+///   right after a guard was dropped gets the dropped hold in the same way.
 ///
 /// If the server still names the owner of a guard, that guard may thus have ended long ago. Do not compare owners to find
 /// out whether a hold is still yours. Ask the guard itself: [`is_held`](crate::Guard::is_held) is `false` and

@@ -26,10 +26,22 @@ impl Flag {
 
     /// Completes when the flag is set.
     pub(crate) async fn wait(&self) {
+        while !self.is_set() {
+            self.changed().await;
+        }
+    }
+
+    /// Wakes those that wait for a [change](Flag::changed), and does not set the flag. Not under a mutex.
+    pub(super) fn announce_change(&self) {
+        self.waiters.notify_waiters();
+    }
+
+    /// Completes when the flag is set, or when a change before that is announced.
+    pub(super) async fn changed(&self) {
         // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
-        let set = self.waiters.notified();
+        let changed = self.waiters.notified();
         if !self.is_set() {
-            set.await;
+            changed.await;
         }
     }
 }

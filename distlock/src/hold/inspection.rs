@@ -6,10 +6,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
+use super::Hold;
 use crate::clock::Tick;
 
-/// What is looked at while acquisitions wait.
+/// What is looked at while acquisitions wait, and what learns that a hold is over.
 pub(crate) trait Inspect: fmt::Debug + Send + Sync {
+    /// Takes note that a hold of this client is over, and that so many other clients heard of it.
+    fn freed(&self, hold: &Hold, others: u32);
+
     /// Checks that the first waiters are still polled. Returns whether another look is needed.
     fn check_heads(self: Arc<Self>) -> bool;
 
@@ -41,7 +45,7 @@ impl Inspection {
         let _first = self.inspector.set(inspector);
     }
 
-    fn inspector(&self) -> Option<Arc<dyn Inspect>> {
+    pub(super) fn inspector(&self) -> Option<Arc<dyn Inspect>> {
         self.inspector.get().and_then(Weak::upgrade)
     }
 

@@ -5,7 +5,8 @@
 //!    for that. No command adds to a count in the server or subtracts from it.
 //! 2. Nesting checks *closed?*, then *lost?*, then adds 1 to the count, in one section of the mutex. Closing a frame takes
 //!    the same mutex, so that an ended scope is never mistaken for a lost hold.
-//! 3. An owner is never used again once a release was sent for it: a hold is handed over only before that.
+//! 3. An owner is never used again once a release was sent for it: a hold is handed over, or taken back from a dropped guard,
+//!    only before that.
 
 mod flag;
 mod hold_ref;
@@ -31,7 +32,7 @@ pub(crate) use self::flag::Flag;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
-pub(crate) use self::release::{PendingRelease, Release, Settled, confirm_all};
+pub(crate) use self::release::{PendingRelease, Release, confirm_all};
 pub(crate) use self::session::Session;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
@@ -64,6 +65,8 @@ pub(crate) struct Hold {
     /// one that stood anew since.
     asked_over: AtomicU64,
     pub(crate) meter: Meter,
+    /// The connection over which its release was sent, while that is not answered; [`NOT_SENT`] otherwise.
+    release_sent_over: AtomicU64,
     /// Set when the hold is lost, or freed and confirmed so.
     over: Flag,
     /// Whether code was run in a scope of its guard.
@@ -71,9 +74,14 @@ pub(crate) struct Hold {
     state: Mutex<State>,
 }
 
+/// No connection has this number.
+const NOT_SENT: u64 = u64::MAX;
+
 #[derive(Debug)]
 struct State {
     lease: Lease,
+    /// Its last guard was dropped, and its release has not begun. Whoever resets this decides what becomes of the hold.
+    waits_for_release: bool,
     count: u32,
     /// The count that the server confirmed last.
     stated: u32,
@@ -203,10 +211,12 @@ impl Hold {
             in_doubt,
             asked_over: AtomicU64::new(epoch),
             meter,
+            release_sent_over: AtomicU64::new(NOT_SENT),
             over: Flag::default(),
             in_a_scope: AtomicBool::new(false),
             state: Mutex::new(State {
                 lease: Lease::granted(sent, lease, term, watchdog),
+                waits_for_release: false,
                 count: 1,
                 stated: 1,
                 taken_until: Tick::default(),
@@ -309,6 +319,49 @@ impl Hold {
     /// Completes when the hold is lost, or freed and confirmed so.
     pub(crate) async fn over(&self) {
         self.over.wait().await;
+    }
+
+    /// Completes when the hold is over, or when its release was sent.
+    pub(crate) async fn over_or_release_sent(&self) {
+        self.over.changed().await;
+    }
+
+    /// Takes note of the connection over which its release was sent, while that is not answered; `None` if it has failed.
+    fn note_release_sent(&self, over: Option<u64>) {
+        // Release: pairs with the load in `is_release_sent_over`. What is sent after that load is sent after the release.
+        self.release_sent_over
+            .store(over.unwrap_or(NOT_SENT), Ordering::Release);
+        if over.is_some() {
+            self.over.announce_change();
+        }
+    }
+
+    /// Whether its release was sent over the present connection, and is not answered yet. What is sent now is executed after
+    /// the release.
+    pub(crate) fn is_release_sent_over(&self, current: impl FnOnce() -> u64) -> bool {
+        let sent_over = self.release_sent_over.load(Ordering::Acquire);
+        sent_over != NOT_SENT && sent_over == current()
+    }
+
+    /// Its last guard was dropped: the hold waits for its release, and may be taken back until then.
+    pub(crate) fn wait_for_release(&self) {
+        self.state.lock().waits_for_release = true;
+    }
+
+    /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
+    pub(crate) fn take_back(&self, now: Tick) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.waits_for_release && state.lease.may_pass_on(now);
+        if is_free {
+            state.waits_for_release = false;
+            state.lease.passed_on(now);
+        }
+        is_free
+    }
+
+    /// Begins the release of a hold that waits for it. Returns `false` if it does not: it was taken back.
+    fn begin_release(&self) -> bool {
+        std::mem::take(&mut self.state.lock().waits_for_release)
     }
 
     pub(crate) fn is_over(&self) -> bool {

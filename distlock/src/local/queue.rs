@@ -205,18 +205,40 @@ impl<H, W: Clone> Queue<H, W> {
     /// It is handed over if it `may_pass_on` (it has no guard, is held, and is of a kind that hands over), if the head takes
     /// over, and if the run of hand-overs is neither too long nor too old.
     pub(crate) fn release(&mut self, hold: H, may_pass_on: bool, now: Tick) -> QueueEffect<H, W> {
-        let run_goes_on =
-            self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME;
+        let run_goes_on = self.run_goes_on(now);
         let Some(head) = self.head() else {
             return QueueEffect::Release(hold);
         };
         if may_pass_on && head.takes_over && run_goes_on && self.slot.is_none() {
             let wake = head.wake.clone();
-            self.run.grants += 1;
+            self.count_grant();
             self.slot = Some(hold);
             return QueueEffect::HandedOver(wake);
         }
         QueueEffect::Release(hold)
+    }
+
+    /// Whether one more grant may follow without a turn of other processes.
+    pub(crate) fn run_goes_on(&self, now: Tick) -> bool {
+        self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME
+    }
+
+    /// Counts a grant that follows without a turn of other processes.
+    pub(crate) fn count_grant(&mut self) {
+        self.run.grants += 1;
+    }
+
+    /// Ends the run: after this holder, other processes get a turn.
+    pub(crate) fn end_run(&mut self) {
+        self.run.grants = HAND_OVER_GRANTS;
+    }
+
+    /// The backend granted a hold to an attempt that was sent right behind a release of this client: the run goes on.
+    ///
+    /// Returns a hold that was in the slot, as [`began`](Queue::began) does.
+    #[must_use]
+    pub(crate) fn went_on(&mut self) -> Option<H> {
+        self.slot.take()
     }
 
     /// Whether a head that is not polled would be in somebody's way.

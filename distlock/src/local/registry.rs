@@ -21,10 +21,9 @@ use super::runner::Runner;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
-use crate::backend::Released;
 use crate::clock::Tick;
 use crate::error::Loss;
-use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session, Settled};
+use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session};
 use crate::key::Resource;
 use crate::kind::Line;
 use crate::telemetry;
@@ -108,6 +107,16 @@ impl Entry {
         self.round_robin = RoundRobin::released(others);
     }
 
+    /// Takes the hold of a dropped guard back, if its release has not begun and the run of hand-overs goes on.
+    pub(super) fn take_back(&mut self, now: impl FnOnce() -> Tick) -> Option<Arc<Hold>> {
+        let hold = &self.holder.as_ref()?.hold;
+        let now = now();
+        (self.queue.run_goes_on(now) && hold.take_back(now)).then(|| {
+            self.queue.count_grant();
+            Arc::clone(hold)
+        })
+    }
+
     /// Returns the former holder if that is another hold. The grant shows that the server does not have it any more.
     #[must_use]
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
@@ -178,12 +187,21 @@ impl Registry {
     }
 
     /// Ends a guard: its hold goes on with other guards or with the next local waiter, or it is to be released.
-    pub(crate) fn end(self: &Arc<Self>, hold_ref: &HoldRef, now: Tick) -> EndOutcome {
+    ///
+    /// `was_dropped`: nobody waits for the release. So the hold waits for the releaser's task, and until that begins the
+    /// release, the next acquisition may take the hold back.
+    pub(crate) fn end(
+        self: &Arc<Self>,
+        hold_ref: &HoldRef,
+        was_dropped: bool,
+        now: Tick,
+    ) -> EndOutcome {
         let hold = hold_ref.hold();
         // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
         // the last one.
-        let (ended, effect) = {
+        let (ended, effect, waits_for_release) = {
             let mut entries = self.entries.lock();
+            let mut waits_for_release = false;
             let ended = hold_ref.finish(now);
             let effect = match (ended, entries.get_mut(&hold.resource)) {
                 (GuardEnd::Last { may_pass_on, .. }, Some(entry)) => {
@@ -191,6 +209,7 @@ impl Registry {
                         may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
                     let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
                     self.check_later(entry, &hold.resource);
+                    waits_for_release = was_dropped && may_pass_on && entry.queue.is_empty();
                     effect
                 }
                 (GuardEnd::Last { .. }, None) => QueueEffect::Release(Arc::clone(hold)),
@@ -200,7 +219,10 @@ impl Registry {
                 // Before the next waiter can take it, which has the watchdog look at the hold.
                 hold.passed_on(now);
             }
-            (ended, effect)
+            if waits_for_release {
+                hold.wait_for_release();
+            }
+            (ended, effect, waits_for_release)
         };
         // Outside of the mutex: a waker may run any code.
         hold_ref.announce_end();
@@ -210,6 +232,12 @@ impl Registry {
                 hold.meter.handed_over();
                 hold.meter.held(held);
                 wake.wake();
+                EndOutcome::Done
+            }
+            (GuardEnd::Last { held, .. }, _) if waits_for_release => {
+                telemetry::released(&hold.resource, hold.owner, held);
+                hold.meter.held(held);
+                self.session.release_dropped(hold);
                 EndOutcome::Done
             }
             (GuardEnd::Last { held, .. }, _) => {
@@ -236,51 +264,11 @@ impl Registry {
     }
 
     /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
-    fn stop(self: &Arc<Self>, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
-        if let Err(loss) = hold.stop_renewals(now) {
-            self.session.lose(hold, loss);
-            self.freed(hold, 0);
-            return EndOutcome::Lost(loss);
+    fn stop(&self, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
+        match self.session.stop(hold, now) {
+            Ok(pending) => EndOutcome::Release(pending),
+            Err(loss) => EndOutcome::Lost(loss),
         }
-        self.session.unwatch(hold);
-        // Weak: a release that is never answered must not keep a client alive whose handles are all dropped.
-        let (registry, freed) = (Arc::downgrade(self), Arc::clone(hold));
-        let pending = PendingRelease::of_hold(hold);
-        EndOutcome::Release(pending.on_settled(move |settled| {
-            let others = match settled {
-                Settled::Answered(Released::Freed { others }) => others,
-                _ => 0,
-            };
-            match registry.upgrade() {
-                Some(registry) => registry.freed(&freed, others),
-                None => freed.announce_over(),
-            }
-        }))
-    }
-
-    /// Takes note that a hold of this client is over, and that so many other clients heard of it. The first in line may
-    /// now ask the server.
-    fn freed(&self, hold: &Hold, others: u32) {
-        let resource = &hold.resource;
-        let mut nobody_waits_here = false;
-        {
-            let mut entries = self.entries.lock();
-            if let Some(entry) = entries.get_mut(resource)
-                && entry.is_held_by(hold)
-            {
-                entry.holder = None;
-                entry.released_to(others);
-                if entry.is_idle() {
-                    entries.remove(resource);
-                    nobody_waits_here = true;
-                }
-            }
-        }
-        if others > 0 && nobody_waits_here {
-            let now = self.session.now();
-            self.yielding.lock().add(resource.clone(), others, now);
-        }
-        hold.announce_over();
     }
 
     /// Has the first waiter of this key checked at intervals, if somebody needs it.
@@ -400,6 +388,34 @@ impl Registry {
 }
 
 impl Inspect for Registry {
+    /// The first in line may ask the server now.
+    fn freed(&self, hold: &Hold, others: u32) {
+        let resource = &hold.resource;
+        let mut nobody_waits_here = false;
+        {
+            let mut entries = self.entries.lock();
+            if let Some(entry) = entries.get_mut(resource)
+                && entry.is_held_by(hold)
+            {
+                entry.holder = None;
+                entry.released_to(others);
+                if others > 0 {
+                    // An attempt that has followed the release is the last one that others have to wait for.
+                    entry.queue.end_run();
+                }
+                if entry.is_idle() {
+                    entries.remove(resource);
+                    nobody_waits_here = true;
+                }
+            }
+        }
+        if others > 0 && nobody_waits_here {
+            let now = self.session.now();
+            self.yielding.lock().add(resource.clone(), others, now);
+        }
+        hold.announce_over();
+    }
+
     fn check_heads(self: Arc<Self>) -> bool {
         Self::check_heads(&self)
     }

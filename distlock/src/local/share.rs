@@ -83,7 +83,7 @@ impl HoldShare {
     pub(crate) fn end(mut self) -> Remaining {
         let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
         let late = term.has_ended(now).then(|| term.loss());
-        match (self.end_at(now), late) {
+        match (self.end_at(now, false), late) {
             (EndOutcome::Done, None) => Remaining::Nothing(Ok(())),
             (EndOutcome::Done, Some(loss)) | (EndOutcome::Lost(loss), _) => {
                 Remaining::Nothing(Err(Error::lost(self.key(), loss)))
@@ -96,14 +96,14 @@ impl HoldShare {
         }
     }
 
-    fn end_at(&mut self, now: Tick) -> EndOutcome {
+    fn end_at(&mut self, now: Tick, was_dropped: bool) -> EndOutcome {
         self.ended = true;
-        self.registry.end(&self.hold_ref, now)
+        self.registry.end(&self.hold_ref, was_dropped, now)
     }
 
     /// Ends the share without giving permits back.
     pub(crate) fn forget(mut self) {
-        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now()) {
+        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), false) {
             let session = &self.registry.session;
             session.release_later(pending.without_permits());
         }
@@ -111,11 +111,11 @@ impl HoldShare {
 
     /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        match self.end_at(self.hold_ref.now()) {
+        match self.end_at(self.hold_ref.now(), false) {
             EndOutcome::Done => Ok(()),
             EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
             EndOutcome::Release(pending) => {
-                pending.abandon();
+                pending.abandon(&self.registry.session);
                 Ok(())
             }
         }
@@ -126,7 +126,7 @@ impl Drop for HoldShare {
     /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
         if !self.ended
-            && let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now())
+            && let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), true)
         {
             self.registry.session.release_later(pending);
         }

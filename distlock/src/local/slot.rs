@@ -50,6 +50,8 @@ pub(crate) struct QueueSlot {
     max_hold: Option<Duration>,
     /// Where in the user's code the acquisition was made.
     place: &'static Location<'static>,
+    /// Whether its attempt follows right behind the release of a hold of its client.
+    follows: bool,
     /// Whether the waiter joins the queue after it was refused.
     pub(super) queues: bool,
 }
@@ -80,6 +82,7 @@ impl QueueSlot {
             rank: joining.rank,
             signal: Arc::default(),
             takes_over: joining.takes_over,
+            follows: false,
             collects: joining.collects,
             max_hold: joining.max_hold,
             place: joining.place,
@@ -195,14 +198,39 @@ impl QueueSlot {
     }
 
     pub(crate) fn next_step(&mut self) -> NextStep {
+        self.follows = false;
         let step = self.step();
         self.signal
             .note_step(matches!(step, NextStep::Attempt { .. }));
         step
     }
 
+    /// Whether an attempt may follow right behind the release of this hold, which was sent and is not answered yet.
+    ///
+    /// Other processes have no turn in between, so such grants count like hand-overs.
+    pub(crate) fn may_follow(&mut self, hold: &Hold) -> bool {
+        let session = &self.registry.session;
+        if !hold.is_release_sent_over(|| session.backend.epoch(&self.resource.key)) {
+            return false;
+        }
+        let now = session.now();
+        let follows = self.look(|entry, _| {
+            let follows = entry.queue.run_goes_on(now);
+            if follows {
+                entry.queue.count_grant();
+            }
+            follows
+        });
+        self.follows = follows == Some(true);
+        if self.follows {
+            self.signal.note_step(true);
+        }
+        self.follows
+    }
+
     fn step(&mut self) -> NextStep {
-        let collects = self.collects;
+        let (collects, takes_over) = (self.collects, self.takes_over);
+        let now = || self.registry.session.now();
         let step = self.look(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 let is_queued = entry.queue.has(ticket);
@@ -211,7 +239,10 @@ impl QueueSlot {
             if collects && entry.queue.has_offer() {
                 return Some((NextStep::Attempt { yield_first: false }, None));
             }
-            let handed_over = entry.queue.take(ticket);
+            let mut handed_over = entry.queue.take(ticket);
+            if takes_over && !collects && handed_over.is_none() {
+                handed_over = entry.take_back(now);
+            }
             let step = match &entry.holder {
                 Some(holder) if !holder.hold.is_over() => {
                     NextStep::Behind(Arc::clone(&holder.hold))
@@ -278,9 +309,12 @@ impl QueueSlot {
 
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
     fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
-        let kind = hold.resource.kind;
+        let (kind, follows) = (hold.resource.kind, self.follows);
         let left = self.look(|entry, ticket| {
-            let left_over = granted_at.and_then(|now| entry.queue.began(now));
+            let left_over = granted_at.and_then(|now| match follows {
+                true => entry.queue.went_on(),
+                false => entry.queue.began(now),
+            });
             let former = match kind.line() {
                 Line::Shared => None,
                 Line::Local | Line::Server => entry.set_holder(hold),

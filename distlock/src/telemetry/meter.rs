@@ -89,6 +89,7 @@ impl Drop for CountedWaiter {
 }
 
 /// A pending release that is counted, until it is dropped.
+#[derive(Debug)]
 pub(crate) struct CountedRelease(#[cfg(feature = "metrics")] ::metrics::Gauge);
 
 impl CountedRelease {

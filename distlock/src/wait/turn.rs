@@ -196,7 +196,13 @@ impl<'a> Turn<'a> {
                     let is_stuck = neighbour.count() == 0
                         && session.is_silent(&self.request.requested[self.at].resource.key)
                         && !self.request.has_several_keys();
-                    if is_stuck || now >= trusted {
+                    let follows =
+                        !self.request.has_several_keys() && self.slot.may_follow(&neighbour);
+                    if follows {
+                        // If the server refuses, this hold is not expected to end any more.
+                        self.trust_until = Some(now);
+                    }
+                    if is_stuck || follows || now >= trusted {
                         return Ok(MyTurn::Attempt { yield_first: false });
                     }
                     self.count_as_waiter()?;
@@ -206,7 +212,7 @@ impl<'a> Turn<'a> {
                     tokio::select! {
                         biased;
                         () = self.slot.woken() => {}
-                        () = neighbour.over() => {}
+                        () = neighbour.over_or_release_sent() => {}
                         () = session.clock.sleep_until(trusted.min(deadline)) => {}
                     }
                 }

@@ -1,5 +1,6 @@
 //! Sends releases and retries them until they are answered, for at most `unavailable_after` or until the lease ends.
 
+mod dropped;
 mod pending;
 pub(in crate::hold) mod releaser;
 mod remembered;
@@ -8,13 +9,14 @@ mod ticket;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::poll_immediate;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::pending::{PendingRelease, Settled};
 pub(in crate::hold) use self::releaser::Releaser;
 pub(in crate::hold) use self::ticket::ReleaseTicket;
 use super::Session;
-use crate::backend::{Fault, Released, Target, cause};
+use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
@@ -64,7 +66,8 @@ impl Release {
 
     pub(crate) async fn confirm(self) -> Result<(), Error> {
         let targets = |now| smallvec![self.target_at(now)];
-        let sent = send(&self.session, targets, self.deadline).await;
+        let note_sent = |over| self.ticket.note_sent(over);
+        let sent = send(&self.session, targets, note_sent, self.deadline).await;
         // Dropping the ticket leaves the release to the background.
         let answer =
             sent.map_err(|(fault, after)| fault.into_error(&self.target.resource.key, after))?;
@@ -115,7 +118,8 @@ pub(crate) async fn confirm_all(
     let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
-    match send(&session, targets, latest).await {
+    let note_sent = |over| releases.iter().for_each(|one| one.ticket.note_sent(over));
+    match send(&session, targets, note_sent, latest).await {
         Ok(Answer {
             released,
             doubtful,
@@ -146,9 +150,12 @@ struct Answer {
 
 /// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
 /// owner holds nothing.
+///
+/// `note_sent` is told over which connection a try was sent and is not answered yet, and `None` when a try has failed.
 async fn send(
     session: &Arc<Session>,
     targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
+    note_sent: impl Fn(Option<u64>),
     deadline: Tick,
 ) -> Result<Answer, (Fault, Duration)> {
     let since = session.now();
@@ -164,7 +171,7 @@ async fn send(
         let epoch = first.map_or(0, |key| session.backend.epoch(key));
         let answer = tokio::select! {
             biased;
-            answer = send_once(session, &targets) => answer,
+            answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
             // The fault of an earlier try says more than `no answer`.
             () = session.clock.sleep_until(latest) => {
                 Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
@@ -180,6 +187,7 @@ async fn send(
             }
             Err(fault) => fault,
         };
+        note_sent(None);
         now = session.now();
         if fault.is_final() || now >= give_up {
             return Err((fault, now.since(since)));
@@ -194,9 +202,28 @@ async fn send(
     }
 }
 
-async fn send_once(session: &Session, targets: &[Target]) -> Result<Answers, Fault> {
+async fn send_once(
+    session: &Session,
+    targets: &[Target],
+    note_sent: impl FnOnce(),
+) -> Result<Answers, Fault> {
     match targets {
-        [one] => Ok(smallvec![session.backend.release(one).await?]),
-        all => Ok(session.backend.release_all(all).await?.into()),
+        [one] => Ok(smallvec![
+            noting(session.backend.release(one), note_sent).await?
+        ]),
+        all => Ok(noting(session.backend.release_all(all), note_sent)
+            .await?
+            .into()),
+    }
+}
+
+/// Calls `note_sent` when the command was sent and is not answered yet: its first poll sends it.
+async fn noting<T>(mut reply: Reply<'_, T>, note_sent: impl FnOnce()) -> Result<T, Fault> {
+    match poll_immediate(&mut reply).await {
+        Some(answer) => answer,
+        None => {
+            note_sent();
+            reply.await
+        }
     }
 }

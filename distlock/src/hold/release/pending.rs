@@ -1,10 +1,10 @@
 //! An owner that has to be ended, and what is known of its attempts.
 
-use std::fmt;
+use std::sync::Arc;
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
-use crate::hold::{Hold, InDoubtAttempt};
+use crate::hold::{Hold, InDoubtAttempt, Session};
 use crate::telemetry::CountedRelease;
 
 /// How a release ended.
@@ -16,10 +16,8 @@ pub(crate) enum Settled {
     GivenUp,
 }
 
-/// Called once when a release is answered or given up.
-type OnSettled = Box<dyn FnOnce(Settled) + Send + Sync>;
-
 /// An owner that has to be ended.
+#[derive(Debug)]
 pub(crate) struct PendingRelease {
     pub(in crate::hold) target: Target,
     /// The key stays taken until then, with no holder.
@@ -34,7 +32,8 @@ pub(crate) struct PendingRelease {
     pub(in crate::hold) answered: bool,
     /// Counted in the metrics while the releaser has it and it is not answered.
     pub(in crate::hold) counted: Option<CountedRelease>,
-    on_settled: Option<OnSettled>,
+    /// The hold that is over when the release is answered or given up.
+    frees: Option<Arc<Hold>>,
     /// How many guards have handed the hold over since the server confirmed it.
     unconfirmed: u32,
 }
@@ -52,7 +51,7 @@ impl PendingRelease {
             withdraws: false,
             answered: false,
             counted: None,
-            on_settled: None,
+            frees: None,
             unconfirmed: hold.unconfirmed(),
         }
     }
@@ -67,7 +66,7 @@ impl PendingRelease {
             withdraws: true,
             answered: false,
             counted: None,
-            on_settled: None,
+            frees: None,
             unconfirmed: 0,
         }
     }
@@ -82,23 +81,20 @@ impl PendingRelease {
             withdraws: true,
             answered: false,
             counted: None,
-            on_settled: None,
+            frees: None,
             unconfirmed: 0,
         }
     }
 
-    /// Calls `on_settled` when the release is answered or given up.
-    pub(crate) fn on_settled(
-        mut self,
-        on_settled: impl FnOnce(Settled) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_settled = Some(Box::new(on_settled));
+    /// The hold is over when this release of it is answered or given up.
+    pub(in crate::hold) fn that_frees(mut self, hold: &Arc<Hold>) -> Self {
+        self.frees = Some(Arc::clone(hold));
         self
     }
 
     /// Sends nothing: the lease ends the owner.
-    pub(crate) fn abandon(mut self) {
-        let _was_not_counted = self.settle(Settled::GivenUp);
+    pub(crate) fn abandon(mut self, session: &Session) {
+        let _was_not_counted = self.settle(session, Settled::GivenUp);
     }
 
     /// Ends the owner and leaves its permits taken.
@@ -120,10 +116,21 @@ impl PendingRelease {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
+    /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
+    pub(in crate::hold) fn note_sent(&self, over: Option<u64>) {
+        if let Some(hold) = &self.frees {
+            hold.note_release_sent(over);
+        }
+    }
+
     /// Takes note of how the release ended. Returns whether this was the first time.
-    pub(in crate::hold) fn settle(&mut self, settled: Settled) -> bool {
-        if let Some(on_settled) = self.on_settled.take() {
-            on_settled(settled);
+    pub(in crate::hold) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
+        if let Some(hold) = self.frees.take() {
+            let others = match settled {
+                Settled::Answered(Released::Freed { others }) => others,
+                Settled::Answered(Released::NotOurs) | Settled::GivenUp => 0,
+            };
+            session.freed(&hold, others);
         }
         self.counted = None;
         !std::mem::replace(&mut self.answered, true)
@@ -148,14 +155,5 @@ impl PendingRelease {
     pub(in crate::hold) fn may_come_late(&self, epoch: u64) -> bool {
         self.doubted_over()
             .is_some_and(|sent_over| sent_over != epoch)
-    }
-}
-
-impl fmt::Debug for PendingRelease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingRelease")
-            .field("target", &self.target)
-            .field("until", &self.until)
-            .finish_non_exhaustive()
     }
 }

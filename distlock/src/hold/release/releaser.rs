@@ -20,11 +20,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 use super::remembered::RememberedReleases;
-use super::{PendingRelease, Settled};
+use super::{PendingRelease, Settled, noting};
 use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
-use crate::hold::Session;
 use crate::hold::per_server::PerServer;
+use crate::hold::{Hold, Session};
 use crate::telemetry::{self, CountedRelease};
 
 /// The pending releases of one client.
@@ -54,19 +54,32 @@ impl Default for Releaser {
 #[derive(Debug, Default)]
 struct List {
     waiting: VecDeque<PendingRelease>,
-    /// How many were not answered yet: those that wait and those in flight.
+    /// The holds whose last guard was dropped. One that was taken back is still here, and may be here several times.
+    dropped: VecDeque<Arc<Hold>>,
+    /// How many were not answered yet: those that wait, those in flight, and the dropped holds.
     open: usize,
 }
 
 impl Releaser {
-    pub(in crate::hold) fn enqueue(&self, mut pending: PendingRelease) {
+    pub(in crate::hold) fn enqueue(&self, pending: PendingRelease) {
+        self.add(pending);
+        self.wake();
+    }
+
+    fn add(&self, mut pending: PendingRelease) {
         if !pending.answered {
             pending.counted = Some(CountedRelease::new());
         }
+        let mut list = self.list.lock();
+        list.open += usize::from(!pending.answered);
+        list.waiting.push_back(pending);
+    }
+
+    pub(super) fn enqueue_dropped(&self, hold: &Arc<Hold>) {
         {
             let mut list = self.list.lock();
-            list.open += usize::from(!pending.answered);
-            list.waiting.push_back(pending);
+            list.open += 1;
+            list.dropped.push_back(Arc::clone(hold));
         }
         self.wake();
     }
@@ -100,9 +113,32 @@ impl Releaser {
         std::mem::take(&mut self.list.lock().waiting)
     }
 
+    /// Begins the releases of the dropped holds that were not taken back.
+    fn begin_dropped(&self, session: &Arc<Session>) {
+        loop {
+            let Some(hold) = self.list.lock().dropped.pop_front() else {
+                return;
+            };
+            let _counted = Counted(self);
+            if let Some(pending) = session.begin_release(&hold) {
+                self.add(pending);
+            }
+        }
+    }
+
     fn one_answered(&self) {
         self.list.lock().open -= 1;
         self.done.notify_waiters();
+    }
+}
+
+/// A dropped hold that the task begins to release. It counts until its release is in the list, also if a waker of a user panics
+/// on the way.
+struct Counted<'a>(&'a Releaser);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.one_answered();
     }
 }
 
@@ -122,7 +158,7 @@ impl InFlight {
     /// Returns whether the release was neither answered nor given up before.
     fn settle(&mut self, settled: Settled) -> bool {
         let pending = self.pending.as_mut();
-        let is_first = pending.is_some_and(|pending| pending.settle(settled));
+        let is_first = pending.is_some_and(|pending| pending.settle(&self.session, settled));
         if is_first {
             self.session.releaser.one_answered();
         }
@@ -143,6 +179,7 @@ pub(in crate::hold) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
     loop {
+        releaser.begin_dropped(&session);
         for pending in releaser.take() {
             under_way.push(end_owner(InFlight {
                 session: Arc::clone(&session),
@@ -225,11 +262,12 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         };
         let (target, unconfirmed) = (pending.target_at(session.now()), pending.take_unconfirmed());
         let sent_over = session.backend.epoch(&target.resource.key);
-        let outcome = if pending.withdraws {
-            session.backend.withdraw(&target).await
+        let reply = if pending.withdraws {
+            session.backend.withdraw(&target)
         } else {
-            session.backend.release(&target).await
+            session.backend.release(&target)
         };
+        let outcome = noting(reply, || pending.note_sent(Some(sent_over))).await;
         // Given back before the pause, so that other releases can be sent.
         drop(permit);
         // Read after the answer: if this is still the attempt's connection, the release went over it as well.
@@ -269,6 +307,9 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
             }
             // The outcome is unknown. The release is sent again, which is safe.
             Err(_) => {}
+        }
+        if let Some(pending) = &in_flight.pending {
+            pending.note_sent(None);
         }
         let next = session.now().after(pause).min(until);
         session.clock.sleep_until(next).await;

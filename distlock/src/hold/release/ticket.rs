@@ -29,11 +29,18 @@ impl ReleaseTicket {
             .unwrap_or_default()
     }
 
+    /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
+    pub(in crate::hold) fn note_sent(&self, over: Option<u64>) {
+        if let Some(pending) = &self.pending {
+            pending.note_sent(over);
+        }
+    }
+
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
     pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(mut pending) = self.pending.take() {
-            let _was_not_counted = pending.settle(settled);
+            let _was_not_counted = pending.settle(&self.session, settled);
             let current = self.session.backend.epoch(&pending.target().resource.key);
             if pending.may_come_late(current) {
                 self.session.release_later(pending);

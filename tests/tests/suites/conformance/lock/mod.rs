@@ -5,6 +5,7 @@ mod branches;
 mod cancel;
 mod close;
 mod confirmed;
+mod dropped;
 mod handover;
 mod lease;
 mod loss;
