@@ -51,6 +51,12 @@ pub(crate) enum Command {
     Run(Run),
     /// Free a lock that somebody else holds.
     Release(Release),
+    /// List the locks under a pattern, with their holders.
+    Ls(List),
+    /// Show who holds a lock, and who waits for it.
+    Who(Who),
+    /// Show the locks under a pattern, again and again.
+    Watch(Watch),
     /// Check the server: what may cost locks, and what to do about it.
     Doctor(Doctor),
 }
@@ -131,10 +137,50 @@ pub(crate) struct Release {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct List {
+    /// The pattern of the keys, as of SCAN: * for any text, ? for one character.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// How many locks to show at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Who {
+    /// The name of the lock in the server.
+    pub(crate) key: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// The pattern of the keys, as of SCAN: * for any text, ? for one character.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// How many locks to look at.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub(crate) limit: usize,
+
+    /// How often to look: at least every 100ms.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Doctor {
     /// The prefix of the keys for which the user's rights are checked, e.g. shop:
     #[arg(long)]
     pub(crate) prefix: Option<String>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    match interval < Duration::from_millis(100) {
+        true => Err("a shorter interval than 100ms would load the server".to_owned()),
+        false => Ok(interval),
+    }
 }
 
 /// Reads `500ms`, `5s`, `1m30s` or `0`. humantime alone would read `1M` as a month, and `1y`.

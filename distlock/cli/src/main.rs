@@ -4,9 +4,13 @@ mod args;
 mod connect;
 mod doctor;
 mod exit;
+mod ls;
 mod output;
 mod release;
+mod report;
 mod run;
+mod signals;
+mod watch;
 
 use std::env;
 use std::process::ExitCode;
@@ -53,6 +57,30 @@ async fn execute(cli: &Cli) -> Result<u8, Failed> {
         Command::Run(run) => {
             let client = connect(server, |builder| builder.watchdog_timeout(run.lease)).await?;
             run::run(&client, run, server.json).await
+        }
+        Command::Ls(args) => {
+            ls::list(
+                &connect(server, |builder| builder).await?,
+                args,
+                server.json,
+            )
+            .await
+        }
+        Command::Who(args) => {
+            ls::who(
+                &connect(server, |builder| builder).await?,
+                args,
+                server.json,
+            )
+            .await
+        }
+        Command::Watch(args) => {
+            watch::watch(
+                &connect(server, |builder| builder).await?,
+                args,
+                server.json,
+            )
+            .await
         }
         Command::Doctor(args) => doctor::doctor(server, args).await,
         Command::Release(release) => {

@@ -15,7 +15,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failed> {
 
 /// Writes a text.
 pub(crate) fn text(text: &str) -> Result<(), Failed> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    let mut stdout = io::stdout().lock();
+    // A last line without an end would stay behind.
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
         Ok(()) => Ok(()),
         // As of `distlock ls | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
-use distlock::Client;
+use distlock::{Client, Primitive};
 use serde_json::json;
 
 use crate::args::Release;
@@ -14,7 +14,7 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
     if !args.yes && !is_confirmed(&args.key)? {
         return Err(Failed::new(Status::No, "nothing was released"));
     }
-    let was_held = client.lock(&args.key).force_release().await?;
+    let was_held = by_force(client, &args.key).await?;
     match (json, was_held) {
         (true, _) => output::json(&json!({ "key": args.key, "released": was_held }))?,
         (false, true) => output::text(&format!("{:?} is free\n", args.key))?,
@@ -24,6 +24,23 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
         true => 0,
         false => Status::No.code(),
     })
+}
+
+/// Releases whatever lock the key is. Answers whether somebody held it.
+async fn by_force(client: &Client, key: &str) -> Result<bool, Failed> {
+    let found = client.inspect(key).await?;
+    let released = match found.primitive {
+        Primitive::FairLock => client.fair_lock(key).force_release().await?,
+        Primitive::ReadLock | Primitive::WriteLock => client.rw_lock(key).force_release().await?,
+        Primitive::Nothing | Primitive::Lock | Primitive::FencedLock => {
+            client.lock(key).force_release().await?
+        }
+        other => {
+            let text = format!("{key:?} is no lock that can be released: {other}");
+            return Err(Failed::usage(text));
+        }
+    };
+    Ok(released)
 }
 
 /// Asks the person at the terminal.

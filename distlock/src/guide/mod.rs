@@ -14,6 +14,7 @@
 //! | [`leader`] | one leader among several replicas, and jobs that run once per interval |
 //! | [`logs_metrics_alerts`] | what a program says of its locks, and what to page on |
 //! | [`stuck`] | from "requests hang" to the holder, and to the line that waits |
+//! | [`production`] | what to check before locks go into production, by `distlock doctor` or by hand |
 //! | [`limits`] | what no distributed lock can guarantee, and how fencing tokens help |
 //! | [`transactions`] | how to combine a lock with a database transaction |
 //! | [`testing`] | how to test code that locks, without a server: tests side by side, a server that is away, a lock that is lost |
@@ -52,6 +53,8 @@ pub mod limits {}
 pub mod logs_metrics_alerts {}
 #[doc = include_str!("ownership.md")]
 pub mod ownership {}
+#[doc = include_str!("production.md")]
+pub mod production {}
 // As for `layer`.
 #[cfg_attr(not(doctest), doc = include_str!("quick_start.md"))]
 pub mod quick_start {}

@@ -131,6 +131,8 @@ fn rights(facts: &ServerFacts) -> Vec<Finding> {
                     "Every primitive needs them. Add them by ACL SETUSER, or give the prefix that the user is restricted to by \
                      --prefix.",
                 ),
+                "looks at locks" => Finding::new("rights", Verdict::Ok, value)
+                    .advice("Locks do not need them. `distlock ls`, `who` and `watch` do."),
                 _ => Finding::new("rights", Verdict::Warn, value)
                     .advice("Only this primitive needs them. If nobody uses it, there is nothing to do."),
             }

@@ -1,7 +1,6 @@
 //! `run`: a command under a lock.
 
 mod child;
-mod signals;
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -16,9 +15,9 @@ use tokio::time::{Instant, sleep_until};
 
 use self::child::Child;
 pub(crate) use self::child::become_command;
-use self::signals::Signals;
 use crate::args::Run;
 use crate::exit::{Failed, Status};
+use crate::signals::Signals;
 
 /// How long the end of an acquisition that was given up may take to reach the server. Later its lease frees the lock.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

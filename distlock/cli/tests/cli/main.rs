@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod doctor;
+mod look;
 mod release;
 mod run;
+mod terminal;
 mod usage;
 
 use std::process::Output;

@@ -55,7 +55,36 @@ const CLUSTER: Needs = Needs {
 /// These replace [`PLAIN_MESSAGES`] in a cluster whose messages are sharded.
 const SHARDED_MESSAGES: &[&str] = &["SSUBSCRIBE C", "SUNSUBSCRIBE C", "SPUBLISH C m"];
 
-const OTHERS: [Needs; 5] = [
+/// What counts listeners, and what replaces it where messages are sharded.
+const LISTENERS: [&str; 2] = ["PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"];
+
+const OTHERS: [Needs; 6] = [
+    Needs {
+        primitive: "looks at locks",
+        commands: &[
+            "TIME",
+            "TYPE K",
+            "GETRANGE K 0 1",
+            "HLEN K",
+            "HSCAN K 0",
+            "LLEN K",
+            "LRANGE K 0 1",
+            "ZSCORE K a",
+            "ZCOUNT K 0 1",
+            "ZRANGEBYSCORE K 0 1",
+            "SCAN 0",
+            "CLIENT LIST",
+            LISTENERS[0],
+        ],
+        keys: |name| {
+            vec![
+                names::fence(name),
+                names::fair_queue(name),
+                names::fair_timeouts(name),
+            ]
+        },
+        channels: |_| Vec::new(),
+    },
     Needs {
         primitive: "fenced lock",
         commands: &["GET K", "SET K v", "INCR K", "TIME"],
@@ -148,7 +177,12 @@ impl Needs {
             words.map(word).collect()
         };
         let of_messages = is_first.then_some(messages).into_iter().flatten();
+        let is_sharded = messages == SHARDED_MESSAGES;
         let commands = self.commands.iter().chain(of_messages);
+        let commands = commands.map(|command| match *command {
+            command if command == LISTENERS[0] && is_sharded => LISTENERS[1],
+            command => command,
+        });
         let channel = names::lock_channel(name);
         let commands = commands.map(|command| Checked {
             right: right(command),
@@ -173,7 +207,9 @@ fn right(command: &str) -> String {
     let mut words = command.split(' ');
     let name = words.next().unwrap_or_default().to_lowercase();
     match words.next() {
-        Some(part) if name == "cluster" => format!("+{name}|{}", part.to_lowercase()),
+        Some(part) if ["client", "cluster", "pubsub"].contains(&name.as_str()) => {
+            format!("+{name}|{}", part.to_lowercase())
+        }
         _ => format!("+{name}"),
     }
 }

@@ -1,0 +1,128 @@
+//! `ls` and `who`: the locks under a pattern, and one lock.
+
+use distlock::{Client, Error, KeyReport};
+use serde_json::json;
+
+use crate::args::{List, Who};
+use crate::exit::{Failed, Status};
+use crate::{output, report};
+
+/// The locks under a pattern, by key. Stops at the limit; answers whether there may be more.
+pub(crate) async fn find(
+    client: &Client,
+    pattern: &str,
+    limit: usize,
+) -> Result<(Vec<KeyReport>, bool), Error> {
+    let (mut scan, mut found) = (client.scan(pattern), Vec::new());
+    let mut is_cut = false;
+    while !is_cut && let Some(page) = scan.next_page().await? {
+        found.extend(page);
+        is_cut = found.len() > limit;
+    }
+    found.sort_by(|one, other| one.key.cmp(&other.key));
+    // A server may give a key twice while its table grows.
+    found.dedup_by(|one, other| one.key == other.key);
+    found.truncate(limit);
+    Ok((found, is_cut))
+}
+
+/// Lists the locks. Answers the exit status.
+pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8, Failed> {
+    let (found, is_cut) = find(client, &args.pattern, args.limit).await?;
+    if json {
+        let locks: Vec<_> = found.iter().map(report::json).collect();
+        output::json(&json!({ "locks": locks, "is_cut": is_cut }))?;
+        return Ok(0);
+    }
+    if found.is_empty() {
+        eprintln!("distlock: no locks under {:?}", args.pattern);
+        return Ok(0);
+    }
+    let rows: Vec<_> = found.iter().map(report::row).collect();
+    output::text(&(report::table(&rows, usize::MAX).join("\n") + "\n"))?;
+    if is_cut {
+        eprintln!("distlock: there are more than {}; see --limit", args.limit);
+    }
+    tell_missing_rights(&found);
+    Ok(0)
+}
+
+/// Which rights the user lacks for what the reports leave out.
+fn tell_missing_rights(found: &[KeyReport]) {
+    let missing = found
+        .iter()
+        .find(|report| !report.missing_rights.is_empty());
+    if let Some(report) = missing {
+        let rights = report.missing_rights.join(" ");
+        eprintln!("distlock: some columns are incomplete; the user lacks {rights}");
+    }
+}
+
+/// Shows one lock. Answers the exit status.
+pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, Failed> {
+    let found = client.inspect(&args.key).await?;
+    match json {
+        true => output::json(&report::json(&found))?,
+        false => {
+            output::text(&text(&found))?;
+            tell_missing_rights(std::slice::from_ref(&found));
+        }
+    }
+    Ok(match found.is_held() {
+        true => 0,
+        false => Status::No.code(),
+    })
+}
+
+/// A key in some lines.
+fn text(found: &KeyReport) -> String {
+    let state = match found.is_held() {
+        true => "held",
+        false => "nobody holds it",
+    };
+    let key = output::plain(&found.key);
+    let mut lines = vec![format!("{key}: {}, {state}", found.primitive)];
+    for holder in &found.holders {
+        let mut line = format!("  holder     {}", report::holder(holder));
+        if let Some(client) = &holder.client {
+            let (address, owner) = (&client.address, &holder.owner);
+            line += &format!(
+                " at {}, owner {}",
+                output::plain(address),
+                output::plain(owner)
+            );
+        }
+        line += &format!(", count {}", holder.count);
+        if let Some(left) = holder.lease_left {
+            line += &format!(", lease left {}", report::time(left));
+        }
+        lines.push(line);
+    }
+    for (place, waiter) in found.waiters.iter().enumerate() {
+        let name = waiter
+            .client
+            .as_ref()
+            .map_or(&waiter.owner, |client| &client.name);
+        lines.push(format!("  waiter {:<3} {}", place + 1, output::plain(name)));
+    }
+    let numbers = [
+        (
+            "permits",
+            found
+                .permits
+                .as_ref()
+                .map(|permits| format!("{} free, {} taken", permits.free, permits.taken)),
+        ),
+        ("count", found.count.map(|count| count.to_string())),
+        ("token", found.fencing_token.map(|token| token.to_string())),
+        ("expires in", found.expires_in.map(report::time)),
+        (
+            "listening",
+            found.listeners.map(|count| format!("{count} processes")),
+        ),
+    ];
+    for (name, number) in numbers {
+        lines.extend(number.map(|number| format!("  {name:<10} {number}")));
+    }
+    lines.join("\n") + "\n"
+}

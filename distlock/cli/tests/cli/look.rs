@@ -1,0 +1,143 @@
+//! `distlock ls`, `who` and `watch` without a terminal.
+
+use distlock_tests::rights::{self, PASSWORD};
+use serde_json::Value;
+
+use super::*;
+
+const RUNNING: [&str; 4] = ["--", "sh", "-c", "echo running; read line"];
+
+async fn holder(server: &RedisServer, args: &[&str]) -> Process {
+    let mut run = start(server, &[args, &RUNNING].concat());
+    run.expect("running", SOON).await;
+    run
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output))
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+}
+
+#[tokio::test]
+async fn locks_under_a_pattern_are_listed_with_their_holders() {
+    let server = RedisServer::start().await;
+    let one = holder(&server, &["run", "order:2", "--kind", "fenced"]).await;
+    let _two = holder(&server, &["run", "order:1"]).await;
+    let _other = holder(&server, &["run", "stock:1", "--kind", "write"]).await;
+    server.cli(&["SET", "order:none", "text"]).await;
+
+    let listed = json(&output(&server, &["ls", "order:*", "--json"]).await);
+    let keys: Vec<_> = listed["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| &lock["key"])
+        .collect();
+    assert_eq!(keys, ["order:1", "order:2"], "{listed:#}");
+    let holder = &listed["locks"][1]["holders"][0];
+    let name = holder["client"]["name"].as_str().unwrap();
+    assert!(name.contains(&one.pid().to_string()), "{listed:#}");
+    let left = holder["lease_left_ms"].as_u64().unwrap();
+    assert!((1..=30_000).contains(&left), "{listed:#}");
+
+    let text = stdout(&output(&server, &["ls"]).await);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("KEY") && lines.len() == 4, "{text}");
+    assert!(
+        lines[3].starts_with("stock:1  write_lock") && lines[3].contains('s'),
+        "{text}"
+    );
+    // As into a file or a pipe.
+    let watched = stdout(&output(&server, &["watch", "order:*"]).await);
+    assert_eq!(watched.lines().count(), 3, "{watched}");
+
+    let cut = output(&server, &["ls", "--limit", "1"]).await;
+    assert_eq!(stdout(&cut).lines().count(), 2);
+    assert!(stderr(&cut).contains("--limit"), "{}", stderr(&cut));
+    let none = output(&server, &["ls", "nothing*"]).await;
+    assert_eq!(
+        (none.status.code(), stdout(&none)),
+        (Some(0), String::new())
+    );
+}
+
+#[tokio::test]
+async fn who_names_the_holder_and_the_waiters_and_exits_with_1_if_there_is_none() {
+    let server = RedisServer::start().await;
+    let mut run = holder(&server, &["run", "job", "--kind", "fair"]).await;
+    let waiter = start(
+        &server,
+        &[&["run", "job", "--kind", "fair"], &RUNNING[..]].concat(),
+    );
+    let held = distlock_tests::eventually(SOON, "a waiter", || async {
+        let shown = output(&server, &["who", "job", "--json"]).await;
+        (shown.status.code() == Some(0) && json(&shown)["waiter_total"] == 1).then(|| json(&shown))
+    })
+    .await;
+    assert_eq!(
+        (&held["primitive"], &held["is_held"]),
+        (&"fair_lock".into(), &true.into())
+    );
+    let name = held["waiters"][0]["client"]["name"].as_str().unwrap();
+    assert!(name.contains(&waiter.pid().to_string()), "{held:#}");
+    let text = stdout(&output(&server, &["who", "job"]).await);
+    assert!(
+        text.starts_with("job: fair_lock, held\n  holder "),
+        "{text}"
+    );
+    assert!(
+        text.contains("waiter 1") && text.contains(&waiter.pid().to_string()),
+        "{text}"
+    );
+
+    drop(waiter);
+    run.send("end");
+    run.wait(SOON).await;
+    let none = output(&server, &["who", "free"]).await;
+    assert_eq!(none.status.code(), Some(1), "{}", stderr(&none));
+    assert!(
+        stdout(&none).contains("nobody holds it"),
+        "{}",
+        stdout(&none)
+    );
+}
+
+#[tokio::test]
+async fn key_of_control_characters_is_shown_as_text() {
+    let server = RedisServer::start().await;
+    let _run = holder(&server, &["run", "\x1b[2Jred"]).await;
+    let text = stdout(&output(&server, &["ls"]).await);
+    assert!(
+        !text.contains('\x1b') && text.contains("[2Jred"),
+        "{text:?}"
+    );
+}
+
+#[tokio::test]
+async fn user_without_the_right_to_scan_is_told_so() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    server.set_user("shop", &rights::of(rights::LOCKS)).await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let denied = plain_output(["--url", &url, "ls", "shop:*"]).await;
+    assert_eq!(denied.status.code(), Some(77), "{}", stderr(&denied));
+    assert!(stderr(&denied).contains("scan"), "{}", stderr(&denied));
+}
+
+#[tokio::test]
+async fn each_kind_of_lock_is_released_by_force() {
+    let server = RedisServer::start().await;
+    for kind in ["lock", "fair", "fenced", "read", "write", "spin"] {
+        let mut run = holder(&server, &["run", "job", "--lease", "1s", "--kind", kind]).await;
+        let released = output(&server, &["release", "job", "--yes"]).await;
+        assert_eq!(
+            released.status.code(),
+            Some(0),
+            "{kind}: {}",
+            stderr(&released)
+        );
+        assert_eq!(run.wait(SOON).await.code(), Some(79), "{kind}");
+    }
+    server.cli(&["SET", "text", "text"]).await;
+    let refused = output(&server, &["release", "text", "--yes"]).await;
+    assert_eq!(refused.status.code(), Some(64), "{}", stderr(&refused));
+}

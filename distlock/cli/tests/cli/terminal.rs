@@ -1,0 +1,202 @@
+//! The program at a terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use distlock_tests::eventually;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use super::*;
+
+/// The program in a session with a terminal for itself, ended by `Drop`.
+struct Terminal {
+    program: Child,
+    master: File,
+    /// What was written to it so far.
+    screen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn start(server: &RedisServer, args: &[&str]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let size = Winsize {
+            ws_row: 20,
+            ws_col: 100,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).unwrap();
+        let slave = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let copy = || Stdio::from(slave.try_clone().unwrap());
+        let program = Command::new("setsid")
+            .args(["--ctty", PROGRAM, "--url", &server.url()])
+            .args(args)
+            .stdin(copy())
+            .stdout(copy())
+            .stderr(copy())
+            .spawn()
+            .unwrap();
+        let master = File::from(master);
+        let (screen, mut reader) = (
+            Arc::<Mutex<Vec<u8>>>::default(),
+            master.try_clone().unwrap(),
+        );
+        let shared = Arc::clone(&screen);
+        // It ends with the last process at the terminal.
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = reader.read(&mut bytes) {
+                shared.lock().unwrap().extend(&bytes[..length]);
+            }
+        });
+        Self {
+            program,
+            master,
+            screen,
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+    }
+
+    /// What was drawn last.
+    fn picture(&self) -> String {
+        let text = self.text();
+        text.rsplit("\x1b[H").next().unwrap().to_owned()
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).unwrap();
+    }
+
+    async fn shows(&self, what: &str) {
+        let look = || async {
+            self.text()
+                .contains(what)
+                .then_some(())
+                .ok_or_else(|| self.text())
+        };
+        eventually(SOON, format!("the terminal shows {what:?}"), look).await;
+    }
+
+    async fn ended(&mut self) -> ExitStatus {
+        for _ in 0..1_500 {
+            if let Some(status) = self.program.try_wait().unwrap() {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it still runs: {}", self.text())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ended = self.program.kill();
+        let _status = self.program.wait();
+    }
+}
+
+#[tokio::test]
+async fn watch_draws_locks_until_q_and_restores_the_terminal() {
+    let server = RedisServer::start().await;
+    let mut watch = Terminal::start(&server, &["watch", "job:*", "--interval", "100ms"]);
+    watch.shows("0 locks").await;
+    let mut run = start(
+        &server,
+        &["run", "job:1", "--", "sh", "-c", "echo running; read line"],
+    );
+    run.expect("running", SOON).await;
+    eventually(SOON, "the lock is drawn", || async {
+        let picture = watch.picture();
+        (picture.contains("1 locks") && picture.contains("job:1  lock"))
+            .then_some(())
+            .ok_or(picture)
+    })
+    .await;
+    assert!(
+        !tcgetattr(&watch.master)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ICANON)
+    );
+    run.send("end");
+    eventually(SOON, "the lock is gone", || async {
+        let picture = watch.picture();
+        (picture.contains("0 locks") && !picture.contains("job:1"))
+            .then_some(())
+            .ok_or(picture)
+    })
+    .await;
+    let modes = watch.master.try_clone().unwrap();
+    watch.type_in("q");
+    assert_eq!(watch.ended().await.code(), Some(0));
+    watch.shows("\x1b[?1049l").await;
+    assert!(
+        tcgetattr(&modes)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ICANON | LocalModes::ECHO)
+    );
+}
+
+#[tokio::test]
+async fn watch_goes_on_while_the_server_is_away_and_ends_by_an_interrupt() {
+    let mut server = RedisServer::start().await;
+    let mut watch = Terminal::start(&server, &["watch", "--interval", "100ms"]);
+    watch.shows("0 locks").await;
+    server.kill();
+    watch.shows("unavailable").await;
+    server.restart().await;
+    eventually(SOON, "it is back", || async {
+        watch.picture().contains("0 locks")
+    })
+    .await;
+    watch.type_in("\x03");
+    assert_eq!(watch.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn interrupt_from_the_terminal_reaches_the_command_once() {
+    let server = RedisServer::start().await;
+    let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo count $n; exit 5' TERM; \
+                  echo running; while :; do sleep 0.02; done";
+    let mut run = Terminal::start(&server, &["run", "job", "--", "sh", "-c", script]);
+    run.shows("running").await;
+    run.type_in("\x03");
+    run.shows("int 1").await;
+    kill_process(pid(run.program.id()), Signal::TERM).unwrap();
+    assert_eq!(run.ended().await.code(), Some(5));
+    run.shows("count 1").await;
+}
+
+#[tokio::test]
+async fn release_asks_and_only_yes_releases() {
+    let server = RedisServer::start().await;
+    let mut run = start(
+        &server,
+        &["run", "job", "--", "sh", "-c", "echo running; read line"],
+    );
+    run.expect("running", SOON).await;
+    for (answer, status, keys) in [("n\n", 1, 1), ("\n", 1, 1), ("y\n", 0, 0)] {
+        let mut release = Terminal::start(&server, &["release", "job"]);
+        release.shows("[y/N]").await;
+        release.type_in(answer);
+        assert_eq!(
+            release.ended().await.code(),
+            Some(status),
+            "{}",
+            release.text()
+        );
+        assert_eq!(server.keys().await.len(), keys);
+    }
+}
