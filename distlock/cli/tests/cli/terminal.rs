@@ -168,13 +168,20 @@ async fn watch_goes_on_while_the_server_is_away_and_ends_by_an_interrupt() {
 #[tokio::test]
 async fn interrupt_from_the_terminal_reaches_the_command_once() {
     let server = RedisServer::start().await;
-    let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo count $n; exit 5' TERM; \
-                  echo running; while :; do sleep 0.02; done";
+    let script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo usr1' USR1; \
+                  trap 'echo count $n; exit 5' TERM; echo running; while :; do sleep 0.02; done";
     let mut run = Terminal::start(&server, &["run", "job", "--", "sh", "-c", script]);
     run.shows("running").await;
+    let program = pid(run.program.id());
+    let send = |signal| kill_process(program, signal).unwrap();
+    // What the program passes on comes later than what the terminal sends, so that the command counts both.
+    send(Signal::STOP);
     run.type_in("\x03");
     run.shows("int 1").await;
-    kill_process(pid(run.program.id()), Signal::TERM).unwrap();
+    send(Signal::USR1);
+    send(Signal::CONT);
+    run.shows("usr1").await;
+    send(Signal::TERM);
     assert_eq!(run.ended().await.code(), Some(5));
     run.shows("count 1").await;
 }
