@@ -197,6 +197,14 @@ async fn channels() -> Vec<String> {
     answer.await.expect("a server that answers")
 }
 
+/// Whether a release woke its waiter by a message. A waiter of distlock that hears nothing looks at its key after 5 s, and one of
+/// Redisson when the lease is over.
+#[track_caller]
+pub(crate) fn assert_by_message(what: &str, from: u64, to: u64) {
+    let late = to.saturating_sub(from);
+    assert!(late < WAKE / 2, "{what} took {} ms", late / 1_000_000);
+}
+
 /// Whether the second time follows the first one within the bound.
 #[track_caller]
 pub(crate) fn assert_soon(what: &str, from: u64, to: u64) {

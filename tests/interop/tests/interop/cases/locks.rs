@@ -8,7 +8,7 @@ use distlock_tests::{RedisServer, eventually_eq};
 use tokio::time::sleep;
 
 use crate::case::{Case, cases};
-use crate::stage::{LONG, SHORT, Stage, assert_soon, start};
+use crate::stage::{LONG, SHORT, Stage, assert_by_message, assert_soon, start};
 use crate::statistics::{median_and_99, note};
 use crate::table::Row;
 
@@ -32,7 +32,7 @@ async fn held_is_refused_and_release_wakes_waiter(stage: Stage) {
     let released = holder.release(&lock).timed::<bool>().await;
     let granted = waiting.granted().await;
     assert!(granted.ended > released.began, "granted before the release");
-    assert_soon("the wake-up", released.began, granted.ended);
+    assert_by_message("the wake-up", released.began, granted.ended);
     assert!(holder.try_take(&lock).await.is_none(), "held twice");
     waiter.release(&lock).value::<bool>().await;
     holder.take(&lock).await;

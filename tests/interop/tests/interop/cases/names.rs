@@ -4,7 +4,7 @@ use distlock_interop::{Call, Kind};
 use futures_util::future::join_all;
 
 use crate::case::{Case, cases};
-use crate::stage::{Stage, assert_soon};
+use crate::stage::{Stage, assert_by_message};
 use crate::table::Row;
 
 const NAMES: [&str; 9] = [
@@ -65,7 +65,7 @@ async fn contend(stage: &Stage, name: &str) {
     release.permit = held.permit;
     let released = holder.call(release).timed::<bool>().await;
     let granted = waiting.granted().await;
-    assert_soon(name, released.began, granted.ended);
+    assert_by_message(name, released.began, granted.ended);
     let mut release = Call::new("release", lock.0, &lock.1);
     release.permit = granted.value.permit;
     waiter.call(release).value::<bool>().await;
