@@ -200,7 +200,7 @@ impl Run {
             Ok(answer) => answer,
             Err(Failure::Ended) => return Err(Failure::Ended),
             Err(failure) => {
-                let why = Refusal::Other(failure.to_string());
+                let why = refusal(failure.to_string());
                 self.add(now, EventKind::Refused { id, why });
                 return Ok(());
             }
@@ -314,6 +314,18 @@ impl Draw {
             hold: random.random_range(0..10),
             is_leased: random.random_bool(0.2),
         }
+    }
+}
+
+/// On a machine that stands still for a moment, a short wait may end before any answer comes. Both sides have an error for it.
+fn refusal(text: String) -> Refusal {
+    let unanswered = [
+        "Unable to acquire subscription lock",
+        "lock server unavailable",
+    ];
+    match unanswered.iter().any(|part| text.contains(part)) {
+        true => Refusal::Unavailable,
+        false => Refusal::Other(text),
     }
 }
 
