@@ -1,8 +1,9 @@
-//! What the benches share. See `attribute.rs`, `layer.rs` and `lock/main.rs` beside this folder for what they measure.
+//! What the benches share. See `attribute.rs`, `layer.rs`, `lock/main.rs` and `scale/main.rs` beside this folder for
+//! what they measure.
 
 mod table;
 
-pub use table::{Row, Table};
+pub use table::{Row, Table, short};
 
 /// Sorts the figures of all rounds. Returns the lower quartile, the median and the upper quartile. One that is between two
 /// figures is interpolated.

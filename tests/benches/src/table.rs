@@ -154,7 +154,7 @@ fn cell(rounds: &[f64]) -> String {
 }
 
 /// Three digits, which is more than the noise leaves.
-fn short(figure: f64) -> String {
+pub fn short(figure: f64) -> String {
     let decimals = match figure.abs() {
         large if large >= 100.0 => 0,
         medium if medium >= 10.0 => 1,
