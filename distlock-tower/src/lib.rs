@@ -172,6 +172,11 @@
 //! * The lock makes requests run one after the other. It does not make them run only once. A client that repeats a request
 //!   finds the lock free. To recognise a repeated request, store its result.
 //!
+//! # The console
+//!
+//! With the feature `console`, the function `console` makes a page on which people see the locks on the server: who holds
+//! which key, for how long, and who waits.
+//!
 //! # Without axum
 //!
 //! [`LockLayer`] works for any tower service of `http::Request<B>` that is `Clone`. Without the default feature `axum`
@@ -203,6 +208,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+#[cfg(feature = "console")]
+mod console;
 mod enter;
 mod error;
 mod future;
@@ -216,6 +223,8 @@ mod service;
 mod settings;
 
 pub use crate::client::{ClientFuture, ClientLayer, ClientService};
+#[cfg(feature = "console")]
+pub use crate::console::{Console, console};
 pub use crate::error::BoxError;
 pub use crate::future::{HoldBody, LockFuture};
 pub use crate::held::Held;

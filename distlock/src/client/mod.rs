@@ -362,6 +362,21 @@ impl Client {
         self.registry.snapshot()
     }
 
+    /// Returns `true` once [`close`](Client::close) was called, on this client or on a clone of it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// assert!(!client.is_closed());
+    /// client.close(std::time::Duration::from_secs(5)).await?;
+    /// assert!(client.is_closed());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.registry.session.is_closed()
+    }
+
     /// Refuses further acquisitions, and waits until the server has confirmed all background releases.
     ///
     /// Call it before the program ends. A guard that is dropped right before the end may otherwise not be released in

@@ -32,7 +32,7 @@ const DISTLOCK: Staircase<'_> = &[
 ];
 
 const DISTLOCK_TOWER: Staircase<'_> = &[
-    &["client", "layer", "non_http"],
+    &["client", "console", "layer", "non_http"],
     &["service"],
     &["future"],
     &["enter"],

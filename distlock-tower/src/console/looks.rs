@@ -1,0 +1,205 @@
+//! Looks at the server: one for all who watch, and none while nobody does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::{Client, Error, KeyReport};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+
+use super::history::{Found, History};
+use super::problems::problems;
+use super::view::{Clock, Lock, Millis, PastHold, Trouble, View};
+
+/// The time from one look to the next.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Nobody has watched since the last look, if it is so long ago.
+const PAUSE: Duration = Duration::from_secs(6);
+
+/// How many keys of the server a page of a look goes through.
+const PAGE: u32 = 500;
+
+/// How many keys a look goes through, for each lock that it may show.
+const KEYS_PER_LOCK: u64 = 10;
+
+/// Looks at one server. Whoever wants a newer view makes the look, and the others wait for it.
+#[derive(Debug)]
+pub(super) struct Looks {
+    client: Client,
+    pattern: String,
+    max_keys: u32,
+    clock: Clock,
+    turn: tokio::sync::Mutex<Turn>,
+    view: Mutex<Seen>,
+    history: Mutex<History>,
+}
+
+/// Who has it makes the next look.
+#[derive(Debug)]
+struct Turn {
+    /// No look begins before.
+    next: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    view: Arc<View>,
+    at: Instant,
+}
+
+impl Looks {
+    pub(super) fn new(client: Client, pattern: String, max_keys: u32) -> Self {
+        let at = Instant::now();
+        Self {
+            client,
+            pattern,
+            max_keys,
+            clock: Clock::new(),
+            turn: tokio::sync::Mutex::new(Turn { next: at }),
+            view: Mutex::new(Seen {
+                view: Arc::default(),
+                at,
+            }),
+            history: Mutex::default(),
+        }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    pub(super) fn max_keys(&self) -> u32 {
+        self.max_keys
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// The last view, if it is fresh enough, or that of a new look.
+    pub(super) async fn current(&self) -> Arc<View> {
+        let Seen { view, at } = self.view.lock().clone();
+        if view.look > 0 && at.elapsed() < EVERY {
+            return view;
+        }
+        self.newer(view.look).await
+    }
+
+    /// The view of a look after this one.
+    pub(super) async fn newer(&self, look: u64) -> Arc<View> {
+        let mut turn = self.turn.lock().await;
+        let Seen { view, at } = self.view.lock().clone();
+        if view.look > look {
+            return view;
+        }
+        sleep_until(turn.next).await;
+        let started = Instant::now();
+        // Also for a look that is given up.
+        turn.next = started + EVERY;
+        let is_after_pause = view.look > 0 && at.elapsed() > PAUSE;
+        let view = Arc::new(self.look(&view, is_after_pause).await);
+        let at = Instant::now();
+        // A server that needs long for a look rests as long.
+        turn.next = turn.next.max(at + started.elapsed());
+        *self.view.lock() = Seen {
+            view: Arc::clone(&view),
+            at,
+        };
+        view
+    }
+
+    /// The holds of a key that have ended, and how many waited.
+    pub(super) fn remembered(&self, key: &str) -> (Vec<PastHold>, Vec<(Millis, u64)>) {
+        let history = self.history.lock();
+        (history.past(key), history.waiting(key))
+    }
+
+    /// The report of a key that the view has not, as it is shown.
+    pub(super) fn shown(&self, report: KeyReport) -> Option<Arc<Lock>> {
+        let at = self.now();
+        let found = Found {
+            look: 0,
+            reports: vec![(at, report)],
+            is_complete: false,
+            is_after_pause: true,
+        };
+        // Apart from the history of the looks, which does not know this key.
+        let locks = History::default().take_in(at, found, &Default::default());
+        locks.into_values().next()
+    }
+
+    /// Somebody has freed a lock by force, whose holders were those of the report.
+    pub(super) fn forced(&self, report: &KeyReport, who: &str) {
+        self.history.lock().forced(self.now(), report, who);
+    }
+
+    async fn look(&self, before: &View, is_after_pause: bool) -> View {
+        let look = before.look + 1;
+        let scanned = self.scan().await;
+        let now = self.now();
+        let mut history = self.history.lock();
+        let mut view = View {
+            look,
+            is_closed: self.client.is_closed(),
+            ..View::default()
+        };
+        match scanned {
+            Ok(Scanned { reports, is_cut }) => {
+                let rights = reports
+                    .iter()
+                    .flat_map(|(_, report)| &report.missing_rights);
+                view.missing_rights = rights.copied().collect();
+                view.is_cut = is_cut;
+                let found = Found {
+                    look,
+                    reports,
+                    is_complete: !is_cut,
+                    is_after_pause,
+                };
+                view.locks = history.take_in(now, found, &before.locks);
+            }
+            Err(error) => {
+                view.trouble = Some(Trouble::new(&error));
+                view.is_cut = before.is_cut;
+                view.missing_rights.clone_from(&before.missing_rights);
+                view.locks.clone_from(&before.locks);
+            }
+        }
+        view.contention = history.contention();
+        view.problems = problems(now, &view.locks, &history);
+        view
+    }
+
+    async fn scan(&self) -> Result<Scanned, Error> {
+        let mut scan = self.client.scan(&*self.pattern).page_size(PAGE);
+        let most = usize::try_from(self.max_keys).unwrap_or(usize::MAX);
+        let most_pages = (u64::from(self.max_keys) * KEYS_PER_LOCK).div_ceil(u64::from(PAGE));
+        let (mut reports, mut pages) = (Vec::new(), 0);
+        while let Some(page) = scan.next_page().await? {
+            let at = self.now();
+            reports.extend(page.into_iter().map(|report| (at, report)));
+            pages += 1;
+            if reports.len() > most || pages > most_pages {
+                reports.truncate(most);
+                return Ok(Scanned {
+                    reports,
+                    is_cut: true,
+                });
+            }
+        }
+        Ok(Scanned {
+            reports,
+            is_cut: false,
+        })
+    }
+}
+
+struct Scanned {
+    reports: Vec<(Millis, KeyReport)>,
+    is_cut: bool,
+}

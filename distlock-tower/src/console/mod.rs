@@ -1,0 +1,207 @@
+//! A page on which people see the locks: who holds what, since when, and who waits.
+
+mod history;
+mod looks;
+mod problems;
+mod release;
+mod router;
+mod view;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use distlock::Client;
+use http::request::Parts;
+
+use self::looks::Looks;
+use self::release::{Releases, WhoFn};
+
+/// How many keys a look goes to at most by default.
+const DEFAULT_MAX_KEYS: u32 = 10_000;
+
+/// Creates a console for the lock server of `client`: a page and a JSON interface, as an axum router.
+///
+/// The page shows all locks under the client's prefix, of this crate and of Redisson, each with its holder, its lease and
+/// its waiters. It follows them live, and keeps the history of each key as long as the program runs. Mount the router
+/// behind the authentication of your program: whoever can read it sees the names of all keys and of all clients.
+///
+/// See [`Console`] for the addresses, and for what a look costs.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use axum::Router;
+/// use axum::body::{Body, to_bytes};
+/// use distlock::Client;
+/// use http::Request;
+/// use tower::ServiceExt;
+///
+/// let client = Client::in_memory();
+/// let console = Router::from(distlock_tower::console(client.clone()));
+/// let app: Router = Router::new().nest("/locks", console);
+///
+/// let _guard = client.lock("order:42").acquire().await?;
+/// let locks = app.oneshot(Request::get("/locks/api/locks").body(Body::empty())?).await?;
+/// let locks = to_bytes(locks.into_body(), 10_000).await?;
+/// assert!(String::from_utf8_lossy(&locks).contains("order:42"));
+/// # Ok(()) }
+/// ```
+pub fn console(client: Client) -> Console {
+    Console {
+        client,
+        pattern: String::from("*"),
+        max_keys: DEFAULT_MAX_KEYS,
+        may_release: false,
+        who: None,
+    }
+}
+
+/// The settings of a console; made by [`console`], and turned into an [`axum::Router`] by `Router::from`.
+///
+/// # Addresses
+/// They are relative to where the router is mounted. The page works under any prefix. With axum's `nest("/locks", ..)` the
+/// page is at `/locks`, and with `nest_service` at `/locks/` as well.
+///
+/// | request | answer |
+/// | --- | --- |
+/// | `GET /` | the page |
+/// | `GET /api/locks` | all locks as JSON |
+/// | `GET /api/locks/{key}` | one lock, with its recent history |
+/// | `GET /api/events` | server-sent events: one for each look, with the locks that have changed |
+/// | `POST /api/force-release` | frees a lock, if [`allow_force_release`](Console::allow_force_release) is set |
+///
+/// Times in the JSON are milliseconds since 1970, by the clock of this machine; each answer has this clock's `now`.
+/// Members may be added in any release.
+///
+/// # What a look costs
+/// The console looks at the server only while somebody watches, at most every 2 s for all watchers together, and
+/// rests for at least as long as a look has taken. A look is a [`Client::scan`] with one small script for each key. It
+/// stops at [`max_keys`](Console::max_keys) keys, which the page says. The page
+/// [`least_privilege`](distlock::guide::least_privilege) of the guide lists the rights that a look needs. If the user lacks
+/// one of them, the page says so and shows the rest.
+///
+/// # What the history knows
+/// It is what the console has seen, and it is empty when the program starts. A hold that is shorter than the time between
+/// two looks may be missing. Nothing is noted while nobody watches.
+///
+/// # Shutdown
+/// A stream of events ends after 20 s, and the page then opens the next one. A graceful shutdown of the server therefore
+/// waits for a page that is open for at most 20 s.
+///
+/// # Security
+/// The page loads nothing from other hosts, and its `Content-Security-Policy` forbids scripts other than its own. It may not
+/// be framed, and no answer may be cached. A request that changes something is refused if it comes from another origin.
+///
+/// # Examples
+/// ```
+/// # fn main() {
+/// use axum::Router;
+/// use axum::middleware::{Next, from_fn};
+/// use axum::extract::Request;
+/// use axum::response::{IntoResponse, Response};
+/// use distlock::Client;
+/// use http::StatusCode;
+///
+/// // The authentication of your program:
+/// async fn operators_only(request: Request, next: Next) -> Response {
+///     match request.headers().get("x-user") {
+///         Some(_) => next.run(request).await,
+///         None => StatusCode::UNAUTHORIZED.into_response(),
+///     }
+/// }
+///
+/// let console = distlock_tower::console(Client::in_memory())
+///     .pattern("order:*")
+///     .allow_force_release()
+///     .who(|request| match request.headers.get("x-user") {
+///         Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
+///         None => String::from("nobody"),
+///     });
+/// let app: Router = Router::new()
+///     .nest("/locks", Router::from(console).layer(from_fn(operators_only)));
+/// # drop(app);
+/// # }
+/// ```
+#[must_use = "a console does nothing until it is turned into a router"]
+pub struct Console {
+    client: Client,
+    pattern: String,
+    max_keys: u32,
+    may_release: bool,
+    who: Option<WhoFn>,
+}
+
+impl Console {
+    /// Shows only the keys that match a pattern, in the form of [`Client::scan`]. The default is `"*"`: all keys with the
+    /// client's prefix.
+    ///
+    /// # Examples
+    /// See [`Console`].
+    pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
+        self.pattern = pattern.into();
+        self
+    }
+
+    /// Sets how many locks are shown at most: 10,000 by default. A value of 0 counts as 1.
+    ///
+    /// A look ends when it has found so many locks, or gone through ten times as many keys. The page then says that there
+    /// are more. To find a lock among the others, use a narrower [`pattern`](Console::pattern).
+    ///
+    /// # Examples
+    /// ```
+    /// let console = distlock_tower::console(distlock::Client::in_memory()).max_keys(1_000);
+    /// # drop(axum::Router::<()>::from(console));
+    /// ```
+    pub fn max_keys(mut self, keys: u32) -> Self {
+        self.max_keys = keys.max(1);
+        self
+    }
+
+    /// Lets people free locks on the page, no matter who holds them. Without this setting the console only reads.
+    ///
+    /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
+    /// origin, where browsers send the user's cookies along. Each one is logged as a warning, with the key, its holders and
+    /// [who](Console::who) did it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
+    ///
+    /// Locks, fair locks, fenced locks and read/write locks can be freed. Semaphores and latches cannot.
+    ///
+    /// # Examples
+    /// See [`Console`].
+    pub fn allow_force_release(mut self) -> Self {
+        self.may_release = true;
+        self
+    }
+
+    /// Sets the function that says who sent a request, for the log and the history: for example the user's name, which your
+    /// authentication has put into the request's extensions. Without it they say `unknown`.
+    ///
+    /// # Examples
+    /// See [`Console`].
+    pub fn who(mut self, who: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.who = Some(Arc::new(who));
+        self
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
+    fn from(console: Console) -> Self {
+        let looks = Looks::new(console.client, console.pattern, console.max_keys);
+        let releases = Releases {
+            are_allowed: console.may_release,
+            who: console.who,
+        };
+        router::router(looks, releases)
+    }
+}
+
+impl fmt::Debug for Console {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Console")
+            .field("client", &self.client)
+            .field("pattern", &self.pattern)
+            .field("max_keys", &self.max_keys)
+            .field("may_release", &self.may_release)
+            .finish_non_exhaustive()
+    }
+}

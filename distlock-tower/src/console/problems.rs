@@ -1,0 +1,219 @@
+//! What a person on call should see first: holds that were lost, and clients that may wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::history::History;
+use super::view::{Holder, Lock, Millis, Named, Waiter};
+
+/// How long a hold and a wait have stood before they count towards a deadlock. Others are likely to end by themselves.
+const STANDS: Millis = 10_000;
+
+/// How many problems are shown.
+const MOST: usize = 20;
+
+/// How many waits are followed.
+const MOST_EDGES: usize = 2_000;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Problem {
+    pub(super) kind: &'static str,
+    /// The keys that it is about.
+    pub(super) keys: Vec<String>,
+    pub(super) text: String,
+    pub(super) at: Millis,
+}
+
+/// Possible deadlocks, and then holds whose lease ran out.
+pub(super) fn problems(
+    now: Millis,
+    locks: &BTreeMap<String, Arc<Lock>>,
+    history: &History,
+) -> Vec<Problem> {
+    let mut problems = deadlocks(now, locks);
+    let mut ran_out: Vec<_> = history.ran_out(now).collect();
+    ran_out.sort_by_key(|(key, past)| (std::cmp::Reverse(past.until), *key));
+    problems.extend(ran_out.into_iter().map(|(key, past)| Problem {
+        kind: "lease_ran_out",
+        keys: vec![key.to_owned()],
+        text: format!(
+            "the lease of {} ran out while it held the lock",
+            named(past.client.as_ref(), &past.owner)
+        ),
+        at: past.until,
+    }));
+    problems.truncate(MOST);
+    problems
+}
+
+/// One client waits for a key that another one holds.
+struct Edge<'a> {
+    from: &'a str,
+    to: &'a str,
+    key: &'a str,
+    waiter: &'a Waiter,
+    holder: &'a Holder,
+}
+
+/// Circles of clients that hold what the next one waits for. Only the queues of fair locks say who waits.
+fn deadlocks(now: Millis, locks: &BTreeMap<String, Arc<Lock>>) -> Vec<Problem> {
+    let stands = move |since: Millis| now.saturating_sub(since) >= STANDS;
+    let edges = locks.values().flat_map(|lock| {
+        let waiters = lock
+            .waiters
+            .iter()
+            .filter(move |waiter| stands(waiter.since));
+        waiters.flat_map(move |waiter| {
+            let holders = lock
+                .holders
+                .iter()
+                .filter(move |holder| stands(holder.since));
+            holders.map(move |holder| Edge {
+                from: client(&waiter.owner),
+                to: client(&holder.owner),
+                key: &lock.key,
+                waiter,
+                holder,
+            })
+        })
+    });
+    // Two tasks of one client that wait for each other look the same as any other queue in that client.
+    let edges = edges.filter(|edge| edge.from != edge.to).take(MOST_EDGES);
+    let mut waits: HashMap<&str, Vec<Edge<'_>>> = HashMap::new();
+    for edge in edges {
+        waits.entry(edge.from).or_default().push(edge);
+    }
+    let mut circles: BTreeMap<BTreeSet<&str>, Vec<&Edge<'_>>> = BTreeMap::new();
+    for edge in waits.values().flatten() {
+        if let Some(circle) = circle(edge, &waits) {
+            let keys = circle.iter().map(|edge| edge.key).collect();
+            circles.entry(keys).or_insert(circle);
+        }
+    }
+    circles
+        .into_values()
+        .map(|circle| problem(&circle))
+        .collect()
+}
+
+/// The shortest way from the holder back to the waiter.
+fn circle<'a, 'b>(
+    start: &'b Edge<'a>,
+    waits: &'b HashMap<&'a str, Vec<Edge<'a>>>,
+) -> Option<Vec<&'b Edge<'a>>> {
+    let mut ways = VecDeque::from([vec![start]]);
+    let mut seen = BTreeSet::from([start.to]);
+    while let Some(way) = ways.pop_front() {
+        let next = waits.get(way.last()?.to).into_iter().flatten();
+        for edge in next {
+            let mut way = way.clone();
+            way.push(edge);
+            if edge.to == start.from {
+                return Some(way);
+            }
+            if seen.insert(edge.to) {
+                ways.push_back(way);
+            }
+        }
+    }
+    None
+}
+
+fn problem(circle: &[&Edge<'_>]) -> Problem {
+    let waits = circle.iter().map(|edge| {
+        format!(
+            "{} waits for {}, which {} holds",
+            named(edge.waiter.client.as_ref(), &edge.waiter.owner),
+            edge.key,
+            named(edge.holder.client.as_ref(), &edge.holder.owner)
+        )
+    });
+    let since = circle.iter().map(|edge| edge.waiter.since).max();
+    Problem {
+        kind: "possible_deadlock",
+        keys: circle.iter().map(|edge| edge.key.to_owned()).collect(),
+        text: waits.collect::<Vec<_>>().join("; "),
+        at: since.unwrap_or_default(),
+    }
+}
+
+/// The client in the text of an owner: what stands before the number of the acquisition.
+fn client(owner: &str) -> &str {
+    owner.split_once(':').map_or(owner, |(client, _)| client)
+}
+
+fn named<'a>(client: Option<&'a Named>, owner: &'a str) -> &'a str {
+    client.map_or(owner, |client| client.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(key: &str, holder: &str, waiter: &str, since: Millis) -> (String, Arc<Lock>) {
+        let holder = Holder {
+            owner: format!("{holder}:1"),
+            client: None,
+            count: 1,
+            since: 0,
+            is_since_exact: true,
+            lease_ends: None,
+            lease_millis: None,
+            is_released: false,
+        };
+        let waiter = Waiter {
+            owner: format!("{waiter}:2"),
+            client: None,
+            since,
+            place_ends: 0,
+        };
+        let lock = Lock {
+            key: key.to_owned(),
+            primitive: String::from("fair_lock"),
+            holders: vec![holder],
+            holder_total: 1,
+            waiters: vec![waiter],
+            waiter_total: 1,
+            waiting: 1,
+            permits: None,
+            count: None,
+            fencing_token: None,
+            expires_at: None,
+            can_be_released: true,
+            changed: 0,
+        };
+        (key.to_owned(), Arc::new(lock))
+    }
+
+    #[test]
+    fn clients_that_wait_for_each_other_for_long_are_one_possible_deadlock() {
+        let locks = [
+            lock("a", "x", "y", 5),
+            lock("b", "y", "z", 5),
+            lock("c", "z", "x", 5),
+        ];
+        let found = deadlocks(20_000, &locks.into());
+        assert_eq!(found.len(), 1, "{found:?}");
+        let mut keys = found[0].keys.clone();
+        keys.sort();
+        assert_eq!(keys, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn clients_that_began_to_wait_just_now_are_no_deadlock() {
+        let locks = [lock("a", "x", "y", 15_000), lock("b", "y", "x", 5)];
+        assert_eq!(deadlocks(20_000, &locks.into()), []);
+    }
+
+    #[test]
+    fn chain_and_queue_within_one_client_are_no_deadlock() {
+        let locks = [
+            lock("a", "x", "y", 5),
+            lock("b", "y", "z", 5),
+            lock("c", "x", "x", 5),
+        ];
+        assert_eq!(deadlocks(20_000, &locks.into()), []);
+    }
+}

@@ -1,0 +1,235 @@
+//! The addresses of the console, and the headers of its answers.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{OriginalUri, Path, Request, State};
+use axum::middleware::map_response;
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use distlock::Error;
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::looks::Looks;
+use super::release::{self, Refusal, Releases, force_release, refusal};
+use super::view::{Detail, Shown, Trouble, View};
+
+const PAGE: &str = include_str!("assets/index.html");
+const SCRIPT: &str = include_str!("assets/console.js");
+const STYLE: &str = include_str!("assets/console.css");
+const ICON: &str = include_str!("assets/icon.svg");
+
+const HTML: &str = "text/html; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// The page loads its own files and nothing else, and no text becomes HTML.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+    base-uri 'self'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// On every answer.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+    // A proxy that collects the answer would hold back the events.
+    (HeaderName::from_static("x-accel-buffering"), "no"),
+];
+
+/// How long a stream of events lasts, so that a server which shuts down need not wait for a page that stays open.
+const STREAM: Duration = Duration::from_secs(20);
+
+/// How long a page waits until it opens the next stream.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// The largest body of a request: a key may be 1 MiB long, is there twice, and JSON escapes a byte by six.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+
+struct Console {
+    looks: Looks,
+    releases: Releases,
+}
+
+impl Console {
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            now: self.looks.now(),
+            pattern: self.looks.pattern(),
+            max_keys: self.looks.max_keys(),
+            may_force_release: self.releases.are_allowed,
+        }
+    }
+}
+
+pub(super) fn router<S: Clone + Send + Sync + 'static>(
+    looks: Looks,
+    releases: Releases,
+) -> Router<S> {
+    Router::new()
+        .route("/", get(page))
+        .route("/console.js", file(JAVASCRIPT, SCRIPT))
+        .route("/console.css", file(CSS, STYLE))
+        .route("/icon.svg", file(SVG, ICON))
+        .route("/api/locks", get(locks))
+        .route("/api/locks/{*key}", get(lock))
+        .route("/api/events", get(events))
+        .route("/api/force-release", post(release))
+        .layer(map_response(with_headers))
+        .with_state(Arc::new(Console { looks, releases }))
+}
+
+fn file<S: Clone + Send + Sync + 'static>(
+    content_type: &'static str,
+    content: &'static str,
+) -> MethodRouter<S> {
+    get(move || std::future::ready(([(CONTENT_TYPE, content_type)], content)))
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// The addresses in the page are relative. Where the address of the page has no slash at its end, they begin with its last
+/// part.
+async fn page(OriginalUri(uri): OriginalUri) -> Response {
+    let last = uri.path().rsplit('/').next().unwrap_or_default();
+    let base = if last.is_empty() {
+        String::from("./")
+    } else {
+        // The colon keeps its meaning out: `a:b/` would be an address with the scheme `a`.
+        format!("./{}/", escaped(last))
+    };
+    let page = PAGE.replace("{base}", &base);
+    ([(CONTENT_TYPE, HTML)], page).into_response()
+}
+
+/// A text as the value of an attribute in HTML.
+fn escaped(text: &str) -> String {
+    let escape = |c: char| match c {
+        '&' => String::from("&amp;"),
+        '"' => String::from("&quot;"),
+        '\'' => String::from("&#39;"),
+        '<' => String::from("&lt;"),
+        '>' => String::from("&gt;"),
+        c => String::from(c),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn refused(Refusal { status, text }: Refusal) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}
+
+async fn locks(State(console): State<Arc<Console>>) -> Response {
+    let view = console.looks.current().await;
+    Json(view.update(None, console.shown())).into_response()
+}
+
+async fn lock(State(console): State<Arc<Console>>, Path(key): Path<String>) -> Response {
+    let view = console.looks.current().await;
+    let mut trouble = view.trouble.clone();
+    let mut lock = view.locks.get(&key).cloned();
+    if lock.is_none() && (view.is_cut || trouble.is_some()) {
+        // The look has not gone to this key.
+        match console.looks.client().inspect(key.as_str()).await {
+            Ok(report) => {
+                lock = console
+                    .looks
+                    .shown(report)
+                    .filter(|lock| is_lock(&lock.primitive))
+            }
+            Err(error @ Error::InvalidKey { .. }) => return refused(refusal(&error)),
+            Err(error) => trouble = Some(Trouble::new(&error)),
+        }
+    }
+    let (past, waiting) = console.looks.remembered(&key);
+    let detail = Detail {
+        now: console.looks.now(),
+        key: &key,
+        lock: lock.as_deref(),
+        past,
+        waiting,
+        is_closed: view.is_closed,
+        trouble,
+        may_force_release: console.releases.are_allowed,
+    };
+    Json(detail).into_response()
+}
+
+fn is_lock(primitive: &str) -> bool {
+    !matches!(primitive, "nothing" | "no_lock")
+}
+
+async fn events(
+    State(console): State<Arc<Console>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let ends = Instant::now() + STREAM;
+    let stream = unfold(None, move |earlier: Option<Arc<View>>| {
+        let console = Arc::clone(&console);
+        async move {
+            let view = match &earlier {
+                None => console.looks.current().await,
+                Some(_) if Instant::now() >= ends => return None,
+                Some(earlier) => console.looks.newer(earlier.look).await,
+            };
+            let update = view.update(earlier.as_deref(), console.shown());
+            let event = Event::default().event("look").retry(RETRY);
+            let event = event.json_data(&update).unwrap_or_default();
+            Some((Ok(event), Some(view)))
+        }
+    });
+    Sse::new(stream)
+}
+
+async fn release(State(console): State<Arc<Console>>, request: Request) -> Response {
+    match released(&console, request).await {
+        Ok(released) => Json(json!({ "released": released })).into_response(),
+        Err(refusal) => refused(refusal),
+    }
+}
+
+async fn released(console: &Console, request: Request) -> Result<bool, Refusal> {
+    let (parts, body): (_, Body) = request.into_parts();
+    console.releases.check_sender(&parts)?;
+    let body = to_bytes(body, MAX_BODY).await.map_err(|error| {
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            format!("the body was not read: {error}"),
+        )
+    })?;
+    let request = release::Request::read(&body)?;
+    let (client, who) = (console.looks.client(), console.releases.who(&parts));
+    let report = client.inspect(request.key.as_str()).await;
+    let report = report.map_err(|error| refusal(&error))?;
+    let was_held = force_release(client, &report).await?;
+    if was_held {
+        console.looks.forced(&report, &who);
+        let holders: Vec<&str> = report.holders.iter().map(|it| it.owner.as_str()).collect();
+        tracing::warn!(
+            key = request.key,
+            who,
+            holders = holders.join(", "),
+            "a lock was freed by force from the console"
+        );
+    }
+    Ok(was_held)
+}

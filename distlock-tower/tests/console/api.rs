@@ -1,0 +1,129 @@
+//! The locks as JSON.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{app, clients, json, until_next_look};
+
+#[tokio::test(start_paused = true)]
+async fn lock_of_another_client_is_there_with_its_holder() {
+    let (watcher, worker) = clients();
+    let guard = worker.lock("order:42").acquire().await.unwrap();
+    let locks = json(&app(&watcher), "/locks/api/locks").await;
+    assert_eq!(locks["is_whole"], true);
+    assert_eq!(locks["trouble"], json!(null));
+    let lock = &locks["locks"][0];
+    assert_eq!(lock["key"], "order:42");
+    assert_eq!(lock["primitive"], "lock");
+    let holder = &lock["holders"][0];
+    assert_eq!(holder["owner"], guard.owner().to_string());
+    assert_eq!(holder["client"]["name"], "worker");
+    let left = holder["lease_ends"].as_u64().unwrap() - locks["now"].as_u64().unwrap();
+    assert!((25_000..=30_000).contains(&left), "{left}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_has_its_waiters_and_after_its_release_its_history() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    json(&app, "/locks/api/locks").await;
+    until_next_look().await;
+
+    let guard = worker.fair_lock("a/b c").acquire().await.unwrap();
+    let waits = tokio::spawn(watcher.fair_lock("a/b c").acquire().into_future());
+    while json(&app, "/locks/api/locks/a%2Fb%20c").await["lock"]["waiting"] == 0
+        || json(&app, "/locks/api/locks/a/b%20c").await["lock"]["waiters"][0].is_null()
+    {
+        until_next_look().await;
+    }
+    let seen = json(&app, "/locks/api/locks/a%2Fb%20c").await;
+    assert_eq!(seen["lock"]["primitive"], "fair_lock");
+    assert_eq!(seen["lock"]["waiters"][0]["client"]["name"], "watcher");
+
+    guard.release().await.unwrap();
+    let second = waits.await.unwrap().unwrap();
+    until_next_look().await;
+    let seen = json(&app, "/locks/api/locks/a%2Fb%20c").await;
+    let past = &seen["past"][0];
+    assert_eq!(past["client"]["name"], "worker");
+    assert_eq!(past["end"], "released");
+    assert!(past["most_waiting"].as_u64() >= Some(1), "{past}");
+    assert_eq!(
+        seen["lock"]["holders"][0]["owner"],
+        second.owner().to_string()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn free_key_has_no_lock_and_no_history() {
+    let seen = json(&app(&clients().0), "/locks/api/locks/nothing").await;
+    assert_eq!(seen["lock"], json!(null));
+    assert_eq!(seen["past"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_requests_within_two_seconds_are_one_look() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    let first = json(&app, "/locks/api/locks").await;
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    let second = json(&app, "/locks/api/locks").await;
+    assert_eq!((&first["look"], &second["look"]), (&json!(1), &json!(1)));
+    until_next_look().await;
+    let third = json(&app, "/locks/api/locks").await;
+    assert_eq!(
+        (&third["look"], &third["locks"][0]["key"]),
+        (&json!(2), &json!("k"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_stops_at_the_number_of_keys_and_says_so() {
+    let (watcher, worker) = clients();
+    let keys = ["a", "b", "c"];
+    let _guard = worker.multi_lock(keys).acquire().await.unwrap();
+    let console = distlock_tower::console(watcher.clone()).max_keys(2);
+    let console = axum::Router::from(console);
+    let locks = json(&console, "/api/locks").await;
+    assert_eq!(locks["locks"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&locks["is_cut"], &locks["max_keys"]),
+        (&json!(true), &json!(2))
+    );
+    // The page of a key that the look has not gone to.
+    for key in keys {
+        let seen = json(&console, &format!("/api/locks/{key}")).await;
+        assert_eq!(
+            seen["lock"]["holders"][0]["client"]["name"], "worker",
+            "{key}"
+        );
+    }
+    let console = distlock_tower::console(watcher).max_keys(3);
+    let locks = json(&axum::Router::from(console), "/api/locks").await;
+    assert_eq!(locks["is_cut"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_keys_that_match_the_pattern_are_there() {
+    let (watcher, worker) = clients();
+    let _guard = worker.multi_lock(["a:1", "b:1"]).acquire().await.unwrap();
+    let console = distlock_tower::console(watcher).pattern("b:*");
+    let locks = json(&axum::Router::from(console), "/api/locks").await;
+    assert_eq!(locks["locks"].as_array().unwrap().len(), 1);
+    assert_eq!(locks["locks"][0]["key"], "b:1");
+    assert_eq!(locks["pattern"], "b:*");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_client_is_said_and_the_locks_are_shown() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    let app = app(&watcher);
+    assert_eq!(json(&app, "/locks/api/locks").await["is_closed"], false);
+    watcher.close(Duration::ZERO).await.unwrap();
+    until_next_look().await;
+    let locks = json(&app, "/locks/api/locks").await;
+    assert_eq!(locks["is_closed"], true);
+    assert_eq!(locks["locks"][0]["key"], "k");
+}

@@ -1,0 +1,112 @@
+//! The live stream.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{app, clients, get};
+
+/// The next event of a stream; `None` at its end.
+async fn next(body: &mut Body) -> Option<Value> {
+    let frame = body.frame().await?.unwrap();
+    let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+    assert!(text.lines().any(|line| line == "event: look"), "{text}");
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "));
+    Some(serde_json::from_str(data.unwrap()).unwrap())
+}
+
+fn keys(event: &Value) -> Vec<&str> {
+    let locks = event["locks"].as_array().unwrap();
+    locks
+        .iter()
+        .map(|lock| lock["key"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_event_has_all_locks_and_later_ones_what_has_changed() {
+    let (watcher, worker) = clients();
+    let a = worker.lock("a").acquire().await.unwrap();
+    let mut events = get(&app(&watcher), "/locks/api/events").await.into_body();
+    let first = next(&mut events).await.unwrap();
+    assert_eq!(
+        (keys(&first), &first["is_whole"]),
+        (vec!["a"], &json!(true))
+    );
+
+    let _b = worker.lock("b").acquire().await.unwrap();
+    let second = next(&mut events).await.unwrap();
+    assert_eq!(
+        (keys(&second), &second["is_whole"]),
+        (vec!["b"], &json!(false))
+    );
+
+    a.release().await.unwrap();
+    let third = next(&mut events).await.unwrap();
+    assert_eq!((keys(&third), &third["gone"]), (vec![], &json!(["a"])));
+    let contention = third["contention"].as_array().unwrap();
+    assert_eq!(
+        contention.iter().map(|it| &it["held"]).collect::<Vec<_>>(),
+        [1, 2, 1]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_watchers_together_look_once_in_two_seconds() {
+    let app = app(&clients().0);
+    let mut one = get(&app, "/locks/api/events").await.into_body();
+    let mut two = get(&app, "/locks/api/events").await.into_body();
+    let started = Instant::now();
+    for look in 1..=4 {
+        let (first, second) = tokio::join!(next(&mut one), next(&mut two));
+        assert_eq!(
+            (&first.unwrap()["look"], &second.unwrap()["look"]),
+            (&json!(look), &json!(look))
+        );
+    }
+    let took = started.elapsed();
+    assert!(
+        (Duration::from_secs(6)..Duration::from_secs(7)).contains(&took),
+        "{took:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn watcher_that_goes_while_it_looks_leaves_the_look_to_the_next_one() {
+    let app = app(&clients().0);
+    let mut one = get(&app, "/locks/api/events").await.into_body();
+    let mut two = get(&app, "/locks/api/events").await.into_body();
+    next(&mut one).await.unwrap();
+    next(&mut two).await.unwrap();
+    let given_up = tokio::time::timeout(Duration::from_secs(1), next(&mut one)).await;
+    assert!(given_up.is_err());
+    drop(one);
+    assert_eq!(next(&mut two).await.unwrap()["look"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_looks_while_nobody_watches() {
+    let app = app(&clients().0);
+    let mut events = get(&app, "/locks/api/events").await.into_body();
+    next(&mut events).await.unwrap();
+    drop(events);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut events = get(&app, "/locks/api/events").await.into_body();
+    assert_eq!(next(&mut events).await.unwrap()["look"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_ends_so_that_a_server_can_shut_down() {
+    let app = app(&clients().0);
+    let mut events = get(&app, "/locks/api/events").await.into_body();
+    let started = Instant::now();
+    while next(&mut events).await.is_some() {}
+    let took = started.elapsed();
+    assert!(
+        (Duration::from_secs(20)..Duration::from_secs(23)).contains(&took),
+        "{took:?}"
+    );
+}

@@ -1,0 +1,212 @@
+//! Locks that are freed by force, and the requests that are refused.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use distlock::Client;
+use http::{Request, StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::{app, clients, json, text, until_next_look};
+
+/// A console that may free locks. The header `x-user` says who sends a request.
+fn allowed(client: &Client) -> Router {
+    let console = distlock_tower::console(client.clone())
+        .allow_force_release()
+        .who(|parts| parts.headers["x-user"].to_str().unwrap().to_owned());
+    Router::new().nest("/locks", Router::from(console))
+}
+
+async fn post(app: &Router, headers: &[(&str, &str)], body: &Value) -> (StatusCode, Value) {
+    let mut request = Request::post("/locks/api/force-release")
+        .header("host", "shop.example")
+        .header("content-type", "application/json")
+        .header("x-user", "ann");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    (status, serde_json::from_str(&text(response).await).unwrap())
+}
+
+fn confirmed(key: &str) -> Value {
+    json!({ "key": key, "confirmation": key })
+}
+
+#[tokio::test(start_paused = true)]
+async fn typed_key_frees_the_lock_and_the_history_says_who_did_it() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    json(&app, "/locks/api/locks").await;
+    let (status, answer) = post(&app, &[], &confirmed("k")).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": true }))
+    );
+    assert!(!watcher.lock("k").is_locked().await.unwrap());
+    until_next_look().await;
+    let past = &json(&app, "/locks/api/locks/k").await["past"][0];
+    assert_eq!(
+        (&past["end"], &past["by"]),
+        (&json!("force_released"), &json!("ann"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_form_of_lock_is_freed() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let fair = worker.fair_lock("fair");
+    let _guards = (
+        fair.acquire().await.unwrap(),
+        worker.fenced_lock("fenced").acquire().await.unwrap(),
+        worker.rw_lock("read").read().acquire().await.unwrap(),
+        worker.rw_lock("write").write().acquire().await.unwrap(),
+    );
+    for key in ["fair", "fenced", "read", "write"] {
+        let (status, answer) = post(&app, &[], &confirmed(key)).await;
+        assert_eq!(
+            (status, answer),
+            (StatusCode::OK, json!({ "released": true })),
+            "{key}"
+        );
+        assert!(!watcher.inspect(key).await.unwrap().is_held(), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_confirmation_frees_nothing() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    let body = json!({ "key": "k", "confirmation": "K" });
+    let (status, answer) = post(&allowed(&watcher), &[], &body).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert!(watcher.lock("k").is_locked().await.unwrap());
+    let (status, answer) = post(&allowed(&watcher), &[], &json!({ "key": "k" })).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    assert!(watcher.lock("k").is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_from_another_origin_frees_nothing() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    for headers in [
+        [("origin", "https://evil.example")].as_slice(),
+        &[("origin", "null")],
+        &[("origin", "https://shop.example:8443")],
+        &[("origin", "https://shop.example.evil")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "none")],
+        &[
+            ("sec-fetch-site", "cross-site"),
+            ("origin", "https://shop.example"),
+        ],
+    ] {
+        let (status, answer) = post(&allowed(&watcher), headers, &confirmed("k")).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{headers:?}: {answer}");
+        assert!(watcher.lock("k").is_locked().await.unwrap(), "{headers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_of_the_page_or_of_a_program_that_is_no_browser_frees_the_lock() {
+    let (watcher, worker) = clients();
+    for headers in [
+        [("origin", "https://shop.example")].as_slice(),
+        &[("origin", "https://SHOP.example")],
+        &[
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "https://behind.a.proxy"),
+        ],
+        &[],
+    ] {
+        let _guard = worker.lock("k").acquire().await.unwrap();
+        let (status, answer) = post(&allowed(&watcher), headers, &confirmed("k")).await;
+        assert_eq!(
+            (status, answer),
+            (StatusCode::OK, json!({ "released": true })),
+            "{headers:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn console_that_only_reads_frees_nothing() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("k").acquire().await.unwrap();
+    let (status, answer) = post(&app(&watcher), &[], &confirmed("k")).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
+    assert!(watcher.lock("k").is_locked().await.unwrap());
+    let locks = json(&app(&watcher), "/locks/api/locks").await;
+    assert_eq!(locks["may_force_release"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_request_frees_nothing() {
+    let (watcher, _) = clients();
+    let response = super::get(&allowed(&watcher), "/locks/api/force-release").await;
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn free_key_and_a_semaphore_are_not_freed() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let (status, answer) = post(&app, &[], &confirmed("nothing")).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": false }))
+    );
+
+    let pool = worker.semaphore("pool");
+    pool.try_set_permits(2).await.unwrap();
+    let _permit = pool.acquire().await.unwrap();
+    let (status, answer) = post(&app, &[], &confirmed("pool")).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_says_who_freed_which_lock_of_whom() {
+    let (watcher, worker) = clients();
+    let guard = worker.lock("k").acquire().await.unwrap();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logs = tracing::subscriber::set_default(subscriber);
+    post(&allowed(&watcher), &[], &confirmed("k")).await;
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
+    let owner = guard.owner().to_string();
+    let line = text.lines().find(|line| line.contains("freed by force"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        line.contains("WARN") && line.contains("ann") && line.contains(&owner),
+        "{line}"
+    );
+    assert!(line.contains("key=\"k\""), "{line}");
+}
