@@ -1,0 +1,232 @@
+//! The console in a real browser: what people see, and what the browser had to complain about.
+//!
+//! Each test has a browser and a Redis for itself. After each test the browser must have reported no error, and must have
+//! asked no other host.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod browser;
+mod pictures;
+mod site;
+
+use std::time::Duration;
+
+use distlock::Client;
+use distlock_tests::RedisServer;
+
+use self::browser::browse;
+use self::site::{Site, client, many_locks};
+
+#[tokio::test]
+async fn lock_of_another_client_appears_and_goes_while_the_page_is_open() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "orders-7f9c").await;
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#rows", "Nothing is locked").await;
+        page.shows("#state", "Live").await;
+
+        let guard = worker.lock("order:42").acquire().await.unwrap();
+        page.shows("#rows", "order:42").await;
+        page.shows("#rows", "orders-7f9c").await;
+        page.shows("#held", "1").await;
+
+        guard.release().await.unwrap();
+        page.shows("#rows", "Nothing is locked").await;
+        page.shows("#held", "0").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn search_leaves_what_matches_by_key_or_by_client() {
+    let (server, site) = Site::start().await;
+    let (one, two) = (client(&server, "shop").await, client(&server, "mail").await);
+    let _guards = (
+        one.multi_lock(["order:42", "stock:7"])
+            .acquire()
+            .await
+            .unwrap(),
+        two.lock("letter").acquire().await.unwrap(),
+    );
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#count", "3 keys").await;
+        // The key of the keyboard that leads to the search.
+        page.press("/").await;
+        page.press("ORDER").await;
+        page.shows("#count", "1 of 3 keys match").await;
+        page.shows("#rows", "order:42").await;
+        page.clear("#search").await;
+        page.type_into("#search", "mail").await;
+        page.shows("#count", "1 of 3 keys match").await;
+        page.shows("#rows", "letter").await;
+        page.type_into("#search", "x").await;
+        page.shows("#rows", "No key matches").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn page_of_a_key_shows_who_holds_it_who_waits_and_who_held_it() {
+    let (server, site) = Site::start().await;
+    let (one, two) = (
+        client(&server, "first").await,
+        client(&server, "second").await,
+    );
+    let guard = one.fair_lock("a/b?#c").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#rows", "a/b?#c").await;
+        page.click("#rows a").await;
+        page.shows("#one-key", "a/b?#c").await;
+        page.shows("#one-holders", "first").await;
+
+        let waits = tokio::spawn(two.fair_lock("a/b?#c").acquire().into_future());
+        page.shows("#one-waiters", "second").await;
+        page.shows("#one-facts", "waiter").await;
+
+        guard.release().await.unwrap();
+        let _second = waits.await.unwrap().unwrap();
+        page.shows("#one-holders", "second").await;
+        page.shows("#one-past", "first").await;
+        page.shows("#one-past", "released").await;
+
+        page.click("#back").await;
+        page.shows("#rows", "a/b?#c").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lock_is_freed_by_force_after_the_key_was_typed_and_not_before() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "stuck").await;
+    let _guard = worker.lock("order:42").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&format!("{}#key=order%3A42", site.url)).await;
+        page.shows("#release", "Free this lock by force").await;
+        page.type_into("#confirmation", "order:4").await;
+        page.click("#release button").await;
+        page.shows("#released", "This is not the key").await;
+        assert!(worker.lock("order:42").is_locked().await.unwrap());
+
+        page.type_into("#confirmation", "2").await;
+        page.click("#release button").await;
+        page.shows("#released", "The lock was freed").await;
+        page.shows("#one-holders", "Nobody holds it").await;
+        page.shows("#one-past", "freed by force by somebody").await;
+        assert!(!worker.lock("order:42").is_locked().await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn page_without_the_permission_offers_no_force_release() {
+    let (server, site) = Site::of(|console| console).await;
+    let worker = client(&server, "worker").await;
+    let _guard = worker.lock("order:42").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&format!("{}#key=order%3A42", site.url)).await;
+        page.shows("#one-holders", "worker").await;
+        assert_eq!(
+            page.run("return document.getElementById('release').hidden")
+                .await,
+            true
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn html_in_names_is_shown_as_text() {
+    const HTML: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "<b>bold</b>").await;
+    let _guard = worker.lock(HTML).acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#rows", HTML).await;
+        page.shows("#rows", "<b>bold</b>").await;
+        page.click("#rows a").await;
+        page.shows("#one-key", HTML).await;
+        page.shows("#one-holders", "<b>bold</b>").await;
+        let made = "return document.querySelectorAll('body script, img, td b').length";
+        assert_eq!(page.run(made).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_are_searched_and_few_are_in_the_page() {
+    let (server, site) = Site::start().await;
+    many_locks(&server, 10_000).await;
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#count", "10,000 keys").await;
+        let rows = "return document.querySelectorAll('tr').length";
+        let rows = page.run(rows).await.as_u64().unwrap();
+        assert!((100..300).contains(&rows), "{rows} rows");
+
+        page.type_into("#search", "order:09999").await;
+        page.shows("#count", "1 of 10,000 keys match").await;
+        page.shows("#rows", "order:09999").await;
+        page.clear("#search").await;
+        page.shows("#page", "Page 1 of 100").await;
+        page.click("#next").await;
+        page.shows("#page", "Page 2 of 100").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rights_that_are_missing_are_named_and_the_rest_is_shown() {
+    let server = RedisServer::start().await;
+    let user = |name: &str, without: &str| {
+        let words = [
+            "ACL", "SETUSER", name, "on", ">pw", "~*", "&*", "+@all", without,
+        ];
+        words.map(str::to_owned)
+    };
+    for words in [user("nameless", "-client|list"), user("blind", "-scan")] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        server.cli(&words).await;
+    }
+    let worker = client(&server, "worker").await;
+    let _guard = worker.lock("order:42").acquire().await.unwrap();
+    let watcher = async |user: &str| {
+        let url = server
+            .url()
+            .replace("redis://", &format!("redis://{user}:pw@"));
+        let client = Client::connect(&url).await.unwrap();
+        Site::serve(client, |console| console).await
+    };
+    let (nameless, blind) = (watcher("nameless").await, watcher("blind").await);
+    browse(async |page| {
+        page.open(&nameless.url).await;
+        page.shows("#notices", "+client|list").await;
+        page.shows("#rows", "order:42").await;
+
+        page.open(&blind.url).await;
+        page.shows("#notices", "+scan").await;
+        page.open(&format!("{}#key=order%3A42", blind.url)).await;
+        page.shows("#one-holders", "worker").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closed_client_and_a_server_that_is_gone_are_said() {
+    let (mut server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let _guard = worker.lock("order:42").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#rows", "order:42").await;
+        site.client.close(Duration::ZERO).await.unwrap();
+        page.shows("#notices", "This client is closed").await;
+        server.kill();
+        page.shows("#notices", "cannot look at the server").await;
+        page.shows("#rows", "order:42").await;
+    })
+    .await;
+}

@@ -1,0 +1,77 @@
+//! Pictures of the page, for people to look at: in `target/console`.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use distlock::{Client, Guard, Permit};
+use distlock_tests::RedisServer;
+
+use super::browser::{Page, browse};
+use super::site::{Site, client};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/console");
+
+async fn take(page: &Page, name: &str, (width, height): (u32, u32), scheme: &str) {
+    let png = page.picture(width, height, scheme).await;
+    assert!(png.starts_with(b"\x89PNG"));
+    fs::create_dir_all(FOLDER).unwrap();
+    fs::write(Path::new(FOLDER).join(format!("{name}.png")), png).unwrap();
+    let wider = "return document.documentElement.scrollWidth - innerWidth";
+    let wider = page.run(wider).await.as_i64().unwrap();
+    assert!(
+        wider <= 0,
+        "{name}: the page is {wider} px wider than the screen"
+    );
+}
+
+/// Locks of several kinds, some of which are waited for.
+async fn work(server: &RedisServer, orders: &Client, billing: &Client) -> (Vec<Guard>, Permit) {
+    let mut kept = Vec::new();
+    for key in ["order:42", "order:57", "order:103", "stock:lamp"] {
+        let guard = orders.lock(key).acquire().await.unwrap();
+        kept.push(guard);
+    }
+    let lease = Duration::from_secs(45);
+    let report = billing.lock("report:monthly").acquire().lease(lease).await;
+    kept.push(report.unwrap());
+    let invoice = billing.fair_lock("invoice:2026-11").acquire().await;
+    kept.push(invoice.unwrap());
+    for _ in 0..3 {
+        tokio::spawn(orders.fair_lock("invoice:2026-11").acquire().into_future());
+    }
+    tokio::spawn(billing.lock("order:42").acquire().into_future());
+    let stock = billing.rw_lock("prices").read().acquire().await.unwrap();
+    kept.push(stock);
+    let printers = orders.semaphore("printers");
+    printers.try_set_permits(3).await.unwrap();
+    let permit = printers.acquire().await.unwrap();
+    // As Redisson writes it.
+    let owner = "8a1ce3f2-0c55-4a0e-9d2b-6f4b8f0f7a11:37";
+    server.cli(&["HSET", "export:nightly", owner, "1"]).await;
+    server.cli(&["PEXPIRE", "export:nightly", "21000"]).await;
+    (kept, permit)
+}
+
+#[tokio::test]
+async fn pictures_fit_their_screens() {
+    let (server, site) = Site::start().await;
+    let orders = client(&server, "orders-7f9c").await;
+    let billing = client(&server, "billing-2b81").await;
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#state", "Live").await;
+        let _kept = work(&server, &orders, &billing).await;
+        page.shows("#rows", "export:nightly").await;
+        page.shows("#waiting", "4").await;
+        take(page, "list-light", (1100, 820), "light").await;
+        take(page, "list-dark", (1100, 820), "dark").await;
+        take(page, "list-phone", (390, 844), "light").await;
+        page.open(&format!("{}#key=invoice%3A2026-11", site.url))
+            .await;
+        page.shows("#one-waiters", "orders-7f9c").await;
+        take(page, "key-light", (1100, 900), "light").await;
+        take(page, "key-phone-dark", (390, 1200), "dark").await;
+    })
+    .await;
+}
