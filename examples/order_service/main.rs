@@ -9,11 +9,13 @@ mod report;
 mod routes;
 mod shop;
 mod stock;
+mod traffic;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use axum::Router;
 use clap::Parser;
 use distlock::Client;
 
@@ -38,6 +40,10 @@ struct Args {
     #[arg(long, value_name = "ADDR")]
     serve: Option<SocketAddr>,
 
+    /// With --serve: do work that takes seconds, so that the console shows locks and waiters
+    #[arg(long, requires = "serve")]
+    traffic: bool,
+
     /// How many customers order at once
     #[arg(long, default_value_t = 400)]
     customers: u64,
@@ -47,6 +53,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long `close` waits for background releases.
 const FLUSH: Duration = Duration::from_secs(5);
+
+/// How long requests may take after an interrupt. The console's stream of events would take longer.
+const GRACE: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
@@ -58,7 +67,7 @@ async fn main() -> Result<ExitCode, Failure> {
     let (locks, stock) = backend(args.redis.as_deref()).await?;
     let shop = Shop::open(locks.clone(), stock, !args.unguarded).await?;
     let passed = match args.serve {
-        Some(address) => serve(&shop, address).await.map(|()| true),
+        Some(address) => serve(&shop, address, args.traffic).await.map(|()| true),
         None => sell(&shop, args.customers).await,
     };
     shop.close().await?;
@@ -83,17 +92,27 @@ async fn backend(redis: Option<&str>) -> Result<(Client, Stock), Failure> {
     })
 }
 
-/// Serves until interrupted.
-async fn serve(shop: &Shop, address: SocketAddr) -> Result<(), Failure> {
+/// Serves until interrupted, with a console of the locks. A real program would mount it behind its authentication.
+async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Failure> {
+    let console = distlock_tower::console(shop.locks.clone()).allow_force_release();
+    let router = routes::router(shop).nest_service("/locks", Router::from(console));
     let listener = tokio::net::TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     println!("curl -X POST http://{address}/orders/1/items/lamp");
     println!("curl -X POST http://{address}/orders/1/pay");
     println!("curl http://{address}/stock/lamp");
+    println!("http://{address}/locks shows the locks in a browser");
+    let _traffic = traffic.then(|| traffic::start(&shop.locks));
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, routes::router(shop))
-        .with_graceful_shutdown(interrupted)
-        .await?;
+    let server = axum::serve(listener, router).with_graceful_shutdown(interrupted);
+    let too_long = async {
+        drop(tokio::signal::ctrl_c().await);
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = server => served?,
+        () = too_long => {}
+    }
     Ok(())
 }
 

@@ -1,0 +1,54 @@
+//! Work that takes seconds, so that people see locks and waiters on the console.
+
+use std::time::Duration;
+
+use distlock::{Client, Error};
+use rand::RngExt;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// How many people pack orders at once. They pack fewer orders than that, so some of them wait.
+const PACKERS: usize = 12;
+const ORDERS: u64 = 6;
+
+/// How many parcels are on their way to the only truck.
+const PARCELS: usize = 4;
+
+/// Starts the work. It ends when the set is dropped.
+pub(crate) fn start(locks: &Client) -> JoinSet<Result<(), Error>> {
+    let mut work = JoinSet::new();
+    for _ in 0..PACKERS {
+        work.spawn(pack(locks.clone()));
+    }
+    for _ in 0..PARCELS {
+        work.spawn(load(locks.clone()));
+    }
+    work
+}
+
+/// Packs orders, each of which is packed by one person at a time.
+async fn pack(locks: Client) -> Result<(), Error> {
+    loop {
+        let order = rand::rng().random_range(1..=ORDERS);
+        let packing = locks.lock(format!("packing:{order}")).acquire();
+        packing.run(some_seconds(2..8)).await?;
+        some_seconds(1..4).await;
+    }
+}
+
+/// Loads parcels into the truck, in the order in which they come.
+async fn load(locks: Client) -> Result<(), Error> {
+    loop {
+        locks
+            .fair_lock("truck")
+            .acquire()
+            .run(some_seconds(1..5))
+            .await?;
+        some_seconds(1..6).await;
+    }
+}
+
+async fn some_seconds(range: std::ops::Range<u64>) {
+    let seconds = rand::rng().random_range(range);
+    sleep(Duration::from_secs(seconds)).await;
+}
