@@ -128,13 +128,15 @@ async fn request_of_the_page_or_of_a_program_that_is_no_browser_frees_the_lock()
         ],
         &[],
     ] {
-        let _guard = worker.lock("k").acquire().await.unwrap();
+        let guard = worker.lock("k").acquire().await.unwrap();
         let (status, answer) = post(&allowed(&watcher), headers, &confirmed("k")).await;
         assert_eq!(
             (status, answer),
             (StatusCode::OK, json!({ "released": true })),
             "{headers:?}"
         );
+        // Not dropped: the next acquisition would take the hold back before the client has heard that it is lost.
+        assert!(guard.release().await.unwrap_err().is_lost(), "{headers:?}");
     }
 }
 
