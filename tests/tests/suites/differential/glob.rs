@@ -41,7 +41,10 @@ fn memory_and_redis_find_the_same_keys_under_any_pattern() {
         failure_persistence: None,
         ..ProptestConfig::default()
     });
-    let pattern = r"[ab\*\?\[\]\^\-\\ü]{0,8}";
+    // A range that ends in a byte above 127 is another one where the server's compiler has signed characters.
+    let pattern = r"[ab\*\?\[\]\^\-\\ü]{0,8}".prop_filter("a range of bytes above 127", |it| {
+        !(it.contains('[') && it.contains('-') && it.contains('ü'))
+    });
     runner
         .run(&pattern, |pattern| {
             let (one, two) = runtime.block_on(async {
