@@ -1,4 +1,4 @@
-//! What a look at the server tells: what lives under a key, who holds it, and who waits for it.
+//! Reports of the server: what lives under a key, who holds it, and who waits for it.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// What lives under one key in the server, and who holds it or waits for it.
 ///
 /// [`Client::inspect`](crate::Client::inspect) returns it for one key, and [`Client::scan`](crate::Client::scan) for many. It
-/// tells of one moment, and may be out of date when it arrives.
+/// is true at one moment, and may be out of date when it arrives.
 ///
 /// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `lease_left_ms`.
 ///
@@ -89,7 +89,7 @@ impl KeyReport {
 
 /// What lives under a key.
 ///
-/// The server stores some primitives in the same form, so that a look at it cannot tell them apart. Each variant says which.
+/// The server stores some primitives in the same form, so that they cannot be told apart. Each variant says which.
 /// As text a primitive is its name in snake case, for example `"fair_lock"`.
 ///
 /// # Examples

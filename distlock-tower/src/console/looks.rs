@@ -14,7 +14,7 @@ use super::view::{Clock, Lock, Millis, PastHold, Trouble, View};
 /// The time from one look to the next.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Nobody has watched since the last look, if it is so long ago.
+/// If the last look is longer ago than this, nobody has watched since.
 const PAUSE: Duration = Duration::from_secs(6);
 
 /// How many keys of the server a page of a look goes through.
@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 /// How many keys a look goes through, for each lock that it may show.
 const KEYS_PER_LOCK: u64 = 10;
 
-/// Looks at one server. Whoever wants a newer view makes the look, and the others wait for it.
+/// Looks at one server. The first request for a newer view makes the look, and the others wait for it.
 #[derive(Debug)]
 pub(super) struct Looks {
     client: Client,
@@ -35,7 +35,7 @@ pub(super) struct Looks {
     history: Mutex<History>,
 }
 
-/// Who has it makes the next look.
+/// The request that has it makes the next look.
 #[derive(Debug)]
 struct Turn {
     /// No look begins before.

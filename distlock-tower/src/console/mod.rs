@@ -17,14 +17,14 @@ use http::request::Parts;
 use self::looks::Looks;
 use self::release::{Releases, WhoFn};
 
-/// How many keys a look goes to at most by default.
+/// How many locks a look finds at most by default.
 const DEFAULT_MAX_KEYS: u32 = 10_000;
 
 /// Creates a console for the lock server of `client`: a page and a JSON interface, as an axum router.
 ///
 /// The page shows all locks under the client's prefix, of this crate and of Redisson, each with its holder, its lease and
-/// its waiters. It follows them live, and keeps the history of each key as long as the program runs. Mount the router
-/// behind the authentication of your program: whoever can read it sees the names of all keys and of all clients.
+/// its waiters. It is updated live, and keeps the history of each key as long as the program runs. Mount the router behind
+/// the authentication of your program, because everybody who can read it sees the names of all keys and of all clients.
 ///
 /// See [`Console`] for the addresses, and for what a look costs.
 ///
@@ -77,13 +77,13 @@ pub fn console(client: Client) -> Console {
 /// # What a look costs
 /// The console looks at the server only while somebody watches, at most every 2 s for all watchers together, and
 /// rests for at least as long as a look has taken. A look is a [`Client::scan`] with one small script for each key. It
-/// stops at [`max_keys`](Console::max_keys) keys, which the page says. The page
-/// [`least_privilege`](distlock::guide::least_privilege) of the guide lists the rights that a look needs. If the user lacks
-/// one of them, the page says so and shows the rest.
+/// stops at [`max_keys`](Console::max_keys) locks, and the page then says that there are more. The guide's page
+/// [`least_privilege`](distlock::guide::least_privilege) lists the rights that a look needs. If the user lacks one of them,
+/// the console says so and shows the rest.
 ///
 /// # What the history knows
-/// It is what the console has seen, and it is empty when the program starts. A hold that is shorter than the time between
-/// two looks may be missing. Nothing is noted while nobody watches.
+/// The history contains what the console has seen, and is empty when the program starts. A hold that is shorter than the
+/// time between two looks may be missing. Nothing is noted while nobody watches.
 ///
 /// # Shutdown
 /// A stream of events ends after 20 s, and the page then opens the next one. A graceful shutdown of the server therefore
@@ -145,7 +145,7 @@ impl Console {
 
     /// Sets how many locks are shown at most: 10,000 by default. A value of 0 counts as 1.
     ///
-    /// A look ends when it has found so many locks, or gone through ten times as many keys. The page then says that there
+    /// A look ends when it has found this many locks, or has gone through ten times as many keys. The page then says that there
     /// are more. To find a lock among the others, use a narrower [`pattern`](Console::pattern).
     ///
     /// # Examples
@@ -161,8 +161,8 @@ impl Console {
     /// Lets people free locks on the page, no matter who holds them. Without this setting the console only reads.
     ///
     /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
-    /// origin, where browsers send the user's cookies along. Each one is logged as a warning, with the key, its holders and
-    /// [who](Console::who) did it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
+    /// origin, where browsers send the user's cookies along. Each request is logged as a warning, with the key, its holders and
+    /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
     /// Locks, fair locks, fenced locks and read/write locks can be freed. Semaphores and latches cannot.
     ///

@@ -7,7 +7,7 @@ use crate::args::{List, Who};
 use crate::exit::{Failed, Status};
 use crate::{output, report};
 
-/// The locks under a pattern, by key. Stops at the limit; answers whether there may be more.
+/// The locks under a pattern, by key. Stops at the limit; returns whether there may be more.
 pub(crate) async fn find(
     client: &Client,
     pattern: &str,
@@ -26,7 +26,7 @@ pub(crate) async fn find(
     Ok((found, is_cut))
 }
 
-/// Lists the locks. Answers the exit status.
+/// Lists the locks. Returns the exit status.
 pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8, Failed> {
     let (found, is_cut) = find(client, &args.pattern, args.limit).await?;
     if json {
@@ -58,7 +58,7 @@ fn tell_missing_rights(found: &[KeyReport]) {
     }
 }
 
-/// Shows one lock. Answers the exit status.
+/// Shows one lock. Returns the exit status.
 pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, Failed> {
     let found = client.inspect(&args.key).await?;
     match json {

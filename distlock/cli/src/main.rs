@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Executes the command. Answers the exit status.
+/// Executes the command. Returns the exit status.
 async fn execute(cli: &Cli) -> Result<u8, Failed> {
     let server = &cli.server;
     match &cli.command {

@@ -9,7 +9,7 @@ use crate::args::Release;
 use crate::exit::{Failed, Status};
 use crate::output;
 
-/// Releases a lock by force, after a question. Answers the exit status.
+/// Releases a lock by force, after a question. Returns the exit status.
 pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Result<u8, Failed> {
     if !args.yes && !is_confirmed(&args.key)? {
         return Err(Failed::new(Status::No, "nothing was released"));
@@ -26,7 +26,7 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
     })
 }
 
-/// Releases whatever lock the key is. Answers whether somebody held it.
+/// Releases whatever lock the key is. Returns whether somebody held it.
 async fn by_force(client: &Client, key: &str) -> Result<bool, Failed> {
     let found = client.inspect(key).await?;
     let released = match found.primitive {

@@ -25,7 +25,7 @@ const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const END_OF_SCREEN: &str = "\x1b[J";
 
-/// Shows the locks until `q` or Ctrl-C. Without a terminal it shows them once. Answers the exit status.
+/// Shows the locks until `q` or Ctrl-C. Without a terminal it shows them once. Returns the exit status.
 pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u8, Failed> {
     if json || !io::stdout().is_terminal() {
         let list = List {

@@ -29,7 +29,7 @@ pub struct ServerFacts {
     /// The server's clock minus that of this machine, in milliseconds; with an error of up to half a round trip. It needs the
     /// right `+time`.
     pub clock_ahead_ms: Result<i64, UnknownFact>,
-    /// What the client's user may not do of what each primitive needs, for keys with the client's prefix. A server before
+    /// The rights that the client's user lacks for each primitive, for keys with the client's prefix. A server before
     /// Redis 7.0 does not tell.
     pub rights: Result<Vec<PrimitiveRights>, UnknownFact>,
 }

@@ -8,8 +8,8 @@ impl Client {
     /// Asks each server what an operator has to know of it: its version, its settings, how long it takes to answer, and what
     /// the client's user may not do.
     ///
-    /// There is one entry for each server that has locks: one, or one for each master of a cluster. A memory server has
-    /// nothing to say. The command line `distlock doctor` shows these facts, with what they mean. Nothing is changed in the
+    /// There is one entry for each server that has locks: one, or one for each master of a cluster. For a memory server there
+    /// is no entry. The command line `distlock doctor` shows these facts, with what they mean. Nothing is changed in the
     /// server. A question that the user may not ask, or that the server does not answer, has an
     /// [`UnknownFact`](crate::UnknownFact) as its answer.
     ///

@@ -80,7 +80,7 @@ const NOT_SENT: u64 = u64::MAX;
 #[derive(Debug)]
 struct State {
     lease: Lease,
-    /// Its last guard was dropped, and its release has not begun. Whoever resets this decides what becomes of the hold.
+    /// Its last guard was dropped, and its release has not begun. The side that resets this decides what becomes of the hold.
     waits_for_release: bool,
     count: u32,
     /// The count that the server confirmed last.
@@ -236,7 +236,7 @@ impl Hold {
         }
     }
 
-    /// What a picture of this process shows of it, unless it has no guard.
+    /// The entry of this hold in a snapshot; `None` if it has no guard.
     pub(crate) fn shown(&self, now: Tick) -> Option<ShownHold> {
         let state = self.state.lock();
         (state.count > 0).then(|| ShownHold {

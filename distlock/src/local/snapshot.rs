@@ -1,4 +1,4 @@
-//! A picture of one client: what it holds and what it waits for.
+//! A snapshot of one client: what it holds and what it waits for.
 
 use std::collections::HashMap;
 use std::panic::Location;

@@ -37,12 +37,12 @@
 //!
 //! # After a dropped guard
 //! Nobody waits for the release of a dropped guard, so the releaser's task begins it. Until then the hold waits without a guard,
-//! and the next acquisition of the client takes it back by the rules of a hand-over, also those of the next section but one.
-//! Once the release was sent, its owner is never used again. The attempt of the next acquisition then follows right behind
-//! the release, if both go over one connection, which keeps their order. The server decides about the attempt as about any
-//! other, so a release that fails only makes it a refused one. Other processes have no turn between the two, so such grants
-//! count like hand-overs, and none follows after the answer to a release has said that other clients listened. In all other
-//! cases the acquisition waits for the answer to the release.
+//! and the next acquisition of the client takes it back. The rules of a hand-over apply, with those of *Yielding to other
+//! processes*. Once the release was sent, its owner is never used again. The attempt of the next acquisition then follows right
+//! behind the release, if both go over one connection, which keeps their order. The server decides about the attempt as about
+//! any other, so the attempt is refused if the release fails. Other processes have no turn between the two. Such grants
+//! therefore count like hand-overs, and no attempt follows in this way once the answer to a release has said that other clients
+//! listened. In all other cases the acquisition waits for the answer to the release.
 //!
 //! # Waiters that are not polled
 //! A waiter whose future exists but is not polled, such as one beside a `select!` loop, would keep the whole queue waiting.

@@ -8,7 +8,7 @@ use distlock::{ServerFacts, ServerLayout};
 
 use super::{Finding, Verdict};
 
-/// Round trips that are longer are told: each acquisition takes at least one.
+/// Longer round trips are reported: each acquisition takes at least one.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// A round trip near the response timeout of the clients, 2 s by default: commands are sent again.

@@ -60,7 +60,7 @@ struct Report {
     checks: Vec<Finding>,
 }
 
-/// Checks the servers. Answers the exit status.
+/// Checks the servers. Returns the exit status.
 pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed> {
     let prefix = args.prefix.clone().unwrap_or_default();
     let (findings, status) = match connect(server, |builder| builder.key_prefix(prefix)).await {

@@ -42,7 +42,7 @@ struct Outcome<'a> {
     message: Option<String>,
 }
 
-/// Runs the command under the lock. Answers the exit status of this program.
+/// Runs the command under the lock. Returns the exit status of this program.
 pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, Failed> {
     // Before anything is held: from here on no signal ends this process.
     let mut signals = Signals::listen().map_err(|error| Failed::new(Status::Software, error))?;
@@ -193,7 +193,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Writes the outcome to stderr, since stdout is the command's. Answers the exit status.
+    /// Writes the outcome to stderr, since stdout is the command's. Returns the exit status.
     fn told(&self, json: bool, otherwise: &str) -> u8 {
         match &self.message {
             _ if json => {
