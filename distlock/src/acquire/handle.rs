@@ -99,9 +99,10 @@ impl Handle {
     }
 
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {
-        let (session, key) = (self.session(), self.key()?);
+        let (session, key, resource) = (self.session(), self.key()?, self.resource()?);
         let since = session.now();
-        let freed = session.backend.force_release(&self.resource()?).await;
+        let freed = session.backend.force_release(&resource).await;
+        self.registry.freed_by_force(&resource);
         freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 

@@ -247,7 +247,10 @@ impl Session {
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
         hold.meter.lost(loss);
-        hold.meter.held(hold.held_for(self.now()));
+        // A hold without a guard was counted when its last guard ended.
+        if hold.count() > 0 {
+            hold.meter.held(hold.held_for(self.now()));
+        }
         if loss == Loss::Gone {
             telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
         }

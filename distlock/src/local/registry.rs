@@ -20,6 +20,7 @@ use super::round_robin::RoundRobin;
 use super::runner::Runner;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
+use super::waits::same_data;
 use super::yielding::YieldList;
 use crate::clock::Tick;
 use crate::error::Loss;
@@ -183,6 +184,16 @@ impl Registry {
         }
         if let Some(left_over) = left_over {
             self.give_back(&left_over);
+        }
+    }
+
+    /// This client has freed the key by force. A hold of its own that had the key is lost, and nobody takes it over any more.
+    pub(crate) fn freed_by_force(&self, resource: &Resource) {
+        let entries = self.entries.lock();
+        for freed in same_data(resource) {
+            if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
+                holder.hold.keep_to_its_guards();
+            }
         }
     }
 
@@ -394,15 +405,18 @@ impl Inspect for Registry {
         let mut nobody_waits_here = false;
         {
             let mut entries = self.entries.lock();
+            if others > 0
+                && let Some(entry) = entries.get_mut(resource)
+            {
+                // An attempt that has followed the release is the last one that others have to wait for, also if its grant
+                // was noticed before this answer.
+                entry.queue.end_run();
+            }
             if let Some(entry) = entries.get_mut(resource)
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
                 entry.released_to(others);
-                if others > 0 {
-                    // An attempt that has followed the release is the last one that others have to wait for.
-                    entry.queue.end_run();
-                }
                 if entry.is_idle() {
                     entries.remove(resource);
                     nobody_waits_here = true;

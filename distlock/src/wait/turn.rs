@@ -152,6 +152,12 @@ impl<'a> Turn<'a> {
         given_up_at.is_some_and(|at| self.request.since <= at && is_unanswered(at))
     }
 
+    /// Whether its attempt may be sent right behind the release of a hold of its client. One server's release says nothing of
+    /// the other keys of the request, or of the other servers of a quorum.
+    fn may_follow(&self) -> bool {
+        !self.request.has_several_keys() && self.request.margin.is_zero()
+    }
+
     /// Waits until the acquisition is first in line, and, if its own client holds the key, until that hold has ended or
     /// [`NEIGHBOUR_TRUST`] has passed.
     ///
@@ -196,8 +202,7 @@ impl<'a> Turn<'a> {
                     let is_stuck = neighbour.count() == 0
                         && session.is_silent(&self.request.requested[self.at].resource.key)
                         && !self.request.has_several_keys();
-                    let follows =
-                        !self.request.has_several_keys() && self.slot.may_follow(&neighbour);
+                    let follows = self.may_follow() && self.slot.may_follow(&neighbour);
                     if follows {
                         // If the server refuses, this hold is not expected to end any more.
                         self.trust_until = Some(now);

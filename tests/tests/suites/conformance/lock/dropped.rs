@@ -196,6 +196,20 @@ async fn release_that_fails_does_not_let_the_attempt_behind_it_in_twice(stage: &
     }
 }
 
+async fn hold_that_its_client_frees_by_force_is_not_taken_back(stage: &Stage) {
+    let client = stage.client().await;
+    let lock = client.lock(KEY);
+    for _ in 0..10 {
+        let guard = lock.acquire().await.unwrap();
+        let owner = guard.owner();
+        drop(guard);
+        lock.force_release().await.unwrap();
+        let next = lock.acquire().await.unwrap();
+        assert_ne!(next.owner(), owner);
+        next.release().await.unwrap();
+    }
+}
+
 async fn loss_before_a_hold_is_taken_back_is_told(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let lock = client.lock(KEY);
@@ -269,6 +283,7 @@ on_every_backend![
     attempt_follows_a_release_that_is_not_answered_yet,
     attempt_waits_for_the_answer_over_another_connection_or_after_a_failure,
     release_that_fails_does_not_let_the_attempt_behind_it_in_twice,
+    hold_that_its_client_frees_by_force_is_not_taken_back,
     loss_before_a_hold_is_taken_back_is_told,
     client_that_is_dropped_with_its_guard_frees_the_key,
     client_that_drops_guards_all_the_time_lets_others_in,
