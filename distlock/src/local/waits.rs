@@ -106,24 +106,32 @@ impl Waits {
         self.waits.len() - self.unused.len()
     }
 
-    /// The waits that are to be told now, one for each key, the longest first; and when the next ones are.
+    /// The waits that are to be told now, one for each key, the longest first; and when the next ones are. All that wait for a
+    /// key are counted and told together, also those whose own time has not come.
     pub(super) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
-        let (mut long, mut next) = (HashMap::<Resource, LongWait>::new(), Tick::NEVER);
-        for wait in self.waits.iter_mut().flatten() {
-            if wait.due <= now {
-                let resource = &wait.resources[wait.at];
-                let told = long.entry(resource.clone()).or_insert_with(|| LongWait {
-                    resource: resource.clone(),
-                    since: wait.since,
-                    place: wait.place,
-                    waiters: 0,
-                });
+        let mut long = HashMap::<Resource, LongWait>::new();
+        for wait in self.iter().filter(|wait| wait.due <= now) {
+            let resource = &wait.resources[wait.at];
+            long.entry(resource.clone()).or_insert_with(|| LongWait {
+                resource: resource.clone(),
+                since: wait.since,
+                place: wait.place,
+                waiters: 0,
+            });
+        }
+        for wait in self.iter() {
+            if let Some(told) = long.get_mut(&wait.resources[wait.at]) {
                 told.waiters += 1;
                 if wait.since < told.since {
                     (told.since, told.place) = (wait.since, wait.place);
                 }
-                // Again when it has waited for twice as long.
-                wait.due = now.after(now.since(wait.since));
+            }
+        }
+        let mut next = Tick::NEVER;
+        for wait in self.waits.iter_mut().flatten() {
+            if let Some(told) = long.get(&wait.resources[wait.at]) {
+                // Again when the first of them has waited for twice as long.
+                wait.due = now.after(now.since(told.since));
             }
             next = next.min(wait.due);
         }
@@ -261,5 +269,16 @@ mod tests {
         let (long, _) = waits.take_due(Tick::from_millis(80));
         assert_eq!(long.iter().map(|wait| wait.waiters).sum::<usize>(), 3);
         assert!(waits.take_due(Tick::from_millis(139)).0.is_empty());
+    }
+
+    #[test]
+    fn all_that_wait_for_a_key_are_told_when_the_first_of_them_is_due() {
+        let mut waits = Waits::default();
+        waits.add(wait("a", None, 1));
+        waits.add(wait("a", None, 0));
+        let (long, next) = waits.take_due(Tick::from_millis(30));
+        assert_eq!((long.len(), long[0].waiters), (1, 2));
+        assert_eq!(next, Tick::from_millis(60));
+        assert!(waits.take_due(Tick::from_millis(31)).0.is_empty());
     }
 }
