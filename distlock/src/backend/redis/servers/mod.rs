@@ -189,7 +189,7 @@ impl Servers {
     pub(super) async fn facts(&self, key: &Key) -> Vec<ServerFacts> {
         let (layout, single) = match &self.layout {
             Layout::Cluster(cluster) => {
-                let (nodes, sharded) = (cluster.owners(), cluster.has_sharded_messages());
+                let (nodes, sharded) = (cluster.masters(), cluster.has_sharded_messages());
                 let of_node = nodes
                     .iter()
                     .map(|node| facts::of(node, ServerLayout::Cluster, sharded, key));

@@ -150,19 +150,6 @@ impl Cluster {
         (self.node_at(&address), changed)
     }
 
-    /// The nodes that have slots.
-    pub(super) fn owners(&self) -> Vec<Arc<Node>> {
-        let owners: Vec<Address> = self
-            .state
-            .read()
-            .map
-            .owners()
-            .into_iter()
-            .cloned()
-            .collect();
-        owners.iter().map(|owner| self.node_at(owner)).collect()
-    }
-
     /// Whether messages go only to the nodes with the slot of their channel.
     pub(super) fn has_sharded_messages(&self) -> bool {
         self.publish == Publish::Sharded
