@@ -348,6 +348,11 @@ impl Hold {
         self.state.lock().waits_for_release = true;
     }
 
+    /// Whether it waits for its release. The answer may be out of date when it arrives: [`take_back`](Hold::take_back) decides.
+    pub(crate) fn is_waiting_for_release(&self) -> bool {
+        self.state.lock().waits_for_release
+    }
+
     /// Takes the hold back for the next guard, if its release has not begun and enough of its lease is left.
     pub(crate) fn take_back(&self, now: Tick) -> bool {
         let mut state = self.state.lock();

@@ -111,6 +111,9 @@ impl Entry {
     /// Takes the hold of a dropped guard back, if its release has not begun and the run of hand-overs goes on.
     pub(super) fn take_back(&mut self, now: impl FnOnce() -> Tick) -> Option<Arc<Hold>> {
         let hold = &self.holder.as_ref()?.hold;
+        if !hold.is_waiting_for_release() {
+            return None;
+        }
         let now = now();
         (self.queue.run_goes_on(now) && hold.take_back(now)).then(|| {
             self.queue.count_grant();

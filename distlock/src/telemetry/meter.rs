@@ -20,6 +20,9 @@ use crate::key::{Key, Resource};
 pub(crate) struct Meter(#[cfg(feature = "metrics")] &'static metrics::OfType);
 
 impl Meter {
+    /// Whether anything is counted.
+    pub(crate) const COUNTS: bool = cfg!(feature = "metrics");
+
     pub(crate) fn new(lock_type: LockType, key: &Key, config: &Config) -> Self {
         Self(
             #[cfg(feature = "metrics")]
