@@ -53,4 +53,4 @@ pub use process::Process;
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
 pub use pulse::Pulse;
 pub use server::{RedisCluster, RedisServer, SentinelSet};
-pub use size::size;
+pub use size::{long_size, size};

@@ -1,42 +1,73 @@
-//! How much the tests do: all of it, or as much as somebody waits for.
+//! How much the tests do: all of it, as much as somebody waits for, or what takes minutes and is run by hand.
 
 /// The variable that asks for the full size.
 const SIZE: &str = "DISTLOCK_TEST_SIZE";
 
-/// A count or a duration in the size that this run has: `full` with `DISTLOCK_TEST_SIZE=full`, else `quick`.
+/// A count or a duration in the size that this run has: `full` with `DISTLOCK_TEST_SIZE=full` or `long`, else `quick`.
 ///
 /// Tests have the same names in both sizes, and assert the same.
 ///
 /// # Panics
-/// If the variable has another value than `full` or `quick`, so that a misspelled one does not pass for a full run.
+/// If the variable has another value than `quick`, `full` or `long`, so that a misspelled one does not pass for a full run.
 #[must_use]
 pub fn size<T>(quick: T, full: T) -> T {
-    pick(std::env::var(SIZE).ok().as_deref(), quick, full)
+    match asked() {
+        Size::Quick => quick,
+        Size::Full | Size::Long => full,
+    }
 }
 
-fn pick<T>(asked: Option<&str>, quick: T, full: T) -> T {
+/// A count or a duration that takes minutes at its full size: `long` with `DISTLOCK_TEST_SIZE=long`, which is the full size
+/// everywhere else, and `short` in all other runs.
+///
+/// # Panics
+/// As [`size`].
+#[must_use]
+pub fn long_size<T>(short: T, long: T) -> T {
+    match asked() {
+        Size::Quick | Size::Full => short,
+        Size::Long => long,
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Size {
+    Quick,
+    Full,
+    Long,
+}
+
+fn asked() -> Size {
+    read(std::env::var(SIZE).ok().as_deref())
+}
+
+fn read(asked: Option<&str>) -> Size {
     match asked {
-        None | Some("" | "quick") => quick,
-        Some("full") => full,
-        Some(other) => panic!("{SIZE} is {other:?}, and may be \"full\" or \"quick\""),
+        None | Some("" | "quick") => Size::Quick,
+        Some("full") => Size::Full,
+        Some("long") => Size::Long,
+        Some(other) => {
+            panic!("{SIZE} is {other:?}, and may be \"long\", \"full\" or \"quick\"")
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::pick;
+    use super::{Size, read};
 
     #[test]
     fn quick_unless_the_full_size_is_asked_for() {
-        assert_eq!(pick(None, 1, 2), 1);
-        assert_eq!(pick(Some(""), 1, 2), 1);
-        assert_eq!(pick(Some("quick"), 1, 2), 1);
-        assert_eq!(pick(Some("full"), 1, 2), 2);
+        assert_eq!(read(None), Size::Quick);
+        assert_eq!(read(Some("")), Size::Quick);
+        assert_eq!(read(Some("quick")), Size::Quick);
+        assert_eq!(read(Some("full")), Size::Full);
+        assert_eq!(read(Some("long")), Size::Long);
     }
 
     #[test]
     #[should_panic(expected = "\"ful\"")]
     fn other_values_are_refused() {
-        pick(Some("ful"), 1, 2);
+        read(Some("ful"));
     }
 }

@@ -7,14 +7,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use distlock_tests::Pulse;
+use distlock_tests::{Pulse, long_size};
 use libtest_mimic::Trial;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// No test of a row takes longer, in real time or in paused time.
-const PATIENCE: Duration = Duration::from_secs(120);
+fn patience() -> Duration {
+    Duration::from_secs(long_size(120, 900))
+}
 
 /// What a test runs on.
 #[allow(dead_code, reason = "for the rows that follow")]
@@ -145,7 +147,7 @@ impl Row {
             if !matches!(self.listed.clock, Clock::Paused) {
                 let _first = self.pulse.set(Pulse::start());
             }
-            timeout(PATIENCE, (self.listed.test)(self)).await
+            timeout(patience(), (self.listed.test)(self)).await
         });
         runtime.shutdown_background();
         played.expect("the test hangs");

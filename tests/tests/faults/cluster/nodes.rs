@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distlock::Client;
-use distlock_tests::{RedisCluster, Select, Which, eventually_eq, size};
+use distlock_tests::{RedisCluster, Select, Which, eventually_eq, long_size, size};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::{Instant, sleep};
 
@@ -102,7 +102,10 @@ async fn f23_node_that_stands_still_delays_no_renewal_on_other_nodes(row: &Row) 
 async fn f24_holds_in_thousands_of_slots_are_renewed_without_a_loss(row: &Row) {
     const LEASE: Duration = Duration::from_secs(3);
     // 10,000 holds keep a core busy, which the tests beside this one need.
-    let (holds, time) = (1_000, size(LEASE * 2, LEASE * 5));
+    let (holds, time) = (
+        long_size(1_000, 10_000),
+        long_size(size(LEASE * 2, LEASE * 5), LEASE * 10),
+    );
     let cluster = RedisCluster::builder().replicas(false).start().await;
     let builder = Client::builder().watchdog_timeout(LEASE);
     let client = builder.connect(&cluster.url()).await.unwrap();
@@ -204,7 +207,7 @@ async fn f62_waiters_of_a_node_that_fails_read_the_map_a_few_times(row: &Row) {
     let master = cluster.node_of(slot).await;
     let guard = client.lock("{hot}:k").acquire().await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
-    for n in 0..200 {
+    for n in 0..long_size(200, 1_000) {
         // Every second one waits for a lock of its own in the same slot.
         let key = if n % 2 == 0 {
             "{hot}:k".to_owned()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Client, Error};
-use distlock_tests::{RedisCluster, eventually_eq};
+use distlock_tests::{RedisCluster, eventually_eq, long_size};
 use tokio::time::timeout;
 
 use super::load::{Load, What};
@@ -36,11 +36,11 @@ async fn migrate_under_load(row: &Row, what: What, times: usize) {
 }
 
 async fn f59_hot_slot_that_moves_to_and_fro_costs_no_error(row: &Row) {
-    migrate_under_load(row, What::Locks, 6).await;
+    migrate_under_load(row, What::Locks, long_size(6, 50)).await;
 }
 
 async fn f59_scripts_with_several_keys_survive_moves_of_their_slot(row: &Row) {
-    migrate_under_load(row, What::SeveralKeys, 6).await;
+    migrate_under_load(row, What::SeveralKeys, long_size(6, 50)).await;
 }
 
 async fn f59_slot_between_two_nodes_for_seconds_costs_no_error(row: &Row) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use distlock::{Client, Guard};
 use distlock_tests::server::sentinel::{SERVICE, SentinelSet};
-use distlock_tests::{RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisServer, eventually, eventually_eq, long_size};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -157,7 +157,7 @@ async fn f58_planned_failovers_bring_no_two_holders_together_and_leave_the_old_m
     let load = Load::start(&set, ms(10_000)).await;
     load.goes_on(100).await;
     let mut longest = Duration::ZERO;
-    for _ in 0..2 {
+    for _ in 0..long_size(2, 20) {
         let old = set.master().await;
         let heard = switches(set.sentinel(0)).await;
         let failing_over = set.fail_over();
