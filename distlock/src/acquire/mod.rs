@@ -17,7 +17,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use self::handle::Handle;
-use self::observed::Observed;
+use self::observed::observed;
 use self::reentry::{Enclosing, check_open, find_enclosing};
 use crate::config::{
     MAX_NUMBER, MaxWaiters, PERMITS_AT_ONCE, check_backoff, check_hold, check_lease, check_permits,
@@ -344,9 +344,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         check_open(&one)?;
         // Not taken apart, which would keep it twice in this future.
         let Resource { kind, key } = &one.requested().resource;
-        let waiting = wait::acquire(&one.registry, &one.request);
+        let acquire = || wait::acquire(&one.registry, &one.request);
         let lock_type = LockType::Single(*kind);
-        let mut hold_refs = Observed::new(&one, lock_type, [key].into_iter(), waiting).await?;
+        let mut hold_refs = observed(&one, lock_type, [key].into_iter(), acquire).await?;
         let share = HoldShare::new(one.registry, hold_refs.remove(0), gate);
         Ok(Guard::new(share))
     }
@@ -375,9 +375,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         requests.iter().try_for_each(check_open)?;
         let one = requests[0].clone();
         let key = &one.requested().resource.key;
-        let acquiring = quorum::acquire(requests, needs);
-        let observed = Observed::new(&one, LockType::Red, [key].into_iter(), acquiring);
-        Ok(Guard::of_quorum(observed.await?))
+        let acquire = || quorum::acquire(requests, needs);
+        let acquired = observed(&one, LockType::Red, [key].into_iter(), acquire);
+        Ok(Guard::of_quorum(acquired.await?))
     }
 
     /// Makes one request for each key. Refuses an empty list, because such an acquisition would always succeed.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::observed::Observed;
+use super::observed::observed;
 use super::reentry::{Enclosing, check_open, find_enclosing};
 use crate::error::Error;
 use crate::hold::HoldView;
@@ -52,8 +52,8 @@ pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShar
     }
     if let Some(first) = groups.first() {
         let keys = groups.iter().flat_map(Group::keys);
-        let acquiring = acquire_groups(&groups);
-        shares.extend(Observed::new(&first.one, LockType::Multi, keys, acquiring).await?);
+        let acquire = || acquire_groups(&groups);
+        shares.extend(observed(&first.one, LockType::Multi, keys, acquire).await?);
     }
     shares.sort_by(|one, other| one.key().cmp(other.key()));
     Ok(shares)

@@ -1,84 +1,80 @@
 //! An acquisition from its first request to its end: one span, one count, and an event if it was refused.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use pin_project_lite::pin_project;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 use crate::error::Error;
 use crate::key::Key;
 use crate::telemetry::{self, LockType, Meter, Outcome};
 use crate::wait::ClientRequest;
 
-pin_project! {
-    /// An acquisition that talks to the server or waits, which is all but re-entries.
-    ///
-    /// It is a part of the future of each acquisition, so the span is boxed, and there is none unless somebody collects it.
-    pub(super) struct Observed<'a, F> {
-        #[pin]
-        acquiring: F,
-        // The request, or the first of several.
-        one: &'a ClientRequest,
-        meter: Meter,
-        is_over: bool,
-        span: Option<Box<Span>>,
-    }
-
-    impl<F> PinnedDrop for Observed<'_, F> {
-        fn drop(this: Pin<&mut Self>) {
-            let this = this.project();
-            if !*this.is_over {
-                ended(this.one, *this.meter, this.span, Outcome::Cancelled);
-            }
-        }
-    }
+/// Observes an acquisition that talks to the server or waits, which is all but re-entries. Dropped before its end, the
+/// acquisition counts as cancelled.
+struct Observation<'a> {
+    // The request, or the first of several.
+    one: &'a ClientRequest,
+    meter: Meter,
+    /// Boxed, since it is a part of the future of each acquisition. There is none unless somebody collects spans.
+    span: Option<Box<Span>>,
+    is_over: bool,
 }
 
-impl<'a, F> Observed<'a, F> {
-    /// `keys`: all keys of the acquisition.
-    pub(super) fn new<'k>(
+/// Runs an acquisition, and observes it. `keys`: all its keys.
+pub(super) async fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
+    one: &ClientRequest,
+    lock_type: LockType,
+    keys: impl Iterator<Item = &'k Key>,
+    acquire: impl FnOnce() -> F,
+) -> Result<T, Error> {
+    let observation = Observation::begin(one, lock_type, keys);
+    // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
+    let acquired = match observation.span.as_deref() {
+        None => acquire().await,
+        Some(span) => Box::pin(acquire()).instrument(span.clone()).await,
+    };
+    observation.end(acquired.as_ref().err());
+    acquired
+}
+
+impl<'a> Observation<'a> {
+    fn begin<'k>(
         one: &'a ClientRequest,
         lock_type: LockType,
         keys: impl Iterator<Item = &'k Key>,
-        acquiring: F,
     ) -> Self {
         let session = &one.registry.session;
         Self {
-            acquiring,
             one,
             meter: Meter::new(lock_type, &one.requested().resource.key, &session.config),
-            is_over: false,
             span: telemetry::acquire_span(lock_type, keys, session.id, one.request.wait),
+            is_over: false,
         }
     }
-}
 
-impl<T, F: Future<Output = Result<T, Error>>> Future for Observed<'_, F> {
-    type Output = Result<T, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let _entered = this.span.as_ref().map(|span| span.enter());
-        let output = ready!(this.acquiring.poll(cx));
-        *this.is_over = true;
-        let outcome = Outcome::of(output.as_ref().err());
-        ended(this.one, *this.meter, this.span, outcome);
-        if let Err(error) = &output {
+    fn end(mut self, error: Option<&Error>) {
+        self.is_over = true;
+        self.take_note(Outcome::of(error));
+        if let Some(error) = error {
+            let _entered = self.span.as_ref().map(|span| span.enter());
             telemetry::refused(error);
         }
-        Poll::Ready(output)
+    }
+
+    fn take_note(&self, outcome: Outcome) {
+        // Reading the clock is a part of the cost of a grant.
+        if self.span.is_none() && !Meter::COUNTS {
+            return;
+        }
+        let session = &self.one.registry.session;
+        let waited = session.now().since(self.one.request.since);
+        telemetry::acquire_ended(self.span.as_deref(), outcome, waited);
+        self.meter.acquired(outcome, waited);
     }
 }
 
-/// Takes note of how the acquisition ended.
-fn ended(one: &ClientRequest, meter: Meter, span: &Option<Box<Span>>, outcome: Outcome) {
-    // Reading the clock is a part of the cost of a grant.
-    if span.is_none() && !Meter::COUNTS {
-        return;
+impl Drop for Observation<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.take_note(Outcome::Cancelled);
+        }
     }
-    let session = &one.registry.session;
-    let waited = session.now().since(one.request.since);
-    telemetry::acquire_ended(span.as_deref(), outcome, waited);
-    meter.acquired(outcome, waited);
 }

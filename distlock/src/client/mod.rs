@@ -421,7 +421,7 @@ impl Client {
         }
     }
 
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }

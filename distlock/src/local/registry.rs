@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::RefUnwindSafe;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
@@ -20,13 +21,12 @@ use super::round_robin::RoundRobin;
 use super::runner::Runner;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
-use super::waits::same_data;
 use super::yielding::YieldList;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session};
 use crate::key::Resource;
-use crate::kind::Line;
+use crate::kind::{Kind, Line};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
@@ -39,6 +39,8 @@ pub(crate) struct Registry {
     checked: Mutex<HashSet<Resource, RandomState>>,
     yielding: Mutex<YieldList<Resource>>,
     pub(super) limits: Arc<WaiterLimits>,
+    /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
+    used_kinds: AtomicU32,
 }
 
 // A panic leaves nothing half-changed here: no code of a user runs under a mutex of a client.
@@ -142,6 +144,7 @@ impl Registry {
             checked: Mutex::default(),
             yielding: Mutex::default(),
             limits: Arc::default(),
+            used_kinds: AtomicU32::new(0),
         });
         let inspector: Weak<Self> = Arc::downgrade(&registry);
         registry.session.inspect_by(inspector);
@@ -152,6 +155,7 @@ impl Registry {
     /// end of the key's queue.
     pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
         let line = joining.resource.kind.line();
+        self.note_use_of(joining.resource.kind);
         let mut slot = QueueSlot::new(self, joining);
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
         if queues_now {
@@ -159,6 +163,28 @@ impl Registry {
             slot.join_queue(others);
         }
         slot
+    }
+
+    fn note_use_of(&self, kind: Kind) {
+        let bit = 1 << kind as u32;
+        // Relaxed, here and below: what is looked for under a mutex was noted before it was put there.
+        if self.used_kinds.load(Ordering::Relaxed) & bit == 0 {
+            self.used_kinds.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The resources that may have the data of this one in this client: those of its family whose kind was ever acquired.
+    pub(super) fn same_data<'r>(
+        &self,
+        resource: &'r Resource,
+    ) -> impl Iterator<Item = Resource> + use<'r> {
+        let used = self.used_kinds.load(Ordering::Relaxed);
+        let kinds = resource.kind.same_data().iter();
+        let used = kinds.filter(move |kind| used & (1 << **kind as u32) != 0);
+        used.map(|kind| Resource {
+            kind: *kind,
+            key: resource.key.clone(),
+        })
     }
 
     fn has_waiters(&self, resource: &Resource) -> bool {
@@ -174,6 +200,7 @@ impl Registry {
         if hold.resource.kind.line() == Line::Shared {
             return;
         }
+        self.note_use_of(hold.resource.kind);
         let now = self.session.now();
         let (former, left_over) = {
             let mut entries = self.entries.lock();
@@ -193,7 +220,7 @@ impl Registry {
     /// This client has freed the key by force. A hold of its own that had the key is lost, and nobody takes it over any more.
     pub(crate) fn freed_by_force(&self, resource: &Resource) {
         let entries = self.entries.lock();
-        for freed in same_data(resource) {
+        for freed in self.same_data(resource) {
             if let Some(holder) = entries.get(&freed).and_then(|entry| entry.holder.as_ref()) {
                 holder.hold.keep_to_its_guards();
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::registry::{Entry, Registry};
 use super::signal::Signal;
-use super::waits::{Wait, same_data};
+use super::waits::Wait;
 use crate::clock::Tick;
 use crate::key::Resource;
 use crate::kind::Kind;
@@ -151,7 +151,9 @@ impl Registry {
         let snapshot = |wait| {
             let resource = resource_of(wait);
             let seen = keys.entry(resource).or_insert_with(|| {
-                let mut held = same_data(resource).filter_map(|held| entries.get(&held));
+                let mut held = self
+                    .same_data(resource)
+                    .filter_map(|held| entries.get(&held));
                 let held = held.find(|entry| entry.holder.is_some());
                 SeenKey::new(
                     entries.get(resource).map(|entry| &**entry),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::limits::WaiterSlot;
 use super::registry::Registry;
 use super::runner::Runner;
-use super::waits::{LongWait, Wait, same_data};
+use super::waits::{LongWait, Wait};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
@@ -53,7 +53,9 @@ impl Registry {
         if is_inside {
             let entries = self.entries.lock();
             let holder_of = |resource: &Resource| {
-                let held = same_data(resource).find_map(|held| entries.get(&held)?.holder.as_ref());
+                let held = self
+                    .same_data(resource)
+                    .find_map(|held| entries.get(&held)?.holder.as_ref());
                 held.map(|holder| holder.hold.owner)
             };
             let circle = self.limits.circle(&slot, holder_of);
@@ -69,7 +71,9 @@ impl Registry {
     /// not in a scope. A hold in a scope belongs to another branch of the task, or the acquisition would have found it.
     fn is_own(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
-        let mut held = same_data(resource).filter_map(|held| entries.get(&held)?.holder.as_ref());
+        let mut held = self
+            .same_data(resource)
+            .filter_map(|held| entries.get(&held)?.holder.as_ref());
         let runner = Runner::current();
         held.any(|holder| {
             runner.is_some() && holder.runner == runner && !holder.hold.is_in_a_scope()

@@ -181,15 +181,6 @@ impl fmt::Display for Wait {
     }
 }
 
-/// The acquisitions of the same family of kinds that an acquisition waits for, by the key's name.
-pub(super) fn same_data(resource: &Resource) -> impl Iterator<Item = Resource> + use<'_> {
-    let kinds = resource.kind.same_data().iter();
-    kinds.map(|kind| Resource {
-        kind: *kind,
-        key: resource.key.clone(),
-    })
-}
-
 /// A description of a circle, for the log.
 pub(super) fn describe(circle: &[&Wait]) -> String {
     let waits: Vec<String> = circle.iter().map(ToString::to_string).collect();
