@@ -11,7 +11,8 @@ use super::{SOON, server, trusting, works};
 #[tokio::test]
 async fn server_whose_certificate_is_renewed_while_holds_live_loses_none() {
     let (mut server, authority) = server().await;
-    let builder = trusting(&authority).watchdog_timeout(ms(1_500));
+    // Long enough for a busy machine to connect again, TLS included, before a hold is lost.
+    let builder = trusting(&authority).watchdog_timeout(ms(4_500));
     let client = builder.connect(&server.tls_url()).await.unwrap();
     let guards = [
         client.lock("a").acquire().await.unwrap(),
