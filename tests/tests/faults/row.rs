@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,6 +13,12 @@ use libtest_mimic::Trial;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
+
+/// How often a test is played at most on a machine that stands still again and again.
+const PLAYS: u32 = 4;
+
+/// How long most clients of these tests wait for an answer.
+const ANSWER: Duration = Duration::from_millis(300);
 
 /// No test of a row takes longer, in real time or in paused time.
 fn patience() -> Duration {
@@ -135,9 +142,31 @@ impl Row {
     pub(crate) fn trial(&self) -> Trial {
         let row = self.clone();
         Trial::test(self.listed.name, move || {
-            row.play();
+            row.play_until_it_counts();
             Ok(())
         })
+    }
+
+    /// A failure on a machine that stood still for longer than most clients here wait for an answer does not count, and the
+    /// test is played again, [`PLAYS`] times at most.
+    fn play_until_it_counts(&self) {
+        for play in 1.. {
+            let once = Self {
+                pulse: Arc::default(),
+                ..self.clone()
+            };
+            let Err(failure) = catch_unwind(AssertUnwindSafe(|| once.play())) else {
+                return;
+            };
+            let late = once.stretch(Duration::ZERO);
+            if play == PLAYS || late < ANSWER {
+                resume_unwind(failure);
+            }
+            eprintln!(
+                "the machine was late by {late:?}, so the failure does not count: played again"
+            );
+            *self.seen.lock().unwrap() = Seen::default();
+        }
     }
 
     fn play(&self) {
@@ -151,11 +180,9 @@ impl Row {
         });
         runtime.shutdown_background();
         played.expect("the test hangs");
+        let injected: u64 = self.seen.lock().unwrap().injected.values().sum();
+        assert!(injected > 0, "the fault never happened");
         let mut seen = self.seen.lock().unwrap();
-        assert!(
-            seen.injected.values().sum::<u64>() > 0,
-            "the fault never happened"
-        );
         seen.took = Some(begun.elapsed());
         seen.held = true;
     }
