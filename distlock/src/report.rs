@@ -270,12 +270,15 @@ pub struct ClientReport {
 
 /// A time in whole milliseconds, rounded down.
 #[cfg(feature = "serde")]
-fn millis<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn millis<S: serde::Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(feature = "serde")]
-fn some_millis<S: serde::Serializer>(
+pub(crate) fn some_millis<S: serde::Serializer>(
     time: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -4,6 +4,7 @@ pub(crate) mod builder;
 #[cfg(feature = "redis")]
 mod connection_settings;
 mod facts;
+pub(crate) mod health;
 pub(crate) mod inherit;
 pub(crate) mod installed;
 mod probe;

@@ -43,9 +43,9 @@ use self::script::{Call, Script};
 use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Home, Inspected, Looked, NamedClient,
-    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts, Subscription, Target,
-    cause, renewed_together,
+    Attempt, Attempted, Backend, Change, Disconnection, Examined, Fault, Home, Inspected, Looked,
+    NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts,
+    Subscription, Target, cause, renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -321,8 +321,8 @@ impl Backend for RedisBackend {
         Box::pin(self.servers.ping())
     }
 
-    fn is_connected(&self) -> bool {
-        self.servers.is_connected()
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        self.servers.longest_disconnection()
     }
 
     fn servers(&self) -> String {

@@ -8,6 +8,7 @@ mod credentials;
 mod fair;
 mod force_release;
 mod golden;
+mod health;
 mod latch;
 mod permit;
 mod permit_lease;

@@ -88,6 +88,8 @@ pub(in crate::backend::redis) struct Link {
     timeouts: AtomicU32,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
+    /// When the last connection was lost, or when the link was made. It changes while `phase` is changed.
+    down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
     farewell: Mutex<Option<(Instant, Option<Fault>)>>,
 }
@@ -105,6 +107,7 @@ impl Link {
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
             grants_from: Mutex::default(),
+            down_since: Mutex::new(Instant::now()),
             farewell: Mutex::default(),
         })
     }
@@ -128,11 +131,19 @@ impl Link {
 
     /// Why the link is disconnected; `None` if it is connected.
     pub(in crate::backend::redis) fn disconnected(&self) -> Option<Fault> {
-        match &*self.phase.borrow() {
-            Phase::Up(_) => None,
-            Phase::Down(Some(fault)) => Some(fault.clone()),
-            Phase::Down(None) => Some(Fault::NotNow(cause("no connection to the server"))),
-        }
+        self.disconnection().map(|(_, fault)| fault)
+    }
+
+    /// How long the link has been disconnected, and why; `None` if it is connected.
+    pub(in crate::backend::redis) fn disconnection(&self) -> Option<(Duration, Fault)> {
+        let phase = self.phase.borrow();
+        let fault = match &*phase {
+            Phase::Up(_) => return None,
+            Phase::Down(Some(fault)) => fault.clone(),
+            Phase::Down(None) => Fault::NotNow(cause("no connection to the server")),
+        };
+        let since = *self.down_since.lock();
+        Some((Instant::now().duration_since(since), fault))
     }
 
     /// How long the server has to wait before it may grant, since it was started only recently.
@@ -204,6 +215,7 @@ impl Link {
             let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
             if same {
                 *phase = Phase::Down(None);
+                *self.down_since.lock() = Instant::now();
             }
             same
         });
