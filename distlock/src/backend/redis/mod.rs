@@ -72,13 +72,8 @@ pub(crate) struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects. Returns when the server has answered.
-    pub(crate) async fn connect(
-        url: &str,
-        id: Uuid,
-        config: &Config,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    /// The servers of a URL. Nothing is sent.
+    pub(crate) fn new(url: &str, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
         let url = url::parse(url)?;
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
@@ -86,7 +81,7 @@ impl RedisBackend {
             });
         }
         Ok(Self {
-            servers: Servers::connect(url, id, config, clock).await?,
+            servers: Servers::new(url, id, config, clock)?,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
@@ -94,6 +89,16 @@ impl RedisBackend {
             remembered: config.remembered(),
             answered: Mutex::default(),
         })
+    }
+
+    /// Connects. Returns when the server has answered, or after this time.
+    pub(crate) async fn connect(&self, patience: Duration) -> Result<(), Error> {
+        self.servers.connect(patience).await
+    }
+
+    /// Begins to connect, if there is a runtime to do so in. The caller does not wait for it.
+    pub(crate) fn begin_to_connect(&self) {
+        self.servers.begin_to_connect();
     }
 
     /// A slot for an attempt at a key. Waits for one if all of its server are in use, for at most the response timeout.

@@ -10,6 +10,7 @@ mod force_release;
 mod golden;
 mod health;
 mod latch;
+mod lazy;
 mod permit;
 mod permit_lease;
 mod permit_messages;

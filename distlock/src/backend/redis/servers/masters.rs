@@ -42,6 +42,7 @@ impl Servers {
 
     /// Asks each of them for a sign of life.
     pub(in crate::backend::redis) async fn ping(&self) -> Result<(), Fault> {
+        self.are_known().await?;
         let masters = self.masters();
         let pings = masters
             .iter()
@@ -56,6 +57,16 @@ impl Servers {
     /// The one that has been disconnected for the longest time, of those that were used. A node of a cluster is connected to
     /// when it is first used. `None` if there is a connection to each.
     pub(in crate::backend::redis) fn longest_disconnection(&self) -> Option<Disconnection> {
+        if let Layout::Cluster(cluster) = &self.layout
+            && let Some((lasted, fault)) = cluster.is_not_opened_for()
+        {
+            let server = cluster.name();
+            return Some(Disconnection {
+                server,
+                lasted,
+                fault,
+            });
+        }
         let masters = self.masters();
         let links = masters.iter().map(|(_, master)| master.node().link());
         let is_any_up = links.clone().any(|link| link.is_up());
