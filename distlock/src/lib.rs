@@ -46,6 +46,7 @@ pub use crate::client::source::LockSource;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::config::PubSub;
+pub use crate::config::Settings;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::credentials::Credentials;

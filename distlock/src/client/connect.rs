@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::Client;
 use super::builder::Builder;
-use crate::backend::redis::RedisBackend;
+use crate::backend::redis::{RedisBackend, Url};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::error::Error;
 use crate::owner::new_client_id;
 
@@ -65,6 +64,9 @@ impl Builder {
     /// `valkey` and `valkeys` mean the same as `redis` and `rediss`. In a user, a password and a path, `@`, `/`, `?`, `#`, `%`
     /// and `:` are percent-encoded (`%40`, `%2F`, `%3F`, `%23`, `%25`, `%3A`).
     ///
+    /// The query may have [settings](crate::Settings), as in `redis://host?wait=5s&watchdog_timeout=10s`. What the builder sets
+    /// counts more. See the page [`connections`](crate::guide::connections#settings-in-the-url) of the guide.
+    ///
     /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it
     /// reconnects on its own whenever a connection is lost.
     ///
@@ -99,8 +101,8 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub async fn connect(self, url: &str) -> Result<Client, Error> {
-        let connect_timeout = self.config.clone().validated()?.connect_timeout;
         let (client, backend) = self.with_servers(url)?;
+        let connect_timeout = client.registry.session.config.connect_timeout;
         backend.connect(connect_timeout).await?;
         Ok(client)
     }
@@ -148,10 +150,13 @@ impl Builder {
 
     /// A client that is not connected yet, and its connections.
     fn with_servers(self, url: &str) -> Result<(Client, Arc<RedisBackend>), Error> {
-        let config: Config = self.config.clone().validated()?;
+        let url = Url::parse(url)?;
+        let mut settings = url.settings.clone();
+        settings.overlay(self.settings.clone());
+        let config = self.config.clone().with(settings)?.validated()?;
         let (id, clock) = (new_client_id(), Clock::boot());
         let backend = Arc::new(RedisBackend::new(url, id, &config, clock.clone())?);
-        let client = self.build(id, clock, |_, _| Arc::clone(&backend) as _)?;
+        let client = self.build(config, id, clock, Arc::clone(&backend) as _);
         Ok((client, backend))
     }
 }

@@ -443,23 +443,17 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
-        self.build(new_client_id(), server.clock(), |config, id| {
-            Arc::new(server.connect(config, id))
-        })
+        let config = self.config.clone().with(self.settings.clone())?;
+        let (config, id) = (config.validated()?, new_client_id());
+        let backend = Arc::new(server.connect(&config, id));
+        Ok(self.build(config, id, server.clock(), backend))
     }
 
-    fn build(
-        self,
-        id: Uuid,
-        clock: Clock,
-        backend: impl FnOnce(&Config, Uuid) -> Arc<dyn Backend>,
-    ) -> Result<Client, Error> {
-        let config = self.config.validated()?;
-        let backend = backend(&config, id);
+    fn build(self, config: Config, id: Uuid, clock: Clock, backend: Arc<dyn Backend>) -> Client {
         #[cfg(feature = "test-util")]
         let backend = self
             .decorators
             .around(backend, &clock, config.response_timeout);
-        Ok(Client::new(id, config, clock, backend))
+        Client::new(id, config, clock, backend)
     }
 }

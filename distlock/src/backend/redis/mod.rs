@@ -38,7 +38,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use self::connection::url;
+pub(crate) use self::connection::url::Url;
 use self::script::{Call, Script};
 use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
@@ -73,8 +73,7 @@ pub(crate) struct RedisBackend {
 
 impl RedisBackend {
     /// The servers of a URL. Nothing is sent.
-    pub(crate) fn new(url: &str, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
-        let url = url::parse(url)?;
+    pub(crate) fn new(url: Url, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
                 server: url.target.to_string(),

@@ -21,6 +21,7 @@ mod report;
 mod rw;
 mod semaphore;
 mod sentinel;
+mod settings;
 mod slots;
 mod tls;
 mod unsupported;
