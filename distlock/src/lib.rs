@@ -37,6 +37,7 @@ pub use crate::backend::memory::MemoryServer;
 pub use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
+pub use crate::client::health::Health;
 pub use crate::client::inherit::{Inherit, inherit};
 pub use crate::client::installed::{Installed, WithClient, with_client};
 pub use crate::client::quorum::Quorum;
@@ -45,6 +46,7 @@ pub use crate::client::source::LockSource;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::config::PubSub;
+pub use crate::config::Settings;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::credentials::Credentials;

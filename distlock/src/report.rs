@@ -270,12 +270,24 @@ pub struct ClientReport {
 
 /// A time in whole milliseconds, rounded down.
 #[cfg(feature = "serde")]
-fn millis<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn millis<S: serde::Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// A value as it is shown.
 #[cfg(feature = "serde")]
-fn some_millis<S: serde::Serializer>(
+pub(crate) fn text<S: serde::Serializer>(
+    value: &impl fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+#[cfg(feature = "serde")]
+pub(crate) fn some_millis<S: serde::Serializer>(
     time: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

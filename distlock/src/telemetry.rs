@@ -201,6 +201,15 @@ pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Displa
 }
 
 #[cfg(feature = "redis")]
+pub(crate) fn not_connected_yet(server: &str, what: &'static str, reason: &dyn Display) {
+    note_connected(server, false);
+    tracing::warn!(
+        target: TARGET, server, connection = what, %reason,
+        "no connection to the lock server yet; trying again"
+    );
+}
+
+#[cfg(feature = "redis")]
 pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display) {
     tracing::warn!(
         target: TARGET, server, ?lasted, %reason,
@@ -209,7 +218,11 @@ pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display)
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn outage_over(server: &str, lasted: Duration) {
+pub(crate) fn outage_over(server: &str, lasted: Duration, is_first: bool) {
+    if is_first {
+        tracing::info!(target: TARGET, server, ?lasted, "connected to the lock server");
+        return;
+    }
     #[cfg(feature = "metrics")]
     metrics::reconnected(server);
     tracing::info!(target: TARGET, server, ?lasted, "connected to the lock server again");

@@ -56,7 +56,13 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let keys = (self.settings.key)(&request);
         let handling = handle(Arc::clone(&self.settings), keys, ready, request);
-        ServiceLockFuture(Box::pin(handling))
+        ServiceLockFuture(Box::pin(async {
+            let outcome = handling.await;
+            if let Some(reason) = outcome.as_ref().err().and_then(LockError::reason) {
+                respond::count_answer(reason);
+            }
+            outcome
+        }))
     }
 }
 

@@ -123,19 +123,19 @@ impl Answers {
     }
 }
 
-/// Counts an answer in place of the handler's response.
+/// Counts an answer in place of the handler's response, or an error in place of the service's.
 #[cfg_attr(
     not(feature = "metrics"),
     allow(unused_variables, reason = "nothing is counted")
 )]
-fn count_answer(reason: Reason) {
+pub(crate) fn count_answer(reason: Reason) {
     #[cfg(feature = "metrics")]
     {
         const ANSWERS: &str = "distlock_tower_answers_total";
         metrics::describe_counter!(
             ANSWERS,
             metrics::Unit::Count,
-            "Requests that the layer answered in place of the handler"
+            "Requests that a layer refused, or whose lock was lost"
         );
         metrics::counter!(ANSWERS, "reason" => reason.label()).increment(1);
     }

@@ -226,7 +226,7 @@ impl Rejection {
         }
     }
 
-    pub(super) fn of(error: &Error) -> Self {
+    pub(crate) fn of(error: &Error) -> Self {
         let (reason, retry_after) = match error {
             Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),
             Error::Overloaded { .. } => (Reason::Overloaded, Some(RETRY_AFTER_OVERLOADED)),

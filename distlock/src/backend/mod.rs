@@ -175,6 +175,21 @@ impl Attempted {
     }
 }
 
+/// A server that the client is not connected to.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    not(any(feature = "redis", feature = "testing")),
+    allow(dead_code, reason = "a memory server is down only in tests")
+)]
+pub struct Disconnection {
+    /// What errors call the server.
+    pub server: String,
+    /// How long there has been no connection.
+    pub lasted: Duration,
+    /// Why there is none.
+    pub fault: Fault,
+}
+
 /// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
@@ -313,9 +328,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Asks every server that has keys for a sign of life, all at the same time.
     fn ping(&self) -> Reply<'_, ()>;
 
-    /// Whether the client is connected to every server that it uses.
-    fn is_connected(&self) -> bool {
-        true
+    /// The server that the client uses and has been disconnected from for the longest time; `None` if it is connected to all
+    /// of them.
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        None
     }
 
     /// What errors call the servers.

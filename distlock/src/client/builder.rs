@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::clock::Clock;
 #[cfg(feature = "redis")]
 use crate::config::PubSub;
-use crate::config::{ClientName, Config};
+use crate::config::{Config, Settings};
 
 /// The settings of a [`Client`](crate::Client) that is to be made. Each has a default.
 ///
@@ -35,12 +35,31 @@ use crate::config::{ClientName, Config};
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings have no effect until a client is made with them"]
 pub struct Builder {
+    /// What has no plain value.
     pub(crate) config: Config,
+    /// What has one, as far as it was set.
+    pub(crate) settings: Settings,
     #[cfg(feature = "test-util")]
     pub(crate) decorators: Decorators,
 }
 
 impl Builder {
+    /// Sets all settings that `settings` has; the others stay as they are.
+    ///
+    /// It is the same as a call of each of their methods at this place. The last call for a setting counts, and each counts more
+    /// than the query of the [URL](Builder::connect).
+    ///
+    /// # Errors
+    /// Values out of range are reported when the client is made, as for the methods of the same names.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig): there is only one of `replicas` and `replicas_timeout`.
+    ///
+    /// # Examples
+    /// See [`Settings`].
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings.overlay(settings);
+        self
+    }
+
     /// Sets the lease of holds that the watchdog renews: 1 ms to 10 years, 30 s by default.
     ///
     /// It applies to all acquisitions that do not set a [lease](crate::Acquire::lease). The watchdog renews a hold each
@@ -60,7 +79,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
-        self.config.watchdog_timeout = lease;
+        self.settings.watchdog_timeout = Some(lease);
         self
     }
 
@@ -78,7 +97,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.config.key_prefix = prefix.into();
+        self.settings.key_prefix = Some(prefix.into());
         self
     }
 
@@ -106,7 +125,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.config.name = ClientName::new(name.into());
+        self.settings.name = Some(name.into());
         self
     }
 
@@ -128,7 +147,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn default_wait(mut self, wait: Duration) -> Self {
-        self.config.default_wait = Some(wait);
+        self.settings.default_wait = Some(wait);
         self
     }
 
@@ -150,7 +169,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn max_hold(mut self, most: Duration) -> Self {
-        self.config.max_hold = Some(most);
+        self.settings.max_hold = Some(most);
         self
     }
 
@@ -169,7 +188,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn max_waiters(mut self, most: u32) -> Self {
-        self.config.max_waiters.per_key = most;
+        self.settings.max_waiters = Some(most);
         self
     }
 
@@ -187,7 +206,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn max_total_waiters(mut self, most: u32) -> Self {
-        self.config.max_waiters.total = most;
+        self.settings.max_total_waiters = Some(most);
         self
     }
 
@@ -211,7 +230,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.config.response_timeout = timeout;
+        self.settings.response_timeout = Some(timeout);
         self
     }
 
@@ -234,7 +253,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn unavailable_after(mut self, limit: Duration) -> Self {
-        self.config.unavailable_after = limit;
+        self.settings.unavailable_after = Some(limit);
         self
     }
 
@@ -267,7 +286,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
-        self.config.waiter_timeout = timeout;
+        self.settings.waiter_timeout = Some(timeout);
         self
     }
 
@@ -289,7 +308,7 @@ impl Builder {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn warn_after(mut self, time: Duration) -> Self {
-        self.config.warn_after = time;
+        self.settings.warn_after = Some(time);
         self
     }
 
@@ -347,7 +366,7 @@ impl Builder {
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn fencing_token_ttl(mut self, ttl: Duration) -> Self {
-        self.config.fencing_token_ttl = Some(ttl);
+        self.settings.fencing_token_ttl = Some(ttl);
         self
     }
 
@@ -365,7 +384,7 @@ impl Builder {
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn nodelay(mut self, nodelay: bool) -> Self {
-        self.config.nodelay = nodelay;
+        self.settings.nodelay = Some(nodelay);
         self
     }
 
@@ -390,7 +409,7 @@ impl Builder {
     #[cfg(feature = "redis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn pub_sub(mut self, pub_sub: PubSub) -> Self {
-        self.config.pub_sub = pub_sub;
+        self.settings.pub_sub = Some(pub_sub);
         self
     }
 
@@ -409,6 +428,12 @@ impl Builder {
         let at = if nearest { 0 } else { self.decorators.0.len() };
         self.decorators.0.insert(at, Arc::new(decorate));
         self
+    }
+}
+
+impl From<Settings> for Builder {
+    fn from(settings: Settings) -> Self {
+        Self::default().settings(settings)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::Builder;
-use crate::config::Replicas;
 use crate::credentials::{Credentials, CredentialsSource};
 #[cfg(feature = "_tls")]
 use crate::pem::{ClientPem, Pem};
@@ -91,7 +90,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.config.connect_timeout = timeout;
+        self.settings.connect_timeout = Some(timeout);
         self
     }
 
@@ -126,7 +125,8 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn replicas(mut self, count: u32, timeout: Duration) -> Self {
-        self.config.replicas = Some(Replicas { count, timeout });
+        self.settings.replicas = Some(count);
+        self.settings.replicas_timeout = Some(timeout);
         self
     }
 
@@ -156,7 +156,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn restart_grace(mut self, grace: Duration) -> Self {
-        self.config.restart_grace = grace;
+        self.settings.restart_grace = Some(grace);
         self
     }
 

@@ -2,8 +2,11 @@
 
 pub(crate) mod builder;
 #[cfg(feature = "redis")]
+mod connect;
+#[cfg(feature = "redis")]
 mod connection_settings;
 mod facts;
+pub(crate) mod health;
 pub(crate) mod inherit;
 pub(crate) mod installed;
 mod probe;
@@ -83,26 +86,6 @@ impl Client {
         let id = new_client_id();
         let backend = server.connect(&config, id);
         Self::new(id, config, server.clock(), Arc::new(backend))
-    }
-
-    /// Connects to the Redis or Valkey server at `url`, with default settings. See [`Builder::connect`].
-    ///
-    /// # Errors
-    /// The same as [`Builder::connect`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future stops the connection attempt.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::connect("redis://127.0.0.1:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    pub async fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder().connect(url).await
     }
 
     /// Returns a builder, to create a client with other settings.
@@ -460,82 +443,17 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
-        self.build(new_client_id(), server.clock(), |config, id| {
-            Arc::new(server.connect(config, id))
-        })
+        let config = self.config.clone().with(self.settings.clone())?;
+        let (config, id) = (config.validated()?, new_client_id());
+        let backend = Arc::new(server.connect(&config, id));
+        Ok(self.build(config, id, server.clock(), backend))
     }
 
-    /// Connects to the Redis or Valkey server that `url` names.
-    ///
-    /// | URL | server |
-    /// | --- | --- |
-    /// | `redis://[user:password@]host[:port][/db]` | one server; the port is 6379 by default |
-    /// | `rediss://..` | one server with TLS; needs the feature `tls-rustls` or `tls-native-tls` |
-    /// | `rediss://..#insecure` | the same, with any certificate; needs the feature `tls-rustls-insecure` |
-    /// | `unix:///path[?db=3&user=..&pass=..]` | one server by its socket |
-    /// | `redis+sentinel://host1,host2,host3/service[/db]` | the master of a service, as its Sentinels name it; their port is 26379 by default |
-    /// | `rediss+sentinel://..` | the same with TLS, to the servers and to the Sentinels |
-    /// | `redis+cluster://[user:password@]host1[:port],host2[:port]` | a cluster, found by any of these nodes |
-    /// | `rediss+cluster://..` | the same with TLS |
-    ///
-    /// `valkey` and `valkeys` mean the same as `redis` and `rediss`. In a user, a password and a path, `@`, `/`, `?`, `#`, `%`
-    /// and `:` are percent-encoded (`%40`, `%2F`, `%3F`, `%23`, `%25`, `%3A`).
-    ///
-    /// The server has to support the protocol RESP3, as Redis does since version 6. Once a client is connected, it
-    /// reconnects on its own whenever a connection is lost.
-    ///
-    /// Of a cluster, the URL names some of the nodes, and the client finds the others. It has at most two connections to each
-    /// master, from the time on when it first uses it, and a third one if [replicas](Builder::replicas) have to confirm. See
-    /// the page [`cluster`](crate::guide::cluster) of the guide.
-    ///
-    /// A server that holds locks should have the `maxmemory-policy` `noeviction`. With any other policy it deletes locks
-    /// when its memory is full, and the client logs a warning when it connects.
-    ///
-    /// # Errors
-    /// * [`Error::InvalidUrl`]: the URL does not name a server that this build can talk to.
-    /// * [`Error::Unreachable`]: the server did not answer within the [connect timeout](Builder::connect_timeout) of 5 s, or
-    ///   it admits no further connection; a client has two. The client tries to connect again and again for that time.
-    /// * [`Error::TimePaused`]: tokio's time is paused. Tests with paused time use [`in_memory`](Builder::in_memory).
-    /// * [`Error::LoginDenied`]: the server refuses the user, the password or the client's certificate, or the client refuses
-    ///   the server's certificate. Nothing is tried again.
-    /// * [`Error::UnsupportedServer`]: the server speaks TLS and the URL says otherwise, or the reverse; it does not support
-    ///   RESP3; it does not have the database of the URL; it is a node of a cluster, a single server or a
-    ///   Sentinel where the URL says otherwise;
-    ///   it does not know a command that locks need, because it was renamed. Or no Sentinel knows the service of the URL.
-    /// * The errors of [`in_memory`](Builder::in_memory): a setting has a value that cannot work.
-    ///
-    /// # Cancel safety
-    /// Dropping the future stops the connection attempt.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let builder = distlock::Client::builder().key_prefix("shop:");
-    /// let client = builder.connect("redis://127.0.0.1:6379").await?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    pub async fn connect(self, url: &str) -> Result<Client, Error> {
-        use crate::backend::redis::RedisBackend;
-        let config = self.config.clone().validated()?;
-        let (id, clock) = (new_client_id(), Clock::boot());
-        let backend = RedisBackend::connect(url, id, &config, clock.clone()).await?;
-        self.build(id, clock, |_, _| Arc::new(backend))
-    }
-
-    fn build(
-        self,
-        id: Uuid,
-        clock: Clock,
-        backend: impl FnOnce(&Config, Uuid) -> Arc<dyn Backend>,
-    ) -> Result<Client, Error> {
-        let config = self.config.validated()?;
-        let backend = backend(&config, id);
+    fn build(self, config: Config, id: Uuid, clock: Clock, backend: Arc<dyn Backend>) -> Client {
         #[cfg(feature = "test-util")]
         let backend = self
             .decorators
             .around(backend, &clock, config.response_timeout);
-        Ok(Client::new(id, config, clock, backend))
+        Client::new(id, config, clock, backend)
     }
 }

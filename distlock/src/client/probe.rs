@@ -71,6 +71,10 @@ impl Client {
     /// # }
     /// ```
     pub fn is_connected(&self) -> bool {
-        self.registry.session.backend.is_connected()
+        self.registry
+            .session
+            .backend
+            .longest_disconnection()
+            .is_none()
     }
 }

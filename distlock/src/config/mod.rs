@@ -2,13 +2,19 @@
 
 mod checks;
 mod constants;
+#[cfg(any(feature = "redis", feature = "serde"))]
+mod duration;
 mod name;
+mod settings;
 
 use std::time::Duration;
 
 pub(crate) use self::checks::*;
 pub(crate) use self::constants::*;
+#[cfg(feature = "redis")]
+pub(crate) use self::duration::parse as parse_duration;
 pub(crate) use self::name::ClientName;
+pub use self::settings::Settings;
 #[cfg(feature = "redis")]
 use crate::credentials::CredentialsSource;
 use crate::error::Error;
@@ -79,6 +85,11 @@ pub(crate) struct Config {
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum PubSub {
     /// By sharded messages (SPUBLISH, SSUBSCRIBE) if the servers have them, and by plain ones otherwise. Redisson does the

@@ -103,6 +103,9 @@ pub(crate) struct Lease {
     /// No renewal is sent before this time, because the last one has just failed.
     not_before: Tick,
     in_flight: bool,
+    /// When the first of the renewals was sent that have failed since the server answered one. `NEVER` if the last one was
+    /// answered.
+    failing_since: Tick,
     /// When the last command was sent that showed that the server has the hold.
     confirmed: Tick,
     /// Since when there is a reason to ask the server for the hold at once. `NEVER` if there is none.
@@ -133,6 +136,7 @@ impl Lease {
             renew_at: sent.after(watchdog / RENEWALS_PER_LEASE),
             not_before: sent,
             in_flight: false,
+            failing_since: Tick::NEVER,
             confirmed: sent,
             doubted_since: Tick::NEVER,
             passed_on_since: Tick::NEVER,
@@ -250,6 +254,12 @@ impl Lease {
         self.latest_end
     }
 
+    /// When the first of the renewals was sent that have failed in a row, if the lease still runs and the last one failed.
+    pub(crate) fn failing_since(&self) -> Option<Tick> {
+        (self.state == State::Held && self.failing_since != Tick::NEVER)
+            .then_some(self.failing_since)
+    }
+
     /// Whether the hold can be handed over: it is held, nothing keeps it to its guards, and at least half of the
     /// watchdog's lease is left.
     pub(crate) fn may_pass_on(&self, now: Tick) -> bool {
@@ -356,11 +366,13 @@ impl Lease {
                 self.deadline = self.deadline.max(sent.after(lease));
                 self.renew_at = self.renew_by(sent.after(self.watchdog / RENEWALS_PER_LEASE));
                 self.confirmed = self.confirmed.max(sent);
+                self.failing_since = Tick::NEVER;
                 self.passed_on -= std::mem::take(&mut self.asked_about);
                 None
             }
             Answer::Unknown => {
                 self.not_before = now.after(Config::retry_pause(self.watchdog));
+                self.failing_since = self.failing_since.min(sent);
                 // The question is still open, whatever the reason for it was.
                 self.doubt(now);
                 None

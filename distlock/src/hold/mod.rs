@@ -286,6 +286,11 @@ impl Hold {
         self.state.lock().lease.latest_end()
     }
 
+    /// Since when its renewals fail, if they do.
+    pub(crate) fn failing_since(&self) -> Option<Tick> {
+        self.state.lock().lease.failing_since()
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.state.lock().count
     }

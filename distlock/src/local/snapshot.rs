@@ -12,12 +12,18 @@ use crate::clock::Tick;
 use crate::key::Resource;
 use crate::kind::Kind;
 use crate::owner::Owner;
+#[cfg(feature = "serde")]
+use crate::report::{millis, some_millis, text};
 
 /// What a client holds and waits for at one moment; see [`Client::snapshot`](crate::Client::snapshot).
+///
+/// With the feature `serde` it can be serialized. Times are then whole milliseconds, under names such as `held_for_ms`, and
+/// places in the code are texts such as `src/orders.rs:42:9`.
 ///
 /// # Examples
 /// See [`Client::snapshot`](crate::Client::snapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The holds, the oldest first.
@@ -31,22 +37,34 @@ pub struct Snapshot {
 /// # Examples
 /// See [`Client::snapshot`](crate::Client::snapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HoldSnapshot {
     /// The key, without the client's prefix.
     pub key: String,
     /// The kind of the primitive.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub kind: Kind,
     /// The owner under which the server stores the hold.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub owner: Owner,
     /// The time since the grant, or since the hold was handed over by another guard of this client.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "held_for_ms", serialize_with = "millis")
+    )]
     pub held_for: Duration,
     /// The time until the hold ends if no renewal is confirmed. `None` for permits of a
     /// [`Semaphore`](crate::Semaphore), which have no lease.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "lease_left_ms", serialize_with = "some_millis")
+    )]
     pub lease_left: Option<Duration>,
     /// How many guards the hold has: 1, and 1 more for each re-entry.
     pub count: u32,
     /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that made the layer.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
 
@@ -55,21 +73,32 @@ pub struct HoldSnapshot {
 /// # Examples
 /// See [`BlockedBy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WaitSnapshot {
     /// The key that it waits for now, without the client's prefix. A multi-lock waits for one of its keys at a time.
     pub key: String,
     /// The kind of the primitive.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub kind: Kind,
     /// The time since the acquisition began.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "waited_ms", serialize_with = "millis")
+    )]
     pub waited: Duration,
     /// The time until it gives up. `None` if it waits without limit.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "wait_left_ms", serialize_with = "some_millis")
+    )]
     pub wait_left: Option<Duration>,
     /// How many acquisitions of this client are before it in the queue of the key.
     pub ahead: usize,
     /// What it waits for, as far as this client knows.
     pub blocked_by: BlockedBy,
     /// Where in the code it was made: the call of `acquire`, the attribute, or the line that made the layer.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
 
@@ -93,14 +122,21 @@ pub struct WaitSnapshot {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(tag = "what", rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum BlockedBy {
     /// A hold of this client.
     #[non_exhaustive]
     OwnHold {
         /// The owner of the hold.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
         owner: Owner,
         /// Where in the code it was acquired.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
         place: &'static Location<'static>,
     },
     /// A hold of another client, which may be in another process or in a program that uses Redisson. Ask the server for its
@@ -108,6 +144,10 @@ pub enum BlockedBy {
     #[non_exhaustive]
     OtherClient {
         /// The rest of its lease, as the server last reported it. Its holder may have renewed it since.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "lease_left_ms", serialize_with = "millis")
+        )]
         lease_left: Duration,
     },
     /// It is not known: no server has answered yet, or several holders share the key, or the holder has no lease.

@@ -21,6 +21,10 @@ impl Cost {
         cost
     }
 
+    pub(crate) fn library(&self) -> f64 {
+        self.library
+    }
+
     pub(crate) fn ratio(&self) -> f64 {
         self.library / self.bare
     }

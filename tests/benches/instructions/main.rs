@@ -35,11 +35,38 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [case, url] = &args[..] {
         // This is the program under callgrind.
+        #[cfg(feature = "metrics")]
+        record();
         print!("{}", cases::run(case, url));
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    if args == ["--costs"] {
+        runtime.block_on(costs());
+        return ExitCode::SUCCESS;
+    }
     runtime.block_on(gate())
+}
+
+/// Takes all metrics, as the exporter for Prometheus does in a service.
+#[cfg(feature = "metrics")]
+fn record() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new();
+    // Summaries and buckets cost about the same. Services have buckets.
+    let recorder = recorder
+        .set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0])
+        .unwrap();
+    metrics::set_global_recorder(recorder.build_recorder()).unwrap();
+}
+
+/// Prints what one operation of the library costs in each case, for a script that compares two builds.
+async fn costs() {
+    for case in &CASES {
+        match count(case).await {
+            Ok(cost) => println!("{} {:.0}", case.name, cost.library()),
+            Err(failure) => eprintln!("{failure}"),
+        }
+    }
 }
 
 async fn gate() -> ExitCode {

@@ -10,6 +10,7 @@ use super::MemoryServer;
 use super::store::State;
 
 use crate::backend::{Fault, Signal, cause};
+use crate::clock::Tick;
 
 /// What is planned for the next commands.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Faults {
 
 #[derive(Debug, Default)]
 struct Plan {
-    is_down: bool,
+    down_since: Option<Tick>,
     next: VecDeque<Planned>,
 }
 
@@ -42,8 +43,8 @@ impl Faults {
     /// The fault of a command that is not carried out.
     pub(super) fn next(&self) -> Result<Option<Planned>, Fault> {
         let mut plan = self.plan.lock();
-        if plan.is_down {
-            return Err(Fault::NotNow(cause("the memory server was taken down")));
+        if plan.down_since.is_some() {
+            return Err(taken_down());
         }
         match plan.next.pop_front() {
             Some(Planned::Failed) => Err(Fault::NotNow(cause(
@@ -54,7 +55,13 @@ impl Faults {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.plan.lock().is_down
+        self.plan.lock().down_since.is_some()
+    }
+
+    /// Since when the server is down, and what its clients are told; `None` if it is up.
+    pub(super) fn down(&self) -> Option<(Tick, Fault)> {
+        let since = self.plan.lock().down_since?;
+        Some((since, taken_down()))
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -79,6 +86,11 @@ impl Faults {
         let mut plan = self.plan.lock();
         plan.next.extend((0..commands).map(|_| planned));
     }
+}
+
+/// What a command meets while the server is down.
+fn taken_down() -> Fault {
+    Fault::NotNow(cause("the memory server was taken down"))
 }
 
 impl MemoryServer {
@@ -107,8 +119,14 @@ impl MemoryServer {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn take_down(&self) {
-        let was_down = std::mem::replace(&mut self.store.faults.plan.lock().is_down, true);
-        if !was_down {
+        let now = self.store.clock.now();
+        let was_up = {
+            let mut plan = self.store.faults.plan.lock();
+            let was_up = plan.down_since.is_none();
+            plan.down_since.get_or_insert(now);
+            was_up
+        };
+        if was_up {
             self.set_subscriptions_active(false);
         }
     }
@@ -124,8 +142,8 @@ impl MemoryServer {
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn bring_up(&self) {
         let faults = &self.store.faults;
-        let was_down = std::mem::take(&mut faults.plan.lock().is_down);
-        if was_down {
+        let was_down = faults.plan.lock().down_since.take();
+        if was_down.is_some() {
             faults.epoch.fetch_add(1, Ordering::Release);
             faults.brought_up.send_replace(());
             self.set_subscriptions_active(true);

@@ -44,6 +44,8 @@ use self::observe::Observed;
 pub use self::observe::Waiter;
 use self::store::{State, Store};
 #[cfg(feature = "testing")]
+use super::Disconnection;
+#[cfg(feature = "testing")]
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
@@ -314,8 +316,14 @@ impl Backend for MemoryBackend {
         self.run(|_, _| Ok(()))
     }
 
-    fn is_connected(&self) -> bool {
-        self.store.is_up()
+    #[cfg(feature = "testing")]
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        let (since, fault) = self.store.faults.down()?;
+        Some(Disconnection {
+            server: self.servers(),
+            lasted: self.store.clock.now().since(since),
+            fault,
+        })
     }
 
     fn servers(&self) -> String {

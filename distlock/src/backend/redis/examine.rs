@@ -25,6 +25,8 @@ const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
 const SHARDED: (&str, &str) = ("SHARDNUMSUB", "+pubsub|shardnumsub");
 
 pub(super) async fn examine(backend: &RedisBackend, key: &Key) -> Result<Examined, Fault> {
+    // Decides below how messages are counted.
+    backend.servers.are_known().await?;
     let name = key.name();
     let beside = [
         names::fair_queue(name),

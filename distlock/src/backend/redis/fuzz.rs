@@ -8,6 +8,7 @@ use super::connection::Address;
 use super::connection::url::{self, Target as Servers, Tls, Url};
 use super::reply::{self, Elsewhere};
 use crate::backend::{Attempted, Fault, Released, Target};
+use crate::config::Settings;
 use crate::credentials::Credentials;
 use crate::key::{Key, Resource};
 use crate::kind::Kind;
@@ -30,7 +31,8 @@ pub(crate) fn url(bytes: &[u8]) {
                 Ok(read) => assert_eq!(read, url, "{again}"),
                 Err(error) => panic!("{again}: {error}"),
             }
-            assert_eq!((masked.target, masked.tls), (url.target, url.tls), "{text}");
+            let decided = |url: Url| (url.target, url.tls, url.settings);
+            assert_eq!(decided(masked), decided(url), "{text}");
         }
         (Err(error), Err(masked)) => {
             assert_eq!(error.to_string(), masked.to_string(), "{text}");
@@ -112,6 +114,7 @@ fn written_anew(url: &Url) -> String {
         "rediss"
     };
     let (user, hosts) = (login(&url.credentials), url.target.to_string());
+    let settings = settings_anew(&url.settings);
     let mut is_insecure = url.tls == Tls::Insecure;
     let text = match &url.target {
         Servers::Server {
@@ -120,10 +123,10 @@ fn written_anew(url: &Url) -> String {
         } => {
             let path: Vec<_> = path.to_str().unwrap_or_default().split('/').collect();
             let path: Vec<_> = path.into_iter().map(encoded).collect();
-            format!("unix://{user}{}?db={db}", path.join("/"))
+            format!("unix://{user}{}?db={db}{settings}", path.join("/"))
         }
-        Servers::Server { db, .. } => format!("{scheme}://{user}{hosts}/{db}"),
-        Servers::Cluster { .. } => format!("{scheme}+cluster://{user}{hosts}"),
+        Servers::Server { db, .. } => format!("{scheme}://{user}{hosts}/{db}?{settings}"),
+        Servers::Cluster { .. } => format!("{scheme}+cluster://{user}{hosts}?{settings}"),
         Servers::Sentinel {
             service,
             db,
@@ -140,7 +143,9 @@ fn written_anew(url: &Url) -> String {
                 format!("{}&sentinel_password={password}", user.unwrap_or_default())
             });
             let login = login.unwrap_or_default();
-            format!("{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}")
+            format!(
+                "{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}{settings}"
+            )
         }
     };
     if is_insecure {
@@ -148,6 +153,55 @@ fn written_anew(url: &Url) -> String {
     } else {
         text
     }
+}
+
+/// The settings as words of a query, each after a `&`.
+fn settings_anew(settings: &Settings) -> String {
+    let durations = [
+        ("watchdog_timeout", settings.watchdog_timeout),
+        ("default_wait", settings.default_wait),
+        ("max_hold", settings.max_hold),
+        ("response_timeout", settings.response_timeout),
+        ("unavailable_after", settings.unavailable_after),
+        ("waiter_timeout", settings.waiter_timeout),
+        ("warn_after", settings.warn_after),
+        ("fencing_token_ttl", settings.fencing_token_ttl),
+        ("connect_timeout", settings.connect_timeout),
+        ("replicas_timeout", settings.replicas_timeout),
+        ("restart_grace", settings.restart_grace),
+    ];
+    let durations = durations.map(|(word, time)| {
+        let text = time.map(|time| {
+            let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+            let (hours, seconds) = (seconds / 3_600, seconds % 3_600);
+            let (millis, rest) = (nanos / 1_000_000, nanos % 1_000_000);
+            format!("{hours}h{seconds}s{millis}.{rest:06}ms")
+        });
+        (word, text)
+    });
+    let others = [
+        ("key_prefix", settings.key_prefix.as_deref().map(encoded)),
+        ("name", settings.name.as_deref().map(encoded)),
+        (
+            "max_waiters",
+            settings.max_waiters.map(|count| count.to_string()),
+        ),
+        (
+            "max_total_waiters",
+            settings.max_total_waiters.map(|count| count.to_string()),
+        ),
+        ("replicas", settings.replicas.map(|count| count.to_string())),
+        ("nodelay", settings.nodelay.map(|is_on| is_on.to_string())),
+        (
+            "pub_sub",
+            settings
+                .pub_sub
+                .map(|way| format!("{way:?}").to_lowercase()),
+        ),
+    ];
+    let words = durations.into_iter().chain(others);
+    let words = words.filter_map(|(word, text)| Some(format!("&{word}={}", text?)));
+    words.collect()
 }
 
 fn encoded(text: &str) -> String {

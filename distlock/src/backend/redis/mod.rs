@@ -38,14 +38,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use self::connection::url;
+pub(crate) use self::connection::url::Url;
 use self::script::{Call, Script};
 use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Home, Inspected, Looked, NamedClient,
-    Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts, Subscription, Target,
-    cause, renewed_together,
+    Attempt, Attempted, Backend, Change, Disconnection, Examined, Fault, Home, Inspected, Looked,
+    NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts,
+    Subscription, Target, cause, renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -72,21 +72,15 @@ pub(crate) struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects. Returns when the server has answered.
-    pub(crate) async fn connect(
-        url: &str,
-        id: Uuid,
-        config: &Config,
-        clock: Clock,
-    ) -> Result<Self, Error> {
-        let url = url::parse(url)?;
+    /// The servers of a URL. Nothing is sent.
+    pub(crate) fn new(url: Url, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
                 server: url.target.to_string(),
             });
         }
         Ok(Self {
-            servers: Servers::connect(url, id, config, clock).await?,
+            servers: Servers::new(url, id, config, clock)?,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
@@ -94,6 +88,16 @@ impl RedisBackend {
             remembered: config.remembered(),
             answered: Mutex::default(),
         })
+    }
+
+    /// Connects. Returns when the server has answered, or after this time.
+    pub(crate) async fn connect(&self, patience: Duration) -> Result<(), Error> {
+        self.servers.connect(patience).await
+    }
+
+    /// Begins to connect, if there is a runtime to do so in. The caller does not wait for it.
+    pub(crate) fn begin_to_connect(&self) {
+        self.servers.begin_to_connect();
     }
 
     /// A slot for an attempt at a key. Waits for one if all of its server are in use, for at most the response timeout.
@@ -321,8 +325,8 @@ impl Backend for RedisBackend {
         Box::pin(self.servers.ping())
     }
 
-    fn is_connected(&self) -> bool {
-        self.servers.is_connected()
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        self.servers.longest_disconnection()
     }
 
     fn servers(&self) -> String {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
+use crate::error::Loss;
 use crate::hold::{Hold, InDoubtAttempt, Session};
 use crate::telemetry::CountedRelease;
 
@@ -134,6 +135,13 @@ impl PendingRelease {
         }
         self.counted = None;
         !std::mem::replace(&mut self.answered, true)
+    }
+
+    /// The server does not have the hold that was to be released, and no loss was announced.
+    pub(in crate::hold) fn count_loss(&self) {
+        if let Some(hold) = &self.frees {
+            hold.meter.lost(Loss::Gone);
+        }
     }
 
     /// How many guards have handed the hold over since the server confirmed it. Call it when the release is sent for the

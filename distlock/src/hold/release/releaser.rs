@@ -243,7 +243,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
     let session = Arc::clone(&in_flight.session);
     let longest = session.config.longest_pause();
     let (began, mut pause) = (session.now(), RETRY_BACKOFF.first.min(longest));
-    let (mut was_denied, mut ending) = (false, Ending::Unanswered);
+    let (mut was_denied, mut is_doubtful, mut ending) = (false, false, Ending::Unanswered);
     loop {
         let Some(until) = in_flight.pending.as_ref().map(|pending| pending.until) else {
             return ending;
@@ -280,6 +280,10 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
                 if released == Released::NotOurs {
                     let key = &target.resource.key;
                     telemetry::ended_before_the_loss(key, target.owner, unconfirmed);
+                    // After an outcome that is unknown, or the end of the lease, the hold may have ended as it should.
+                    if !is_doubtful && !is_over {
+                        pending.count_loss();
+                    }
                 }
                 let may_come_late = pending.may_come_late(epoch);
                 in_flight.settle(Settled::Answered(released));
@@ -305,8 +309,8 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
                     ending
                 };
             }
-            // The outcome is unknown. The release is sent again, which is safe.
-            Err(_) => {}
+            // The release is sent again, which is safe.
+            Err(fault) => is_doubtful |= matches!(fault, Fault::Unknown(_)),
         }
         if let Some(pending) = &in_flight.pending {
             pending.note_sent(None);

@@ -36,6 +36,13 @@ impl ReleaseTicket {
         }
     }
 
+    /// Counts the loss of a hold that the server does not have any more.
+    pub(in crate::hold) fn count_loss(&self) {
+        if let Some(pending) = &self.pending {
+            pending.count_loss();
+        }
+    }
+
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
     pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {

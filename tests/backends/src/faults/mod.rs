@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Examined, Fault as BackendFault, Home, Inspected,
-    Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource, ScanPosition,
-    Scanned, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, Disconnection, Examined, Fault as BackendFault,
+    Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource,
+    ScanPosition, Scanned, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -470,8 +470,8 @@ impl Backend for Faulty {
         }))
     }
 
-    fn is_connected(&self) -> bool {
-        self.inner.is_connected()
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        self.inner.longest_disconnection()
     }
 
     fn servers(&self) -> String {

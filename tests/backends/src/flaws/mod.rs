@@ -26,9 +26,9 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Examined, Fault as BackendFault, Home, Inspected,
-    Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource, ScanPosition,
-    Scanned, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, Disconnection, Examined, Fault as BackendFault,
+    Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource,
+    ScanPosition, Scanned, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -174,8 +174,8 @@ impl Backend for Flawed {
         self.inner.ping()
     }
 
-    fn is_connected(&self) -> bool {
-        self.inner.is_connected()
+    fn longest_disconnection(&self) -> Option<Disconnection> {
+        self.inner.longest_disconnection()
     }
 
     fn servers(&self) -> String {

@@ -4,6 +4,7 @@
 //! which they differ, is the cost of one operation. What a round does once drops out.
 
 mod hand_over;
+mod layer;
 mod many_keys;
 mod pair;
 mod renewal;
@@ -19,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) is_gated: bool,
 }
 
-pub(crate) const CASES: [Case; 4] = [
+pub(crate) const CASES: [Case; 5] = [
     Case {
         name: "pair",
         what: "one task, acquire and release, to the bare pair",
@@ -43,6 +44,12 @@ pub(crate) const CASES: [Case; 4] = [
         // How many replies arrive together depends on the machine, and they share the instructions that read them.
         is_gated: false,
     },
+    Case {
+        name: "layer",
+        what: "a request under the layer, in memory, to the bare route",
+        // Most of it is the cost of axum, which changes with its versions.
+        is_gated: false,
+    },
 ];
 
 /// Does the work of a case, on one thread.
@@ -56,6 +63,7 @@ pub(crate) fn run(case: &str, url: &str) -> Parts {
         match case {
             "pair" => pair::run(url, &mut parts).await,
             "hand_over" => hand_over::run(url, &mut parts).await,
+            "layer" => layer::run(&mut parts).await,
             "renewal" => renewal::run(url, &mut parts).await,
             "many_keys" => many_keys::run(url, &mut parts).await,
             _ => panic!("no case {case}"),

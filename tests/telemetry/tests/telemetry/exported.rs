@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use distlock::{Client, MemoryServer};
 use distlock_tests::RedisServer;
-use distlock_tower::LockLayer;
+use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
 use http::{Request, Response};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -75,6 +75,65 @@ impl Exporter {
             );
         }
     }
+}
+
+/// What a worker does under a lock.
+struct Job {
+    key: &'static str,
+    fails: bool,
+}
+
+/// Holds that the server has forgotten: their own releases find it, at once or in the background. A release that takes effect
+/// after the answer to an earlier one was lost finds nothing.
+async fn losses_are_found_by_releases(exporter: &Exporter) {
+    let server = MemoryServer::new();
+    let client = Client::builder().metrics_key_class(class);
+    let client = client.in_memory(&server).unwrap();
+    let gone = [
+        ("kind", "non_reentrant"),
+        ("key_class", "tested"),
+        ("reason", "gone"),
+    ];
+    let lost = async |times| {
+        exporter
+            .eventually("distlock_losses_total", &gone, times)
+            .await;
+    };
+    let held = client
+        .non_reentrant_lock("order:1")
+        .acquire()
+        .await
+        .unwrap();
+    server.forget_all();
+    assert!(held.release().await.unwrap_err().is_lost());
+    lost(1.0).await;
+    let held = client
+        .non_reentrant_lock("order:2")
+        .acquire()
+        .await
+        .unwrap();
+    server.forget_all();
+    drop(held);
+    lost(2.0).await;
+    let held = client
+        .non_reentrant_lock("order:3")
+        .acquire()
+        .await
+        .unwrap();
+    server.lose_next(1);
+    held.release().await.unwrap();
+    let held = client
+        .non_reentrant_lock("order:4")
+        .acquire()
+        .await
+        .unwrap();
+    server.lose_next(1);
+    drop(held);
+    client
+        .close(SOON)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(exporter.sum("distlock_losses_total", &gone).await, 2.0);
 }
 
 #[tokio::test]
@@ -184,6 +243,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .await;
     drop(held);
     exporter.eventually("distlock_holds", &reentrant, 0.0).await;
+    losses_are_found_by_releases(&exporter).await;
     exporter
         .eventually("distlock_hold_seconds_count", &reentrant, 2.0)
         .await;
@@ -223,6 +283,30 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     exporter
         .eventually("distlock_tower_answers_total", &[("reason", "busy")], 1.0)
         .await;
+
+    let layer = ServiceLockLayer::new(early.clone(), |job: &Job| job.key.to_owned());
+    let service = layer
+        .wait(Duration::ZERO)
+        .max_pending_requests(1)
+        .layer(service_fn(async |job: Job| match job.fails {
+            true => Err("a failure of its own"),
+            false => Ok(()),
+        }));
+    let run = async |key, fails| {
+        let service = service.clone();
+        service.oneshot(Job { key, fails }).await
+    };
+    assert!(run("order:44", false).await.is_err());
+    run("order:45", false).await.unwrap();
+    assert!(run("order:45", true).await.is_err());
+    assert!(run("", false).await.is_err());
+    for (reason, times) in [("busy", 2.0), ("key", 1.0), ("lost", 0.0)] {
+        exporter
+            .eventually("distlock_tower_answers_total", &[("reason", reason)], times)
+            .await;
+    }
+    let answers = exporter.sum("distlock_tower_answers_total", &[]).await;
+    assert_eq!(answers, 3.0, "errors of the service itself are not counted");
 
     // What was granted before the exporter does not make a gauge negative. A class that fails is none.
     drop(before);

@@ -193,3 +193,43 @@ async fn snapshot_asks_no_server() {
     drop(server);
     assert_eq!(client.snapshot().holds[0].owner, held.owner());
 }
+
+#[tokio::test(start_paused = true)]
+async fn snapshot_is_serialized_with_milliseconds_and_places() {
+    let client = Client::in_memory();
+    let lock = client.fenced_lock("k");
+    let (held, line) = (lock.acquire().await.unwrap(), line!());
+    let permits = client.semaphore("s");
+    permits.try_set_permits(1).await.unwrap();
+    let _permit = permits.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().wait(10 * SECOND).into_future());
+    tokio::time::sleep(SECOND).await;
+    let json = serde_json::to_value(client.snapshot()).unwrap();
+    let holds = json["holds"].as_array().unwrap();
+    let hold = |key: &str| holds.iter().find(|hold| hold["key"] == key).unwrap();
+    let fenced = hold("k");
+    assert_eq!(fenced["kind"], "fenced");
+    assert_eq!(fenced["owner"], held.owner().to_string());
+    assert_eq!(
+        (&fenced["held_for_ms"], &fenced["count"]),
+        (&1_000.into(), &1.into())
+    );
+    assert_eq!(fenced["lease_left_ms"], 29_000);
+    assert!(hold("s")["lease_left_ms"].is_null());
+    let place = fenced["place"].as_str().unwrap();
+    assert!(place.contains(&format!("snapshot.rs:{line}:")), "{place}");
+    let wait = &json["waits"][0];
+    assert_eq!((&wait["key"], &wait["ahead"]), (&"k".into(), &0.into()));
+    assert_eq!(
+        (&wait["waited_ms"], &wait["wait_left_ms"]),
+        (&1_000.into(), &9_000.into())
+    );
+    let blocked_by = &wait["blocked_by"];
+    assert_eq!(blocked_by["what"], "own_hold");
+    assert_eq!(
+        (&blocked_by["owner"], &blocked_by["place"]),
+        (&fenced["owner"], &fenced["place"])
+    );
+    waiting.abort();
+    held.release().await.unwrap();
+}

@@ -258,7 +258,7 @@ const NEEDED: [&str; 10] = [
 
 /// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. If it does not say, the
 /// connection is used as it is.
-pub(in crate::backend::redis) async fn check_commands(
+pub(super) async fn check_commands(
     server: &str,
     connection: &mut MultiplexedConnection,
 ) -> Result<(), Fault> {
@@ -297,10 +297,7 @@ pub(in crate::backend::redis) async fn has_sharded_messages(
 }
 
 /// Warns of a server that deletes keys when its memory is full. Says nothing if the user may not ask.
-pub(in crate::backend::redis) async fn warn_of_eviction(
-    server: &str,
-    connection: &mut MultiplexedConnection,
-) {
+pub(super) async fn warn_of_eviction(server: &str, connection: &mut MultiplexedConnection) {
     let mut info = cmd("INFO");
     info.arg("memory");
     let Ok(text) = info.query_async::<String>(connection).await else {

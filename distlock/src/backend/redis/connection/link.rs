@@ -50,7 +50,48 @@ pub(in crate::backend::redis) struct Wiring {
     pub(in crate::backend::redis) epochs: Arc<Epochs>,
     /// How long the server has to be up before it may grant. Its time is asked for only if this is not zero.
     pub(in crate::backend::redis) restart_grace: Duration,
+    /// Whether the first connection of the client finds out if the server has all that locks need.
+    pub(in crate::backend::redis) first: Option<Arc<FirstCheck>>,
     pub(in crate::backend::redis) on_push: OnPush,
+}
+
+/// What the first connection of a client finds out.
+#[derive(Debug)]
+pub(in crate::backend::redis) struct FirstCheck {
+    is_done: AtomicBool,
+    /// How long the server may take for each answer.
+    patience: Duration,
+}
+
+impl FirstCheck {
+    pub(in crate::backend::redis) fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            is_done: AtomicBool::new(false),
+            patience,
+        })
+    }
+
+    /// Finds out whether the server has all that locks need, unless that was done. A server that does not answer in time may
+    /// still have it.
+    async fn check(
+        &self,
+        server: &str,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), Fault> {
+        // Relaxed: two connections that are made at the same time may both ask.
+        if self.is_done.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let known = greeting::check_commands(server, connection);
+        if let Ok(Err(fault)) = tokio::time::timeout(self.patience, known).await {
+            return Err(fault);
+        }
+        let warned = greeting::warn_of_eviction(server, connection);
+        // Without an answer there is no warning. It is not needed for locks.
+        let _in_time = tokio::time::timeout(self.patience, warned).await;
+        self.is_done.store(true, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// An established connection.
@@ -88,6 +129,8 @@ pub(in crate::backend::redis) struct Link {
     timeouts: AtomicU32,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
+    /// When the last connection was lost, or when the link was made. It changes while `phase` is changed.
+    down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
     farewell: Mutex<Option<(Instant, Option<Fault>)>>,
 }
@@ -105,6 +148,7 @@ impl Link {
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
             grants_from: Mutex::default(),
+            down_since: Mutex::new(Instant::now()),
             farewell: Mutex::default(),
         })
     }
@@ -128,11 +172,19 @@ impl Link {
 
     /// Why the link is disconnected; `None` if it is connected.
     pub(in crate::backend::redis) fn disconnected(&self) -> Option<Fault> {
-        match &*self.phase.borrow() {
-            Phase::Up(_) => None,
-            Phase::Down(Some(fault)) => Some(fault.clone()),
-            Phase::Down(None) => Some(Fault::NotNow(cause("no connection to the server"))),
-        }
+        self.disconnection().map(|(_, fault)| fault)
+    }
+
+    /// How long the link has been disconnected, and why; `None` if it is connected.
+    pub(in crate::backend::redis) fn disconnection(&self) -> Option<(Duration, Fault)> {
+        let phase = self.phase.borrow();
+        let fault = match &*phase {
+            Phase::Up(_) => return None,
+            Phase::Down(Some(fault)) => fault.clone(),
+            Phase::Down(None) => Fault::NotNow(cause("no connection to the server")),
+        };
+        let since = *self.down_since.lock();
+        Some((Instant::now().duration_since(since), fault))
     }
 
     /// How long the server has to wait before it may grant, since it was started only recently.
@@ -204,6 +256,7 @@ impl Link {
             let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
             if same {
                 *phase = Phase::Down(None);
+                *self.down_since.lock() = Instant::now();
             }
             same
         });
@@ -237,7 +290,7 @@ impl Link {
     }
 
     /// Starts the task that connects, unless it runs or there is no runtime to run it in.
-    fn connect(self: &Arc<Self>) {
+    pub(in crate::backend::redis) fn connect(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -289,6 +342,10 @@ impl Link {
             };
             let greeted = (self.wiring.expected, connector.client_name());
             greeting::check(&address.to_string(), greeted, &mut connection).await?;
+            if let Some(first) = &self.wiring.first {
+                let server = self.wiring.outages.server();
+                first.check(server, &mut connection).await?;
+            }
             let connected = Connected {
                 grants_from: self.grants_from(&mut connection).await?,
                 connection,

@@ -14,6 +14,6 @@ pub(super) use self::address::{Address, Locate, Located};
 pub(super) use self::connector::Connector;
 pub(super) use self::epochs::Epochs;
 pub(super) use self::greeting::Expected;
-pub(super) use self::link::{Connected, Link, OnPush, Wiring};
+pub(super) use self::link::{Connected, FirstCheck, Link, OnPush, Wiring};
 pub(super) use self::outage::{OutageLog, REPEATED_AFTER};
 pub(super) use self::probe::probe;

@@ -21,8 +21,10 @@ pub(in crate::backend::redis) struct OutageLog {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether there was ever a connection. Before that, the caller of `connect` gets the error.
+    /// Whether there was ever a connection.
     was_reached: bool,
+    /// Whether failures are told before there was a connection. Otherwise the caller of `connect` gets the error.
+    tells_first: bool,
     outage: Option<Outage>,
 }
 
@@ -46,12 +48,18 @@ impl OutageLog {
         &self.server
     }
 
+    /// From here on failures are told, also if there was no connection yet: nobody waits for the first one.
+    pub(in crate::backend::redis) fn tell_first(&self) {
+        self.state.lock().tells_first = true;
+    }
+
     /// A connection was lost, or a try to replace it has failed.
     pub(in crate::backend::redis) fn failed(&self, connection: &'static str, reason: &dyn Display) {
         let line = self.state.lock().failed(connection, Instant::now());
         // Outside of the mutex: a subscriber of the log may run any code.
         match line {
             None => {}
+            Some(Line::NotYet) => telemetry::not_connected_yet(&self.server, connection, reason),
             Some(Line::Began) => telemetry::outage_began(&self.server, connection, reason),
             Some(Line::Lasts(lasted)) => telemetry::outage_lasts(&self.server, lasted, reason),
         }
@@ -60,8 +68,8 @@ impl OutageLog {
     /// A connection is established. The outage is over when none is lost.
     pub(in crate::backend::redis) fn established(&self, connection: &'static str) {
         let ended = self.state.lock().established(connection, Instant::now());
-        if let Some(lasted) = ended {
-            telemetry::outage_over(&self.server, lasted);
+        if let Some(Ended { lasted, is_first }) = ended {
+            telemetry::outage_over(&self.server, lasted, is_first);
         }
         let is_connected = self.state.lock().outage.is_none();
         telemetry::note_connected(&self.server, is_connected);
@@ -71,14 +79,24 @@ impl OutageLog {
 /// What the log says of a failure.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
+    /// There was no connection yet.
+    NotYet,
     Began,
     Lasts(Duration),
+}
+
+/// An outage that is over.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    lasted: Duration,
+    /// Whether there was no connection before it.
+    is_first: bool,
 }
 
 impl State {
     /// What the log says of this failure, if it says anything.
     fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
-        if !self.was_reached {
+        if !self.was_reached && !self.tells_first {
             return None;
         }
         let is_new = self.outage.is_none();
@@ -91,7 +109,10 @@ impl State {
             outage.lost.push(connection);
         }
         if is_new {
-            return Some(Line::Began);
+            return Some(match self.was_reached {
+                true => Line::Began,
+                false => Line::NotYet,
+            });
         }
         if now.duration_since(outage.logged) < REPEATED_AFTER {
             return None;
@@ -100,14 +121,17 @@ impl State {
         Some(Line::Lasts(now.duration_since(outage.since)))
     }
 
-    /// How long the outage was that is over with this connection.
-    fn established(&mut self, connection: &'static str, now: Instant) -> Option<Duration> {
-        self.was_reached = true;
+    /// The outage that is over with this connection.
+    fn established(&mut self, connection: &'static str, now: Instant) -> Option<Ended> {
+        let is_first = !std::mem::replace(&mut self.was_reached, true);
         if let Some(outage) = &mut self.outage {
             outage.lost.retain(|lost| *lost != connection);
         }
         let ended = self.outage.take_if(|outage| outage.lost.is_empty())?;
-        Some(now.duration_since(ended.since))
+        Some(Ended {
+            lasted: now.duration_since(ended.since),
+            is_first,
+        })
     }
 }
 
@@ -134,8 +158,23 @@ mod tests {
         assert_eq!(lines, expected);
         assert_eq!(state.established(BOTH[0], at(301_000)), None);
         let lasted = state.established(BOTH[1], at(302_000));
-        assert_eq!(lasted, Some(Duration::from_millis(301_000)));
+        let lasted_ms =
+            |ended: Option<Ended>| ended.map(|ended| (ended.lasted.as_millis(), ended.is_first));
+        assert_eq!(lasted_ms(lasted), Some((301_000, false)));
         // The next one begins anew.
         assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
+    }
+
+    #[test]
+    fn server_that_was_not_reached_yet_is_told_if_nobody_waits_for_the_first_connection() {
+        let (start, mut state) = (Instant::now(), State::default());
+        state.tells_first = true;
+        assert_eq!(state.failed(BOTH[0], start), Some(Line::NotYet));
+        assert_eq!(state.failed(BOTH[0], start), None);
+        let lasted = Duration::from_millis(700);
+        let is_first = true;
+        let ended = state.established(BOTH[0], start + lasted);
+        assert_eq!(ended, Some(Ended { lasted, is_first }));
+        assert_eq!(state.failed(BOTH[0], start + lasted), Some(Line::Began));
     }
 }

@@ -5,7 +5,7 @@
 //! scheme = ("redis" | "rediss" | "valkey" | "valkeys") [("+" | "-") ("cluster" | "sentinel")]
 //!        | "redis+unix" | "valkey+unix" | "unix"
 //! path   = one server: ["/" db]   cluster: ["/0"]   Sentinel: "/" service ["/" db]   socket: the path of its file
-//! query  = protocol=resp3   Sentinel: sentinel_user, sentinel_password, sentinel_tls   socket: user, pass, db
+//! query  = protocol=resp3, and the settings   Sentinel: sentinel_user, sentinel_password, sentinel_tls   socket: user, pass, db
 //! ```
 //!
 //! Several hosts are not allowed in a URL as others parse it, so this parser is our own. An error names the part that is
@@ -14,6 +14,7 @@
 
 mod hosts;
 mod query;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use percent_encoding::percent_decode_str;
 use self::hosts::{address, addresses};
 use self::query::Query;
 use super::address::Address;
+use crate::config::Settings;
 use crate::credentials::Credentials;
 use crate::error::Error;
 
@@ -33,11 +35,19 @@ const SENTINEL_PORT: u16 = 26379;
 
 /// What a URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) struct Url {
+pub(crate) struct Url {
     pub(in crate::backend::redis) target: Target,
     pub(in crate::backend::redis) credentials: Option<Credentials>,
     /// How to connect to the servers.
     pub(in crate::backend::redis) tls: Tls,
+    pub(crate) settings: Settings,
+}
+
+impl Url {
+    /// Reads a URL. Nothing is looked up or sent.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        parse(url)
+    }
 }
 
 /// The servers that a URL names.
@@ -138,11 +148,13 @@ pub(in crate::backend::redis) fn parse(url: &str) -> Result<Url, Error> {
             "`#insecure` is for TLS; write `rediss`, or leave it out",
         ));
     }
+    let settings = settings::settings(&mut parts.query)?;
     parts.query.is_read()?;
     Ok(Url {
         target,
         credentials,
         tls,
+        settings,
     })
 }
 

@@ -6,7 +6,8 @@ use futures_util::future::try_join_all;
 
 use super::node::Node;
 use super::{Layout, Servers};
-use crate::backend::Fault;
+use crate::backend::redis::connection::Link;
+use crate::backend::{Disconnection, Fault};
 
 /// A server that has keys.
 pub(super) enum Master<'a> {
@@ -41,6 +42,7 @@ impl Servers {
 
     /// Asks each of them for a sign of life.
     pub(in crate::backend::redis) async fn ping(&self) -> Result<(), Fault> {
+        self.are_known().await?;
         let masters = self.masters();
         let pings = masters
             .iter()
@@ -52,12 +54,35 @@ impl Servers {
         pinged.map(drop)
     }
 
-    /// Whether there is a connection to each of them that was used. A node of a cluster is connected to when it is first used.
-    pub(in crate::backend::redis) fn is_connected(&self) -> bool {
+    /// The one that has been disconnected for the longest time, of those that were used. A node of a cluster is connected to
+    /// when it is first used. `None` if there is a connection to each.
+    pub(in crate::backend::redis) fn longest_disconnection(&self) -> Option<Disconnection> {
+        if let Layout::Cluster(cluster) = &self.layout
+            && let Some((lasted, fault)) = cluster.is_not_opened_for()
+        {
+            let server = cluster.name();
+            return Some(Disconnection {
+                server,
+                lasted,
+                fault,
+            });
+        }
         let masters = self.masters();
-        let links = || masters.iter().map(|(_, master)| master.node().link());
+        let links = masters.iter().map(|(_, master)| master.node().link());
+        let is_any_up = links.clone().any(|link| link.is_up());
         // A link that was never up has no number yet.
-        links().any(|link| link.is_up()) && links().all(|link| link.is_up() || link.epoch() == 0)
+        let is_used = |link: &Link| link.epoch() != 0 || !is_any_up;
+        let disconnections = masters.iter().filter_map(|(server, master)| {
+            let link = master.node().link();
+            let (lasted, fault) = link.disconnection().filter(|_| is_used(link))?;
+            let server = server.clone();
+            Some(Disconnection {
+                server,
+                lasted,
+                fault,
+            })
+        });
+        disconnections.max_by_key(|one| one.lasted)
     }
 
     /// What errors and logs call them.

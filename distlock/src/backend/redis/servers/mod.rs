@@ -78,13 +78,8 @@ enum Owner<'a> {
 }
 
 impl Servers {
-    /// Connects. Returns when a server has answered.
-    pub(super) async fn connect(
-        url: Url,
-        id: Uuid,
-        config: &Config,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    /// The servers of a URL. Nothing is sent.
+    pub(super) fn new(url: Url, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
         let name = || config.name.with_id(id);
         let in_url = || url.credentials.map(CredentialsSource::Fixed);
         let credentials = config.credentials.clone().or_else(in_url);
@@ -109,23 +104,43 @@ impl Servers {
             }
             Target::Cluster { seeds } => {
                 let shared = Shared::new(connector(0)?, config, clock);
-                let (epochs, timeout) = (Arc::clone(&shared.epochs), config.connect_timeout);
-                return match Cluster::connect(seeds, shared, config.pub_sub, timeout).await {
-                    Ok(cluster) => Ok(Self {
-                        layout: Layout::Cluster(cluster),
-                        epochs,
-                    }),
-                    Err((name, fault)) => Err(unreachable(&name, timeout, fault)),
-                };
+                let epochs = Arc::clone(&shared.epochs);
+                let cluster = Cluster::new(seeds, shared, config.pub_sub);
+                (Layout::Cluster(cluster), epochs)
             }
         };
-        if let Some(node) = layout.single() {
-            let connected = node.connect(config.connect_timeout).await;
-            if let Err(fault) = connected {
-                return Err(unreachable(node.name(), config.connect_timeout, fault));
-            }
-        }
         Ok(Self { layout, epochs })
+    }
+
+    /// Connects. Returns when a server has answered, or after this time.
+    pub(super) async fn connect(&self, patience: Duration) -> Result<(), Error> {
+        let connected = match (&self.layout, self.layout.single()) {
+            (Layout::Cluster(cluster), _) => cluster.open(patience).await,
+            (_, Some(node)) => {
+                let connected = node.link().connected(patience).await;
+                let failed = |fault| (node.name().to_owned(), fault);
+                connected.map(drop).map_err(failed)
+            }
+            (_, None) => Ok(()),
+        };
+        connected.map_err(|(name, fault)| unreachable(&name, patience, fault))
+    }
+
+    /// Begins to connect. The caller does not wait for it.
+    pub(super) fn begin_to_connect(&self) {
+        match (&self.layout, self.layout.single()) {
+            (Layout::Cluster(cluster), _) => cluster.begin_to_open(),
+            (_, Some(node)) => node.begin_to_connect(),
+            (_, None) => {}
+        }
+    }
+
+    /// Completes when it is known which servers there are.
+    pub(super) async fn are_known(&self) -> Result<(), Fault> {
+        match &self.layout {
+            Layout::One(_) | Layout::Sentinel { .. } => Ok(()),
+            Layout::Cluster(cluster) => cluster.is_opened().await,
+        }
     }
 
     /// What has a key.
@@ -187,6 +202,8 @@ impl Servers {
 
     /// What each server that has keys says of itself, all asked at once.
     pub(super) async fn facts(&self, key: &Key) -> Vec<ServerFacts> {
+        // Otherwise each answer of a server that is not known yet says why there is none.
+        let _are_known = self.are_known().await;
         let (layout, single) = match &self.layout {
             Layout::Cluster(cluster) => {
                 let (nodes, sharded) = (cluster.masters(), cluster.has_sharded_messages());

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::confirmations::Confirmations;
 use crate::backend::redis::connection::{
-    Connected, Connector, Epochs, Expected, Link, Locate, OutageLog, Wiring, greeting,
+    Connector, Epochs, Expected, FirstCheck, Link, Locate, OutageLog, Wiring, greeting,
 };
 use crate::backend::redis::messages::{Place, Subscriber, Subscriptions, Way};
 use crate::backend::redis::reply::{self, Elsewhere};
@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) replicas: Option<Replicas>,
     /// How long a server has to be up before it may grant.
     pub(super) restart_grace: Duration,
+    /// What the first connection finds out.
+    pub(super) first: Arc<FirstCheck>,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
             longest_pause: config.longest_reconnect_pause(),
             replicas: config.replicas,
             restart_grace: config.restart_grace,
+            first: FirstCheck::new(config.response_timeout),
         }
     }
 }
@@ -111,6 +114,7 @@ impl Node {
                 outages: Arc::clone(&outages),
                 epochs: Arc::default(),
                 restart_grace: Duration::ZERO,
+                first: None,
                 on_push: Arc::new(|_, _| {}),
             });
             Confirmations::new(link, replicas, shared.response_timeout)
@@ -125,6 +129,7 @@ impl Node {
             outages: Arc::clone(&outages),
             epochs: Arc::clone(&shared.epochs),
             restart_grace: shared.restart_grace,
+            first: Some(Arc::clone(&shared.first)),
             on_push: Arc::new(|_, _| {}),
         };
         let messages = |on_push| Wiring {
@@ -139,6 +144,7 @@ impl Node {
             // Numbers of their own: no commands are sent over these connections.
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
+            first: None,
             on_push,
         };
         Self {
@@ -150,22 +156,6 @@ impl Node {
             response_timeout: shared.response_timeout,
             attempt_slots: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         }
-    }
-
-    /// Connects, and finds out whether the server has all that locks need.
-    pub(super) async fn connect(&self, patience: Duration) -> Result<Connected, Fault> {
-        let mut connected = self.link.connected(patience).await?;
-        let connection = &mut connected.connection;
-        let name = self.outages.server();
-        let known = greeting::check_commands(name, connection);
-        // A server that does not answer in time may still have all that is needed.
-        if let Ok(Err(fault)) = timeout(self.response_timeout, known).await {
-            return Err(fault);
-        }
-        let warned = greeting::warn_of_eviction(name, connection);
-        // Without an answer there is no warning. It is not needed for locks.
-        let _in_time = timeout(self.response_timeout, warned).await;
-        Ok(connected)
     }
 
     /// What errors and logs call the server.
@@ -184,6 +174,12 @@ impl Node {
 
     pub(super) fn link(&self) -> &Arc<Link> {
         &self.link
+    }
+
+    /// Begins to connect, and tells in the log if that fails. The caller does not wait for it.
+    pub(super) fn begin_to_connect(&self) {
+        self.outages.tell_first();
+        self.link.connect();
     }
 
     /// The connections that lead to this server.

@@ -35,6 +35,7 @@ impl Servers {
         position: &ScanPosition,
         page: impl Fn(&str) -> Cmd,
     ) -> Result<(Value, ScannedServer), Fault> {
+        self.are_known().await?;
         if let Layout::Cluster(cluster) = &self.layout
             && *position == ScanPosition::default()
         {

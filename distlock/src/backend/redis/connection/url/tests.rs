@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::config::{PubSub, Settings};
 
 fn tcp(host: &str, port: u16) -> Address {
     Address::Tcp {
@@ -81,6 +82,7 @@ fn one_server_has_an_address_a_database_and_perhaps_a_user() {
             target,
             credentials,
             tls,
+            settings: Settings::default(),
         };
         assert_eq!(read(url), expected, "{url}");
     }
@@ -140,6 +142,49 @@ fn cluster_has_nodes_and_sentinel_a_service() {
 }
 
 #[test]
+fn each_arrangement_may_have_each_setting() {
+    let query = "watchdog_timeout=1m30s&key_prefix=shop%3A&name=orders&wait=500ms&max_hold=2h&max_waiters=1&\
+                 max_total_waiters=2&response_timeout=1.5s&unavailable_after=3s&waiter_timeout=4s&warn_after=5s&\
+                 fencing_token_ttl=6h&nodelay=true&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
+                 restart_grace=0&protocol=resp3";
+    let second = std::time::Duration::from_secs(1);
+    let expected = Settings {
+        watchdog_timeout: Some(90 * second),
+        key_prefix: Some("shop:".to_owned()),
+        name: Some("orders".to_owned()),
+        default_wait: Some(second / 2),
+        max_hold: Some(7_200 * second),
+        max_waiters: Some(1),
+        max_total_waiters: Some(2),
+        response_timeout: Some(second * 3 / 2),
+        unavailable_after: Some(3 * second),
+        waiter_timeout: Some(4 * second),
+        warn_after: Some(5 * second),
+        fencing_token_ttl: Some(21_600 * second),
+        nodelay: Some(true),
+        pub_sub: Some(PubSub::Both),
+        connect_timeout: Some(7 * second),
+        replicas: Some(8),
+        replicas_timeout: Some(9 * second),
+        restart_grace: Some(second * 0),
+    };
+    for url in [
+        "redis://h",
+        "rediss+cluster://u:p@h1,h2",
+        "redis+sentinel://h/s/3",
+        "unix:///r",
+    ] {
+        let plain = read(url);
+        let set = read(&format!("{url}?{query}"));
+        assert_eq!(set.settings, expected, "{url}");
+        assert_eq!(set.target, plain.target, "{url}");
+        assert_eq!(plain.settings, Settings::default(), "{url}");
+    }
+    let long = read("redis://h?default_wait=1s").settings.default_wait;
+    assert_eq!(long, Some(second));
+}
+
+#[test]
 fn bad_input_is_refused_with_the_name_of_the_part() {
     for (url, says) in [
         ("", "expected `redis://"),
@@ -183,6 +228,32 @@ fn bad_input_is_refused_with_the_name_of_the_part() {
         ("redis://u:p@host?db=1", "an unknown word"),
         ("redis://host?protocol=resp2", "`protocol` is `resp3`"),
         ("redis://host?protocol=resp3&protocol=resp3", "twice"),
+        ("redis://host?wait=5", "`wait` is no duration"),
+        (
+            "redis://host?default_wait=1d",
+            "`default_wait` is no duration",
+        ),
+        ("redis://host?wait=5s&default_wait=5s", "the query has both"),
+        ("redis://host?wait=5s&wait=5s", "`wait` stands twice"),
+        (
+            "redis://host?max_waiters=-1",
+            "`max_waiters` is not a number",
+        ),
+        (
+            "redis://host?replicas=4294967296",
+            "`replicas` is not a number",
+        ),
+        (
+            "redis://host?nodelay=1",
+            "`nodelay` is none of `true`, `false`",
+        ),
+        (
+            "redis://host?pub_sub=no",
+            "`pub_sub` is none of `auto`, `both`, `plain`",
+        ),
+        ("redis://host?name=%zz", "in `name`, a `%` without"),
+        ("redis://host?weit=5s", "the unknown word \"weit\""),
+        ("redis://u:p@host?weit=5s", "an unknown word"),
         ("redis://host#insecure", "`#insecure` is for TLS"),
         ("unix:///r#insecure", "`#insecure` is for TLS"),
         ("rediss+sentinel://h/s#secure", "is `insecure`"),
@@ -256,6 +327,8 @@ fn url_with_passwords() -> impl Strategy<Value = String> {
         "?pass=",
         "?sentinel_user=s&sentinel_password=",
         "?sentinel_password=",
+        "?wait=",
+        "?nodelay=true&name=",
     ]);
     let end = select(vec!["", "&x=y", "&sentinel_tls=1", "#insecure", "#x"]);
     (
@@ -290,7 +363,7 @@ proptest! {
     fn no_error_quotes_a_password(url in url_with_passwords()) {
         match parse(&url) {
             Err(error) => prop_assert!(!error.to_string().contains(SECRET), "{url}: {error}"),
-            // A wrong URL may still be a right one of another meaning.
+            // A wrong URL may still be a right one of another meaning, also of another name of the client.
             Ok(read) => prop_assert!(!format!("{:?}", read.credentials).contains(SECRET), "{url}"),
         }
     }

@@ -23,7 +23,7 @@ pub(super) async fn greet(
         let messages = Arc::clone(&located);
         let node = Node::new(located, messages, Expected::Node, shared, (0, Way::Plain));
         let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
-        match node.connect(patience).await {
+        match node.link().connected(patience).await {
             Ok(Connected { mut connection, .. }) => {
                 return Ok(match pub_sub {
                     PubSub::Plain => Publish::Plain,

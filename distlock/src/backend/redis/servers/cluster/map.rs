@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// Has the channels subscribed at the nodes that have their slots.
-    fn move_channels(&self) {
+    pub(super) fn move_channels(&self) {
         for (channel, place) in self.shared.subscriptions.places() {
             let (node, _) = self.node(slot_of(&channel));
             if node.place() != place && !self.hears_from(place) {
@@ -52,7 +52,7 @@ impl Cluster {
         let state = self.state.read();
         let owners = state.map.owners();
         let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
-        self.publish == Publish::Plain && owners.any(|node| node.place() == place)
+        self.publishes() == Publish::Plain && owners.any(|node| node.place() == place)
     }
 
     /// Has the map read soon.

@@ -12,6 +12,7 @@ mod follow;
 pub(crate) mod fuzz;
 mod greet;
 mod map;
+mod open;
 mod redirect;
 pub(super) mod slots;
 mod subscribed;
@@ -19,30 +20,30 @@ mod topology;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 use redis::{Cmd, Value};
-use tokio::time::timeout;
 
 use self::follow::moving;
-use self::greet::greet;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
+use self::open::Opening;
 use self::slots::SlotMap;
 use self::subscribed::Subscribed;
 use super::node::{Failed, Form, Node, Shared};
+use crate::backend::Fault;
 use crate::backend::redis::connection::{Address, Expected, Locate};
 use crate::backend::redis::messages::{Slots, Way};
 use crate::backend::redis::script::{Call, Publish, Script};
-use crate::backend::{Fault, cause};
 use crate::config::PubSub;
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
     shared: Shared,
-    publish: Publish,
+    /// Known once it is [open](Cluster::open).
+    publish: OnceLock<Publish>,
+    opening: Opening,
     state: RwLock<State>,
     /// The number of the node that was made last.
     places: AtomicU32,
@@ -57,26 +58,12 @@ struct State {
 }
 
 impl Cluster {
-    /// Connects to the first of the seeds that answers, and reads the map.
-    pub(super) async fn connect(
-        seeds: Vec<Address>,
-        shared: Shared,
-        pub_sub: PubSub,
-        patience: Duration,
-    ) -> Result<Arc<Self>, (String, Fault)> {
-        let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
-        let first = greet(&seeds, &shared, pub_sub, patience);
-        let publish = match timeout(patience, first).await {
-            Ok(Ok(publish)) => publish,
-            Ok(Err(failed)) => return Err(failed),
-            Err(_) => {
-                let fault = Fault::NotNow(cause(format!("no connection within {patience:?}")));
-                return Err((names.join(", "), fault));
-            }
-        };
-        let cluster = Arc::new_cyclic(|this| Self {
+    /// A cluster that these nodes belong to. Nothing is sent.
+    pub(super) fn new(seeds: Vec<Address>, shared: Shared, pub_sub: PubSub) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             shared,
-            publish,
+            publish: OnceLock::new(),
+            opening: Opening::new(seeds.clone(), pub_sub),
             state: RwLock::new(State {
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),
@@ -84,13 +71,7 @@ impl Cluster {
             places: AtomicU32::new(0),
             map_reader: Arc::default(),
             this: Weak::clone(this),
-        });
-        let each = patience / u32::try_from(names.len()).unwrap_or(u32::MAX);
-        match timeout(patience, cluster.read_map(each)).await {
-            Ok(Ok(())) => Ok(cluster),
-            Ok(Err(fault)) => Err((names.join(", "), fault)),
-            Err(_) => Err((names.join(", "), no_map())),
-        }
+        })
     }
 
     #[cfg(feature = "test-util")]
@@ -100,33 +81,29 @@ impl Cluster {
 
     /// What errors and logs call the cluster: its nodes.
     pub(super) fn name(&self) -> String {
-        let names: Vec<String> = self
-            .state
-            .read()
-            .map
-            .owners()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let names: Vec<String> = self.known().iter().map(ToString::to_string).collect();
         names.join(", ")
+    }
+
+    /// The nodes that have slots, or those that the user named as long as no map was read.
+    fn known(&self) -> Vec<Address> {
+        let state = self.state.read();
+        let owners: Vec<Address> = state.map.owners().into_iter().cloned().collect();
+        match owners.is_empty() {
+            true => state.map.informants().1.into_iter().collect(),
+            false => owners,
+        }
     }
 
     /// How the scripts publish.
     pub(super) fn publishes(&self) -> Publish {
-        self.publish
+        self.publish.get().copied().unwrap_or(Publish::Plain)
     }
 
     /// The nodes that have slots.
     pub(super) fn masters(&self) -> Vec<Arc<Node>> {
-        let owners: Vec<Address> = self
-            .state
-            .read()
-            .map
-            .owners()
-            .into_iter()
-            .cloned()
-            .collect();
-        owners.iter().map(|owner| self.node_at(owner)).collect()
+        let known = self.known();
+        known.iter().map(|address| self.node_at(address)).collect()
     }
 
     /// Reads the map.
@@ -152,7 +129,7 @@ impl Cluster {
 
     /// Whether messages go only to the nodes with the slot of their channel.
     pub(super) fn has_sharded_messages(&self) -> bool {
-        self.publish == Publish::Sharded
+        self.publishes() == Publish::Sharded
     }
 
     /// The node at an address. It is made if it is new.
@@ -168,7 +145,7 @@ impl Cluster {
         let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
         let located: Arc<dyn Locate> = Arc::new(address.clone());
         let slots = || -> Arc<dyn Slots> { Arc::new(Subscribed(Weak::clone(&self.this))) };
-        let way = match self.publish {
+        let way = match self.publishes() {
             Publish::Plain => Way::Plain,
             Publish::Sharded => Way::Sharded(slots()),
             Publish::Both => Way::Both(slots()),
@@ -206,10 +183,12 @@ impl Cluster {
         script: &Script,
         with: impl Fn(Call) -> Call,
     ) -> Result<Value, Fault> {
+        self.is_opened().await?;
+        let publish = self.publishes();
         let call = |form: Form| {
             let call = match form {
-                Form::Digest => script.by_digest(self.publish),
-                Form::Source => script.by_source(self.publish),
+                Form::Digest => script.by_digest(publish),
+                Form::Source => script.by_source(publish),
             };
             with(call).into_cmd()
         };
@@ -218,6 +197,7 @@ impl Cluster {
 
     /// Sends a command other than a script to the node that has a slot.
     pub(super) async fn send(&self, slot: u16, command: Cmd) -> Result<Value, Fault> {
+        self.is_opened().await?;
         self.follow(slot, |_| command.clone()).await
     }
 
@@ -229,6 +209,7 @@ impl Cluster {
         script: &Script,
         with: impl Fn(Call) -> Call,
     ) -> Result<Value, Fault> {
+        self.is_opened().await?;
         let (node, _) = self.node(slot);
         match node.confirm(script, with).await {
             Err(Failed::Elsewhere(elsewhere)) => {

@@ -258,6 +258,7 @@ impl Sentinel {
             outages: Arc::new(OutageLog::new(format!("Sentinel {address}"))),
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
+            first: None,
             on_push: Arc::new(move |_, push: PushInfo| {
                 if let Some(sentinels) = all.upgrade() {
                     sentinels.heard(&teller, &push);

@@ -1,0 +1,204 @@
+//! The first look at a cluster: how its nodes publish, and which slots they have. Commands wait until that is known.
+
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+
+use super::Cluster;
+use super::greet::greet;
+use super::map::no_map;
+use crate::backend::redis::connection::{Address, OutageLog};
+use crate::backend::{Fault, cause};
+use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
+use crate::telemetry;
+
+/// What the log calls the connections of this file.
+const WHAT: &str = "cluster";
+
+/// What is needed to look at a cluster for the first time, and how far that is.
+pub(super) struct Opening {
+    seeds: Vec<Address>,
+    pub_sub: PubSub,
+    since: Instant,
+    /// Whether commands can be sent. Set once.
+    is_open: AtomicBool,
+    /// The last failure. Its change tells that there was another try.
+    failure: watch::Sender<Option<Fault>>,
+    /// Somebody waits for it. Ends the pause after a try that was refused.
+    wanted: Arc<Notify>,
+    /// Whether the task runs that tries again and again.
+    runs: Arc<AtomicBool>,
+    outages: OutageLog,
+}
+
+impl Opening {
+    pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub) -> Self {
+        let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
+        Self {
+            seeds,
+            pub_sub,
+            since: Instant::now(),
+            is_open: AtomicBool::new(false),
+            failure: watch::Sender::new(None),
+            wanted: Arc::default(),
+            runs: Arc::default(),
+            outages: OutageLog::new(names.join(", ")),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        // Acquire: pairs with the Release in `open`. Who sees it finds the map.
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    fn failure(&self) -> Fault {
+        let none = || Fault::NotNow(cause("no connection to the cluster yet"));
+        self.failure.borrow().clone().unwrap_or_else(none)
+    }
+}
+
+impl Cluster {
+    /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
+    pub(in crate::backend::redis::servers) async fn open(
+        &self,
+        patience: Duration,
+    ) -> Result<(), (String, Fault)> {
+        let seeds = &self.opening.seeds;
+        if self.publish.get().is_none() {
+            let first = greet(seeds, &self.shared, self.opening.pub_sub, patience);
+            let publish = match timeout(patience, first).await {
+                Ok(publish) => publish?,
+                Err(_) => {
+                    let fault = Fault::NotNow(cause(format!("no connection within {patience:?}")));
+                    return Err((self.name(), fault));
+                }
+            };
+            let _is_first = self.publish.set(publish);
+        }
+        // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
+        let _before = std::mem::take(&mut self.state.write().nodes);
+        let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
+        match timeout(patience, self.read_map(each)).await {
+            Ok(Ok(())) => {
+                self.move_channels();
+                self.opening.is_open.store(true, Ordering::Release);
+                Ok(())
+            }
+            Ok(Err(fault)) => Err((self.name(), fault)),
+            Err(_) => Err((self.name(), no_map())),
+        }
+    }
+
+    /// Begins to open it. The caller does not wait for it.
+    pub(in crate::backend::redis::servers) fn begin_to_open(&self) {
+        self.opening.outages.tell_first();
+        self.open_in_background();
+    }
+
+    /// Completes when commands can be sent. Waits for that for at most the response timeout.
+    pub(in crate::backend::redis::servers) async fn is_opened(&self) -> Result<(), Fault> {
+        let opening = &self.opening;
+        if opening.is_open() {
+            return Ok(());
+        }
+        let mut failure = opening.failure.subscribe();
+        self.open_in_background();
+        opening.wanted.notify_one();
+        let opened = async {
+            while !opening.is_open() {
+                // What an earlier try met may be over by now, so only a change counts.
+                let is_closed = failure.changed().await.is_err();
+                if is_closed || failure.borrow().as_ref().is_some_and(is_refusal) {
+                    return;
+                }
+            }
+        };
+        let _in_time = timeout(self.shared.response_timeout, opened).await;
+        match opening.is_open() {
+            true => Ok(()),
+            false => Err(opening.failure()),
+        }
+    }
+
+    /// How long it has not been opened, and why; `None` if it was.
+    pub(in crate::backend::redis::servers) fn is_not_opened_for(
+        &self,
+    ) -> Option<(Duration, Fault)> {
+        let opening = &self.opening;
+        (!opening.is_open()).then(|| (opening.since.elapsed(), opening.failure()))
+    }
+
+    /// Starts the task that opens it, unless it runs or there is no runtime to run it in.
+    fn open_in_background(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Running`.
+        if !self.opening.runs.swap(true, Ordering::AcqRel) {
+            let running = Running(Arc::clone(&self.opening.runs));
+            drop(runtime.spawn(open_at_last(Weak::clone(&self.this), running)));
+        }
+    }
+}
+
+/// Whether a node is there and refuses this client.
+fn is_refusal(fault: &Fault) -> bool {
+    matches!(fault, Fault::LoginDenied(_)) || fault.is_final()
+}
+
+/// Tries to open a cluster, with growing pauses, until that has succeeded or the client is dropped.
+async fn open_at_last(this: Weak<Cluster>, _running: Running) {
+    let mut pause = RECONNECT_BACKOFF.first;
+    loop {
+        let Some(cluster) = this.upgrade() else {
+            return;
+        };
+        let opening = &cluster.opening;
+        if opening.is_open() {
+            return;
+        }
+        pause = pause.min(cluster.shared.longest_pause);
+        let patience = cluster.shared.connector.timeout();
+        let was_refused = match cluster.open(patience).await {
+            Ok(()) => {
+                opening.outages.established(WHAT);
+                opening.failure.send_replace(None);
+                return;
+            }
+            Err((name, fault)) => {
+                telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause);
+                opening.outages.failed(WHAT, &fault);
+                let was_refused = is_refusal(&fault);
+                opening.failure.send_replace(Some(fault));
+                was_refused
+            }
+        };
+        let wanted = Arc::clone(&opening.wanted);
+        // Not held during the pause, so that the cluster can be dropped.
+        drop(cluster);
+        let jitter = rand::rng().random_range(0.5..1.0);
+        tokio::select! {
+            () = tokio::time::sleep(pause.mul_f64(jitter)) => {}
+            // The node is there, and may admit the next try.
+            () = async {
+                tokio::time::sleep(REFUSED_PAUSE).await;
+                wanted.notified().await;
+            }, if was_refused => {}
+        }
+        pause *= 2;
+    }
+}
+
+/// Held by the task that opens. Resets the flag when the task ends, also when it ends with its runtime.
+struct Running(Arc<AtomicBool>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

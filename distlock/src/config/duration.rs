@@ -1,0 +1,126 @@
+//! Durations as people write them in files and URLs: `500ms`, `5s`, `1m30s`, `0`.
+//!
+//! The attribute reads the same texts. It is a crate of macros, from which no other crate can import a function, so the few
+//! lines are here once more. A table in `tests` holds both to the same texts.
+
+use std::time::Duration;
+
+/// A longer text is no duration that makes sense.
+const MOST_BYTES: usize = 40;
+
+/// A number of more digits is none either.
+const MOST_DIGITS: usize = 15;
+
+/// Some thirty million years.
+const MOST_SECONDS: u64 = 999_999_999_999_999;
+
+/// Reads a duration. The error says what to write instead.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    // humantime panics for some times at the end of its range.
+    let digits = text.split(|c: char| !c.is_ascii_digit());
+    if text.len() > MOST_BYTES || digits.map(str::len).max() > Some(MOST_DIGITS) {
+        return Err(invalid(text));
+    }
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut units = text
+        .split(|c: char| !c.is_alphabetic())
+        .filter(|unit| !unit.is_empty());
+    if units.clone().next().is_none() && text.trim().parse::<f64>().is_ok() {
+        return Err(format!("`{text}` has no unit; write `{}s`", text.trim()));
+    }
+    if units.clone().any(|unit| unit == "M") {
+        let minute = text.replace('M', "m");
+        return Err(format!(
+            "`M` means month in `{text}`; write `{minute}` for minutes"
+        ));
+    }
+    // humantime also reads longer units and other spellings. A lock that waits for a month is a typing error.
+    if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
+        return Err(invalid(text));
+    }
+    let read = humantime::parse_duration(text).ok();
+    read.filter(|read| read.as_secs() <= MOST_SECONDS)
+        .ok_or_else(|| invalid(text))
+}
+
+fn invalid(text: &str) -> String {
+    format!("invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)")
+}
+
+/// Reads an optional duration from a text, or from the number 0.
+#[cfg(feature = "serde")]
+pub(super) fn of_text<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    struct Text(Duration);
+    struct Visitor;
+
+    impl serde::de::Visitor<'_> for Visitor {
+        type Value = Text;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a duration such as `500ms`, `5s` or `1m30s`")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Text, E> {
+            parse(text).map(Text).map_err(E::custom)
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Text, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Text, E> {
+            match u64::try_from(number) {
+                Ok(number) => self.visit_u64(number),
+                Err(_) => Err(E::invalid_value(
+                    serde::de::Unexpected::Signed(number),
+                    &self,
+                )),
+            }
+        }
+    }
+
+    impl<'de> serde::Deserialize<'de> for Text {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(Visitor)
+        }
+    }
+
+    let read = <Option<Text> as serde::Deserialize>::deserialize(deserializer)?;
+    Ok(read.map(|Text(duration)| duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts that the attribute reads or refuses as well, and what is said.
+    const TEXTS: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/durations.txt"
+    ));
+
+    #[test]
+    fn durations_are_read_as_the_attribute_reads_them() {
+        let lines = TEXTS.lines().filter(|line| !line.starts_with('#'));
+        let mut seen = 0;
+        for line in lines {
+            let (text, expected) = line.split_once(" => ").unwrap();
+            let text = text.trim_matches('"');
+            match (parse(text), expected.strip_suffix(" ms")) {
+                (Ok(read), Some(millis)) => {
+                    assert_eq!(read.as_millis().to_string(), millis, "{text:?}")
+                }
+                (Err(error), None) => {
+                    assert!(error.starts_with(expected), "{text:?} says {error:?}")
+                }
+                (read, _) => panic!("{text:?}: {read:?}, expected {expected}"),
+            }
+            seen += 1;
+        }
+        assert!(seen > 15, "{seen} texts");
+    }
+}

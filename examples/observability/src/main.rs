@@ -1,0 +1,133 @@
+//! A service that exports what its locks do: metrics for Prometheus, and spans for OpenTelemetry.
+//!
+//! Ten tasks serve orders under locks. The metrics are on a page that Prometheus reads, and the dashboard and the alert rules in
+//! this folder show them. The spans go to the standard output. A service sends them to a collector: replace the exporter by that of
+//! `opentelemetry-otlp`.
+//!
+//! ```text
+//! cargo run -p distlock-observability-example -- --redis redis://127.0.0.1:6379 --seconds 60
+//! curl http://127.0.0.1:9000/metrics
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use distlock::{Client, Health};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tracing::{Instrument as _, info_span};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// The buckets of the histograms, in seconds. Without them the exporter makes summaries, which cannot be added up.
+const BUCKETS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0];
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// Keep the locks in this Redis, e.g. redis://127.0.0.1:6379, instead of in memory
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// Where Prometheus reads the metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    metrics: SocketAddr,
+    /// How long to serve orders
+    #[arg(long, default_value_t = 1)]
+    seconds: u64,
+}
+
+/// The class of a key is a label of the metrics. There must be few of them.
+fn class(key: &str) -> &'static str {
+    match key.split_once(':') {
+        Some(("order", _)) => "order",
+        _ => "other",
+    }
+}
+
+/// Takes the metrics of the process, and serves them at this address.
+fn export_metrics(address: SocketAddr) -> Result<PrometheusHandle, Box<dyn Error>> {
+    let builder = PrometheusBuilder::new().with_http_listener(address);
+    let (recorder, exporter) = builder.set_buckets(&BUCKETS)?.build()?;
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder)?;
+    tokio::spawn(exporter);
+    Ok(handle)
+}
+
+/// Takes the spans of the process. Those of `distlock` are at the level debug.
+fn export_spans() -> SdkTracerProvider {
+    // A service has a batch exporter, which does not make a task wait for the collector.
+    let provider = SdkTracerProvider::builder()
+        .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())
+        .build();
+    let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("orders"));
+    let filter = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("distlock", LevelFilter::DEBUG);
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(spans)
+        .init();
+    provider
+}
+
+async fn serve_order(client: &Client, order: usize) -> Result<(), distlock::Error> {
+    let serving = async {
+        let lock = client.lock(format!("order:{order}"));
+        // A span inside that of the order.
+        let guard = lock.acquire().wait(Duration::from_secs(5)).await?;
+        sleep(Duration::from_millis(5)).await;
+        guard.release().await
+    };
+    serving.instrument(info_span!("serve_order", order)).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    // Before the first client: what happens earlier is not counted.
+    let metrics = export_metrics(args.metrics)?;
+    let spans = export_spans();
+    println!("metrics: http://{}/metrics", args.metrics);
+
+    let builder = Client::builder().name("orders").metrics_key_class(class);
+    let client = match &args.redis {
+        Some(url) => builder.connect_lazy(url)?,
+        None => builder.in_memory(&distlock::MemoryServer::new())?,
+    };
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let mut tasks = JoinSet::new();
+    for task in 0..10_usize {
+        let client = client.clone();
+        tasks.spawn(async move {
+            while Instant::now() < end {
+                // The log has the error, and the metrics count it.
+                let _served = serve_order(&client, task % 3).await;
+            }
+        });
+    }
+    while let Some(served) = tasks.join_next().await {
+        served?;
+    }
+    // What a readiness probe answers.
+    match client.health() {
+        Health::Connected => println!("health: ready"),
+        other => println!("health: {other}"),
+    }
+    client.close(Duration::from_secs(5)).await?;
+    spans.shutdown()?;
+
+    let page = metrics.render();
+    for line in page
+        .lines()
+        .filter(|line| line.starts_with("distlock_acquisitions_total"))
+    {
+        println!("{line}");
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Runs the example in memory and on Redis: both export metrics and spans.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use distlock_tests::RedisServer;
+use distlock_tests::server::{free_port, loopback};
+use tokio::process::Command;
+
+async fn exports(args: &[&str]) {
+    let address = loopback(free_port()).to_string();
+    let run = Command::new(env!("CARGO_BIN_EXE_observability"))
+        .args(["--metrics", &address])
+        .args(args)
+        .output();
+    let output = run.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{log}");
+    let granted = said.lines().find(|line| {
+        line.starts_with("distlock_acquisitions_total{")
+            && line.contains("outcome=\"granted\"")
+            && line.contains("key_class=\"order\"")
+    });
+    let granted = granted.unwrap_or_else(|| panic!("no metrics:\n{said}"));
+    let count: u64 = granted.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(count >= 10, "{granted}");
+    // Each acquisition is a span inside that of the function that acquires.
+    for part in [
+        "distlock.acquire",
+        "serve_order",
+        "outcome",
+        "health: ready",
+    ] {
+        assert!(said.contains(part), "no {part}:\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn example_exports_metrics_and_spans_in_memory_and_on_redis() {
+    exports(&[]).await;
+    let server = RedisServer::start().await;
+    exports(&["--redis", &server.url()]).await;
+    assert!(server.command_calls("evalsha").await > 0);
+}
