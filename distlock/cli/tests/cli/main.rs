@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod doctor;
+mod layouts;
 mod look;
 mod release;
 mod run;
