@@ -5,6 +5,7 @@
 mod doctor;
 mod layouts;
 mod look;
+mod readme;
 mod release;
 mod run;
 mod terminal;
