@@ -146,7 +146,7 @@ impl History {
             let steps = (since / STEP).max(first)..=(until / STEP).min(last);
             for step in steps {
                 let step = &mut most[(step - first) as usize];
-                *step = waiting.max(step).to_owned();
+                *step = (*step).max(*waiting);
             }
         }
         match most.iter().all(|waiting| *waiting == 0) {
