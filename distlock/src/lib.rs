@@ -55,7 +55,7 @@ pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
 pub use crate::kind::Kind;
-pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, Snapshot, WaitSnapshot};
+pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot, WaitSnapshot};
 pub use crate::mode::Mode;
 pub use crate::owner::{Holder, Owner};
 pub use crate::permit_id::PermitId;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use axum::Router;
 use clap::Parser;
 use distlock::Client;
+use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::shop::Shop;
 use crate::stock::{MemoryStock, RedisStock, Stock};
@@ -44,6 +45,10 @@ struct Args {
     #[arg(long, requires = "serve")]
     traffic: bool,
 
+    /// Export metrics for Prometheus on this address, for the dashboard and the alerts in examples/observability
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+
     /// How many customers order at once
     #[arg(long, default_value_t = 400)]
     customers: u64,
@@ -64,6 +69,10 @@ async fn main() -> Result<ExitCode, Failure> {
         .with_writer(std::io::stderr)
         .init();
     let args = Args::parse();
+    // Before the client is made: what happens earlier is not counted.
+    if let Some(address) = args.metrics {
+        export(address)?;
+    }
     let (locks, stock) = backend(args.redis.as_deref()).await?;
     let shop = Shop::open(locks.clone(), stock, !args.unguarded).await?;
     let passed = match args.serve {
@@ -77,6 +86,16 @@ async fn main() -> Result<ExitCode, Failure> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Serves the metrics of this process, with buckets for times between one millisecond and one minute.
+fn export(address: SocketAddr) -> Result<(), Failure> {
+    PrometheusBuilder::new()
+        .set_buckets(&[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0])?
+        .with_http_listener(address)
+        .install()?;
+    println!("curl http://{address}/metrics");
+    Ok(())
 }
 
 async fn backend(redis: Option<&str>) -> Result<(Client, Stock), Failure> {

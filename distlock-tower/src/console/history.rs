@@ -11,7 +11,10 @@ use super::view::{
 };
 
 /// How far back contention is remembered.
-const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;
+pub(super) const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;
+
+/// Contention of one key is shown in steps of this length.
+const STEP: Millis = 10_000;
 
 /// How many ended holds are remembered of one key.
 const PAST_HOLDS: usize = 50;
@@ -71,6 +74,7 @@ impl History {
             let before = earlier.get(&report.key);
             let mut lock = lock(at, &report, before.map(|lock| &**lock), is_exact);
             lock.changed = before.map_or(0, |before| before.changed);
+            lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
             let lock = match before {
                 Some(before) if **before == lock => Arc::clone(before),
                 _ => {
@@ -86,8 +90,13 @@ impl History {
                 self.end_holds(now, before, lock.map(|lock| &**lock), is_exact);
             }
         }
-        for lock in locks.values() {
+        for lock in locks.values_mut() {
             self.note_waiting(now, lock);
+            let contention = self.contention_of(&lock.key, now);
+            if lock.contention != contention {
+                let lock = Arc::make_mut(lock);
+                (lock.contention, lock.changed) = (contention, found.look);
+            }
         }
         self.note_contention(now, &locks);
         self.forget(&locks);
@@ -123,6 +132,29 @@ impl History {
         waiting.into_iter().flatten().copied().collect()
     }
 
+    /// The most that waited for a key in each step of the span, the oldest step first. Empty if nobody has waited.
+    fn contention_of(&self, key: &str, now: Millis) -> Vec<u64> {
+        let changes = self.keys.get(key).map(|history| &history.waiting);
+        let mut changes = changes.into_iter().flatten().peekable();
+        let last = now / STEP;
+        let first = (last + 1).saturating_sub(CONTENTION_SPAN / STEP);
+        let mut most = vec![0; (last + 1 - first) as usize];
+        while let Some((since, waiting)) = changes.next() {
+            let until = changes
+                .peek()
+                .map_or(now, |(next, _)| next.saturating_sub(1));
+            let steps = (since / STEP).max(first)..=(until / STEP).min(last);
+            for step in steps {
+                let step = &mut most[(step - first) as usize];
+                *step = (*step).max(*waiting);
+            }
+        }
+        match most.iter().all(|waiting| *waiting == 0) {
+            true => Vec::new(),
+            false => most,
+        }
+    }
+
     /// The holds whose lease ran out within the span of the contention, with their keys.
     pub(super) fn ran_out(&self, now: Millis) -> impl Iterator<Item = (&str, &PastHold)> {
         self.keys.iter().flat_map(move |(key, history)| {
@@ -153,6 +185,8 @@ impl History {
             let by = history.forced_by.remove(&holder.owner);
             let end = match &by {
                 Some(_) => End::ForceReleased,
+                // Its lease may have been renewed while nobody watched.
+                None if !is_exact => End::Unknown,
                 // A released lock stays taken until its lease ends.
                 None if has_run_out && !holder.is_released => End::LeaseRanOut,
                 None => End::Released,
@@ -269,6 +303,7 @@ fn lock(at: Millis, report: &KeyReport, before: Option<&Lock>, is_exact: bool) -
         fencing_token: report.fencing_token,
         expires_at: report.expires_in.map(|left| end(at, left, expires_at)),
         can_be_released: can_be_released(report),
+        contention: Vec::new(),
         changed: 0,
     }
 }
@@ -314,6 +349,7 @@ mod tests {
         locks: BTreeMap<String, Arc<Lock>>,
         look: u64,
         client: Client,
+        is_after_pause: bool,
     }
 
     impl Watched {
@@ -323,6 +359,7 @@ mod tests {
                 locks: BTreeMap::new(),
                 look: 0,
                 client: Client::builder().in_memory(server).unwrap(),
+                is_after_pause: false,
             }
         }
 
@@ -337,7 +374,7 @@ mod tests {
                 look: self.look,
                 reports,
                 is_complete: true,
-                is_after_pause: false,
+                is_after_pause: self.is_after_pause,
             };
             self.locks = self.history.take_in(now, found, &self.locks);
         }
@@ -388,6 +425,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn hold_that_ended_while_nobody_watched_ended_in_an_unknown_way() {
+        let server = MemoryServer::new();
+        let mut watched = Watched::new(&server);
+        watched.look(1_000).await;
+        let guard = watched.client.lock("a").acquire().await.unwrap();
+        watched.look(3_000).await;
+        // Longer than its lease, which is renewed.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        guard.release().await.unwrap();
+        watched.is_after_pause = true;
+        watched.look(65_000).await;
+        assert_eq!(watched.history.past("a")[0].end, End::Unknown);
+        assert_eq!(watched.history.ran_out(65_000).count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn only_what_changed_since_a_look_counts_as_changed() {
         let server = MemoryServer::new();
         let mut watched = Watched::new(&server);
@@ -398,6 +451,29 @@ mod tests {
         watched.look(3_000).await;
         let changed = watched.locks.values().map(|lock| lock.changed);
         assert_eq!(changed.collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn contention_of_a_key_is_the_most_that_waited_in_each_step() {
+        let server = MemoryServer::new();
+        let mut watched = Watched::new(&server);
+        let other = Client::builder().in_memory(&server).unwrap();
+        let guard = other.fair_lock("a").acquire().await.unwrap();
+        watched.look(1_000_000).await;
+        assert!(watched.locks["a"].contention.is_empty());
+        let waits = tokio::spawn(other.fair_lock("a").acquire().into_future());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        watched.look(1_002_000).await;
+        watched.look(1_025_000).await;
+        assert_eq!(watched.locks["a"].contention[27..], [1, 1, 1]);
+        assert_eq!(watched.locks["a"].contention[..27], [0; 27]);
+        guard.release().await.unwrap();
+        let _second = waits.await.unwrap().unwrap();
+        watched.look(1_031_000).await;
+        watched.look(1_045_000).await;
+        assert_eq!(watched.locks["a"].contention[25..], [1, 1, 1, 1, 0]);
+        watched.look(1_045_000 + CONTENTION_SPAN).await;
+        assert!(watched.locks["a"].contention.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::history::{Found, History};
+use super::own::Own;
 use super::problems::problems;
 use super::view::{Clock, Lock, Millis, PastHold, Trouble, View};
 
@@ -171,7 +172,10 @@ impl Looks {
             }
         }
         view.contention = history.contention();
-        view.problems = problems(now, &view.locks, &history);
+        // It asks no server, and is there also when none answers.
+        let snapshot = self.client.snapshot().matching(&self.pattern);
+        view.own = Own::new(now, &snapshot, &before.own);
+        view.problems = problems(now, &view.locks, &history, &snapshot);
         view
     }
 

@@ -2,6 +2,7 @@
 
 mod history;
 mod looks;
+mod own;
 mod problems;
 mod release;
 mod router;
@@ -23,7 +24,8 @@ const DEFAULT_MAX_KEYS: u32 = 10_000;
 /// Creates a console for the lock server of `client`: a page and a JSON interface, as an axum router.
 ///
 /// The page shows all locks under the client's prefix, of this crate and of Redisson, each with its holder, its lease and
-/// its waiters. It is updated live, and keeps the history of each key as long as the program runs. Mount the router behind
+/// its waiters; and what `client` itself holds and waits for, with the lines of the code. Possible deadlocks and lost locks
+/// come first. It is updated live, and keeps the history of each key as long as the program runs. Mount the router behind
 /// the authentication of your program, because everybody who can read it sees the names of all keys and of all clients.
 ///
 /// See [`Console`] for the addresses, and for what a look costs.
@@ -66,8 +68,8 @@ pub fn console(client: Client) -> Console {
 /// | request | answer |
 /// | --- | --- |
 /// | `GET /` | the page |
-/// | `GET /api/locks` | all locks as JSON |
-/// | `GET /api/locks/{key}` | one lock, with its recent history |
+/// | `GET /api/locks` | all locks as JSON, and what this client holds and waits for |
+/// | `GET /api/locks/{key}` | one lock, with its recent history, and this client's holds and waits of it |
 /// | `GET /api/events` | server-sent events: one for each look, with the locks that have changed |
 /// | `POST /api/force-release` | frees a lock, if [`allow_force_release`](Console::allow_force_release) is set |
 ///

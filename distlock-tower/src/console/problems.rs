@@ -1,12 +1,14 @@
-//! What a person on call should see first: holds that were lost, and clients that may wait for each other.
+//! What a person on call should see first: tasks and clients that may wait for each other, and holds that were lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use distlock::{LossSnapshot, Snapshot, WaitSnapshot};
 use serde::Serialize;
 
-use super::history::History;
-use super::view::{Holder, Lock, Millis, Named, Waiter};
+use super::history::{CONTENTION_SPAN, History};
+use super::own::before_now;
+use super::view::{Holder, Lock, Millis, Named, Waiter, millis};
 
 /// How long a hold and a wait have stood before they count towards a deadlock. Others are likely to end by themselves.
 const STANDS: Millis = 10_000;
@@ -26,16 +28,27 @@ pub(super) struct Problem {
     pub(super) at: Millis,
 }
 
-/// Possible deadlocks, and then holds whose lease ran out.
+/// Possible deadlocks, in this process and between clients, and then holds that were lost, the last one first.
 pub(super) fn problems(
     now: Millis,
     locks: &BTreeMap<String, Arc<Lock>>,
     history: &History,
+    snapshot: &Snapshot,
 ) -> Vec<Problem> {
-    let mut problems = deadlocks(now, locks);
-    let mut ran_out: Vec<_> = history.ran_out(now).collect();
-    ran_out.sort_by_key(|(key, past)| (std::cmp::Reverse(past.until), *key));
-    problems.extend(ran_out.into_iter().map(|(key, past)| Problem {
+    let mut problems = snapshot
+        .circles
+        .iter()
+        .map(|one| own_circle(now, one))
+        .collect();
+    let between_clients = deadlocks(now, locks);
+    Vec::extend(&mut problems, between_clients);
+    let own_losses = snapshot.losses.iter();
+    let own_losses = own_losses.filter(|lost| millis(lost.ago.as_millis()) < CONTENTION_SPAN);
+    let mut losses: Vec<Problem> = own_losses.clone().map(|lost| own_loss(now, lost)).collect();
+    let own_losses: BTreeSet<String> = own_losses.map(|lost| lost.owner.to_string()).collect();
+    let ran_out = history.ran_out(now);
+    let ran_out = ran_out.filter(|(_, past)| !own_losses.contains(&past.owner));
+    losses.extend(ran_out.map(|(key, past)| Problem {
         kind: "lease_ran_out",
         keys: vec![key.to_owned()],
         text: format!(
@@ -44,8 +57,38 @@ pub(super) fn problems(
         ),
         at: past.until,
     }));
+    losses.sort_by(|one, other| (other.at, &one.keys).cmp(&(one.at, &other.keys)));
+    problems.extend(losses);
     problems.truncate(MOST);
     problems
+}
+
+/// Tasks of this process that wait for each other.
+fn own_circle(now: Millis, circle: &[WaitSnapshot]) -> Problem {
+    let waits = circle.iter().map(|wait| {
+        let inside = wait.inside.join(", ");
+        format!("{} waits for {} and holds {inside}", wait.place, wait.key)
+    });
+    let since = circle.iter().map(|wait| before_now(now, wait.waited)).max();
+    Problem {
+        kind: "possible_deadlock",
+        keys: circle.iter().map(|wait| wait.key.clone()).collect(),
+        text: waits.collect::<Vec<_>>().join("; "),
+        at: since.unwrap_or_default(),
+    }
+}
+
+/// A hold that this process has lost.
+fn own_loss(now: Millis, lost: &LossSnapshot) -> Problem {
+    Problem {
+        kind: "lost",
+        keys: vec![lost.key.clone()],
+        text: format!(
+            "this process lost what {} acquired: {}",
+            lost.place, lost.loss
+        ),
+        at: before_now(now, lost.ago),
+    }
 }
 
 /// One client waits for a key that another one holds.
@@ -182,6 +225,7 @@ mod tests {
             fencing_token: None,
             expires_at: None,
             can_be_released: true,
+            contention: Vec::new(),
             changed: 0,
         };
         (key.to_owned(), Arc::new(lock))

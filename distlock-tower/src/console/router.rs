@@ -11,7 +11,7 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use distlock::Error;
+use distlock::{Error, Primitive};
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use http::header::{
@@ -28,6 +28,7 @@ use super::view::{Detail, Shown, Trouble, View};
 
 const PAGE: &str = include_str!("assets/index.html");
 const SCRIPT: &str = include_str!("assets/console.js");
+const OWN_SCRIPT: &str = include_str!("assets/own.js");
 const STYLE: &str = include_str!("assets/console.css");
 const ICON: &str = include_str!("assets/icon.svg");
 
@@ -83,6 +84,7 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
     Router::new()
         .route("/", get(page))
         .route("/console.js", file(JAVASCRIPT, SCRIPT))
+        .route("/own.js", file(JAVASCRIPT, OWN_SCRIPT))
         .route("/console.css", file(CSS, STYLE))
         .route("/icon.svg", file(SVG, ICON))
         .route("/api/locks", get(locks))
@@ -148,26 +150,32 @@ async fn lock(State(console): State<Arc<Console>>, Path(key): Path<String>) -> R
     let view = console.looks.current().await;
     let mut trouble = view.trouble.clone();
     let mut lock = view.locks.get(&key).cloned();
-    if lock.is_none() && (view.is_cut || trouble.is_some()) {
-        // The look has not gone to this key.
+    let mut has_other_data = false;
+    if lock.is_none() {
         match console.looks.client().inspect(key.as_str()).await {
             Ok(report) => {
-                lock = console
-                    .looks
-                    .shown(report)
-                    .filter(|lock| is_lock(&lock.primitive))
+                has_other_data = report.primitive == Primitive::NoLock;
+                // Otherwise the look has gone to this key, and the next one will.
+                if view.is_cut || trouble.is_some() {
+                    let shown = console.looks.shown(report);
+                    lock = shown.filter(|lock| is_lock(&lock.primitive));
+                }
             }
             Err(error @ Error::InvalidKey { .. }) => return refused(refusal(&error)),
             Err(error) => trouble = Some(Trouble::new(&error)),
         }
     }
     let (past, waiting) = console.looks.remembered(&key);
+    let own = &view.own;
     let detail = Detail {
         now: console.looks.now(),
         key: &key,
         lock: lock.as_deref(),
+        has_other_data,
         past,
         waiting,
+        own_holds: own.holds.iter().filter(|hold| hold.key == key).collect(),
+        own_waits: own.waits.iter().filter(|wait| wait.key == key).collect(),
         is_closed: view.is_closed,
         trouble,
         may_force_release: console.releases.are_allowed,

@@ -9,6 +9,7 @@ use distlock::{ClientReport, Error, KeyReport, Primitive};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::own::{Own, OwnHold, OwnWait};
 use super::problems::Problem;
 
 /// How many holders, and how many waiters, the list has of one lock. The page of the lock has all.
@@ -56,6 +57,7 @@ pub(super) struct View {
     pub(super) missing_rights: BTreeSet<&'static str>,
     pub(super) contention: Vec<Sample>,
     pub(super) problems: Vec<Problem>,
+    pub(super) own: Own,
 }
 
 /// A lock, a semaphore or a latch.
@@ -74,6 +76,8 @@ pub(super) struct Lock {
     pub(super) fencing_token: Option<u64>,
     pub(super) expires_at: Option<Millis>,
     pub(super) can_be_released: bool,
+    /// The most that waited in each 10 s of the last minutes, the oldest first. Empty if nobody has waited.
+    pub(super) contention: Vec<u64>,
     /// The look at which something other than the time has changed.
     #[serde(skip)]
     pub(super) changed: u64,
@@ -183,6 +187,8 @@ pub(super) struct Update<'a> {
     trouble: Option<&'a Trouble>,
     missing_rights: &'a BTreeSet<&'static str>,
     problems: &'a [Problem],
+    /// What this process holds and waits for itself.
+    own: &'a Own,
     contention: &'a [Sample],
     may_force_release: bool,
 }
@@ -216,6 +222,7 @@ impl View {
             trouble: self.trouble.as_ref(),
             missing_rights: &self.missing_rights,
             problems: &self.problems,
+            own: &self.own,
             contention: &self.contention,
             may_force_release: shown.may_force_release,
         }
@@ -259,6 +266,8 @@ pub(super) enum End {
     /// Its lease was over before it was gone.
     LeaseRanOut,
     ForceReleased,
+    /// Nobody watched when it ended.
+    Unknown,
 }
 
 /// The answer of `api/locks/{key}`.
@@ -268,10 +277,15 @@ pub(super) struct Detail<'a> {
     pub(super) key: &'a str,
     /// `null` if there is no lock under the key.
     pub(super) lock: Option<&'a Lock>,
+    /// Whether the key has data that is no lock.
+    pub(super) has_other_data: bool,
     /// The holds that have ended, the last one first.
     pub(super) past: Vec<PastHold>,
     /// How many waited, and since when so many.
     pub(super) waiting: Vec<(Millis, u64)>,
+    /// The holds and the waits of this process for the key.
+    pub(super) own_holds: Vec<&'a OwnHold>,
+    pub(super) own_waits: Vec<&'a OwnWait>,
     pub(super) is_closed: bool,
     pub(super) trouble: Option<Trouble>,
     pub(super) may_force_release: bool,

@@ -116,6 +116,21 @@ async fn only_keys_that_match_the_pattern_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pattern_that_matches_nothing_has_no_locks_and_no_trouble() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("a").acquire().await.unwrap();
+    for pattern in ["nothing:*", "[", ""] {
+        let console = distlock_tower::console(watcher.clone()).pattern(pattern);
+        let seen = json(&axum::Router::from(console), "/api/locks").await;
+        assert_eq!(
+            (&seen["locks"], &seen["trouble"]),
+            (&json!([]), &json!(null)),
+            "{pattern}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn closed_client_is_said_and_the_locks_are_shown() {
     let (watcher, worker) = clients();
     let _guard = worker.lock("k").acquire().await.unwrap();

@@ -3,6 +3,7 @@
 
 mod api;
 mod events;
+mod own;
 mod page;
 mod release;
 

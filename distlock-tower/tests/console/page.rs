@@ -7,10 +7,11 @@ use http::header::CONTENT_TYPE;
 
 use super::{app, clients, get, text};
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "/locks",
     "/locks/",
     "/locks/console.js",
+    "/locks/own.js",
     "/locks/console.css",
     "/locks/icon.svg",
     "/locks/api/locks",
@@ -47,6 +48,7 @@ async fn files_have_their_types() {
     for (path, wanted) in [
         ("/locks", "text/html; charset=utf-8"),
         ("/locks/console.js", "text/javascript; charset=utf-8"),
+        ("/locks/own.js", "text/javascript; charset=utf-8"),
         ("/locks/console.css", "text/css; charset=utf-8"),
         ("/locks/icon.svg", "image/svg+xml"),
         ("/locks/api/locks", "application/json"),
@@ -87,7 +89,7 @@ async fn address_of_the_page_cannot_add_html_to_it() {
 #[tokio::test]
 async fn page_names_no_other_host() {
     let app = app(&clients().0);
-    for path in &ALL[..5] {
+    for path in &ALL[..6] {
         let text = text(get(&app, path).await).await;
         // The names of XML are no addresses.
         let text = text.replace("http://www.w3.org/2000/svg", "");

@@ -118,7 +118,10 @@ fn text(found: &KeyReport) -> String {
         ("expires in", found.expires_in.map(report::time)),
         (
             "listening",
-            found.listeners.map(|count| format!("{count} processes")),
+            found.listeners.map(|count| match count {
+                1 => "1 process".to_owned(),
+                count => format!("{count} processes"),
+            }),
         ),
     ];
     for (name, number) in numbers {

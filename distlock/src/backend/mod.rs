@@ -20,6 +20,7 @@ mod examined;
 mod facts;
 mod family;
 mod fault;
+pub(crate) mod glob;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

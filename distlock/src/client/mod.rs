@@ -315,7 +315,8 @@ impl Client {
         self.registry.session.id
     }
 
-    /// Returns what this client holds and waits for at this moment, with the places in the code.
+    /// Returns what this client holds and waits for at this moment, with the places in the code; which of its acquisitions wait
+    /// for each other; and which holds it has lost last.
     ///
     /// It asks no server, and does not block longer than it takes to copy the data, so it also answers when nothing else does.
     /// Holds and waits are read one after the other: an acquisition that is granted in between may be in both lists or in

@@ -13,6 +13,7 @@ mod hold_ref;
 mod inspection;
 pub(crate) mod lease;
 mod looks;
+mod losses;
 mod outage;
 mod per_server;
 mod release;

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::inspection::{Inspect, Inspection};
 use super::looks::{self, Looks};
+use super::losses::{Losses, LostHold};
 use super::outage::Outage;
 use super::per_server::PerServer;
 use super::release::{ReleaseTicket, Releaser, releaser};
@@ -42,6 +43,7 @@ pub(crate) struct Session {
     pub(super) releaser: Releaser,
     pub(super) inspection: Inspection,
     pub(super) looks: Looks,
+    losses: Losses,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     /// When the number of each semaphore whose permits are waited for was seen last, or was noticed to be gone.
@@ -76,6 +78,7 @@ impl Session {
             releaser: Releaser::default(),
             inspection: Inspection::default(),
             looks: Looks::default(),
+            losses: Losses::default(),
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
             numbers: Mutex::default(),
@@ -247,6 +250,7 @@ impl Session {
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
         hold.meter.lost(loss);
+        self.losses.note(hold, loss, self.now());
         // A hold without a guard was counted when its last guard ended.
         if hold.count() > 0 {
             hold.meter.held(hold.held_for(self.now()));
@@ -265,6 +269,11 @@ impl Session {
     /// The holds of this client that are neither released nor lost.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.watchdog.holds()
+    }
+
+    /// The holds that this client has lost last, the newest first.
+    pub(crate) fn losses(&self) -> Vec<LostHold> {
+        self.losses.all()
     }
 
     /// The number of guards of the hold of this client's owner with this number.

@@ -76,8 +76,8 @@ impl WaiterLimits {
     }
 
     /// Copies of all waits.
-    pub(super) fn waits(&self) -> Vec<Wait> {
-        self.counts.lock().waits.iter().cloned().collect()
+    pub(super) fn waits(&self) -> Waits {
+        self.counts.lock().waits.clone()
     }
 
     /// The waits that are to be told now, and when the next ones are.

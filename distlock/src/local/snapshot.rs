@@ -1,14 +1,17 @@
-//! A snapshot of one client: what it holds and what it waits for.
+//! A snapshot of one client: what it holds, what it waits for, and what went wrong.
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::registry::{Entry, Registry};
 use super::signal::Signal;
 use super::waits::Wait;
+use crate::backend::glob;
 use crate::clock::Tick;
+use crate::error::Loss;
 use crate::key::Resource;
 use crate::kind::Kind;
 use crate::owner::Owner;
@@ -30,6 +33,40 @@ pub struct Snapshot {
     pub holds: Vec<HoldSnapshot>,
     /// The acquisitions that wait, those that have waited longest first.
     pub waits: Vec<WaitSnapshot>,
+    /// Possible deadlocks, at most 20: each is a circle of waits of this client. Each of them waits for a key that is held
+    /// around the next one, and the last one for a key that is held around the first. A circle through other processes is not
+    /// seen, and neither is a hold whose code does not run in its [scope](crate::Guard::scope). A wait with a limit ends the
+    /// circle by itself.
+    pub circles: Vec<Vec<WaitSnapshot>>,
+    /// The holds that were lost last, the newest first: at most 20.
+    pub losses: Vec<LossSnapshot>,
+}
+
+impl Snapshot {
+    /// Leaves only what is about keys that match a pattern, in the form of [`Client::scan`](crate::Client::scan). A circle
+    /// remains if one of its keys matches.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let client = distlock::Client::in_memory();
+    /// let _order = client.lock("order:42").acquire().await?;
+    /// let _stock = client.lock("stock:7").acquire().await?;
+    ///
+    /// let orders = client.snapshot().matching("order:*");
+    /// assert_eq!(orders.holds.len(), 1);
+    /// assert_eq!(orders.holds[0].key, "order:42");
+    /// # Ok(()) }
+    /// ```
+    pub fn matching(mut self, pattern: &str) -> Self {
+        let is_match = |key: &str| glob::matches(pattern.as_bytes(), key.as_bytes());
+        self.holds.retain(|hold| is_match(&hold.key));
+        self.waits.retain(|wait| is_match(&wait.key));
+        self.circles
+            .retain(|circle| circle.iter().any(|wait| is_match(&wait.key)));
+        self.losses.retain(|lost| is_match(&lost.key));
+        self
+    }
 }
 
 /// A hold of this client.
@@ -97,7 +134,47 @@ pub struct WaitSnapshot {
     pub ahead: usize,
     /// What it waits for, as far as this client knows.
     pub blocked_by: BlockedBy,
+    /// The keys that are held around it: it waits in the [scopes](crate::Guard::scope) of these holds of this client.
+    pub inside: Vec<String>,
     /// Where in the code it was made: the call of `acquire`, the attribute, or the line that made the layer.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
+    pub place: &'static Location<'static>,
+}
+
+/// A hold of this client that was lost.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::Client;
+///
+/// fn report(client: &Client) {
+///     for lost in client.snapshot().losses {
+///         println!("{}, acquired at {}, was lost {:?} ago: {}", lost.key, lost.place, lost.ago, lost.loss);
+///     }
+/// }
+/// # report(&Client::in_memory());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct LossSnapshot {
+    /// The key, without the client's prefix.
+    pub key: String,
+    /// The kind of the primitive.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
+    pub kind: Kind,
+    /// The owner under which the server stored the hold.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
+    pub owner: Owner,
+    /// How it was lost.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
+    pub loss: Loss,
+    /// The time since this client noticed the loss.
+    #[cfg_attr(feature = "serde", serde(rename = "ago_ms", serialize_with = "millis"))]
+    pub ago: Duration,
+    /// Where in the code it was acquired: the call of `acquire`, the attribute, or the line that made the layer.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text"))]
     pub place: &'static Location<'static>,
 }
@@ -176,34 +253,56 @@ impl Registry {
             let order = other.held_for.cmp(&one.held_for);
             order.then_with(|| one.owner.cmp(&other.owner))
         });
+        let losses = self.session.losses().into_iter().map(|lost| LossSnapshot {
+            key: lost.resource.key.text().to_owned(),
+            kind: lost.resource.kind,
+            owner: lost.owner,
+            loss: lost.loss,
+            ago: now.since(lost.at),
+            place: lost.place,
+        });
+        let (waits, circles) = self.snapshot_of_waits(now);
         Snapshot {
             holds,
-            waits: self.snapshot_of_waits(now),
+            waits,
+            circles,
+            losses: losses.collect(),
         }
     }
 
-    fn snapshot_of_waits(&self, now: Tick) -> Vec<WaitSnapshot> {
+    /// The waits, and the circles among them.
+    fn snapshot_of_waits(&self, now: Tick) -> (Vec<WaitSnapshot>, Vec<Vec<WaitSnapshot>>) {
         // Copied first, so that the two mutexes are locked one after the other.
-        let mut waits = self.limits.waits();
-        waits.sort_by_key(|wait| wait.since);
+        let waits = self.limits.waits();
+        let mut by_age: Vec<&Wait> = waits.iter().collect();
+        by_age.sort_by_key(|wait| wait.since);
         let mut keys: HashMap<&Resource, SeenKey> = HashMap::new();
         let entries = self.entries.lock();
-        let snapshot = |wait| {
-            let resource = resource_of(wait);
-            let seen = keys.entry(resource).or_insert_with(|| {
-                let mut held = self
-                    .same_data(resource)
-                    .filter_map(|held| entries.get(&held));
-                let held = held.find(|entry| entry.holder.is_some());
-                SeenKey::new(
-                    entries.get(resource).map(|entry| &**entry),
-                    held.map(|entry| &**entry),
-                    now,
-                )
-            });
-            seen.snapshot_of(wait, now)
+        let seen_key = |resource: &Resource| {
+            let mut held = self
+                .same_data(resource)
+                .filter_map(|held| entries.get(&held));
+            let held = held.find(|entry| entry.holder.is_some());
+            let entry = entries.get(resource);
+            SeenKey::new(entry.map(|entry| &**entry), held.map(|entry| &**entry), now)
         };
-        waits.iter().map(snapshot).collect()
+        for resource in by_age.iter().flat_map(|wait| &wait.resources) {
+            keys.entry(resource).or_insert_with(|| seen_key(resource));
+        }
+        drop(entries);
+        let snapshots: Vec<WaitSnapshot> = by_age
+            .iter()
+            .filter_map(|wait| Some(keys.get_mut(resource_of(wait))?.snapshot_of(wait, now)))
+            .collect();
+        let circles = waits.circles(|resource| keys.get(resource)?.own_holder());
+        let snapshot = |wait: &Wait| {
+            let at = by_age.iter().position(|other| ptr::eq(*other, wait))?;
+            snapshots.get(at).cloned()
+        };
+        let circles = circles.into_iter();
+        let circles = circles.map(|circle| circle.into_iter().filter_map(snapshot).collect());
+        let circles = circles.collect();
+        (snapshots, circles)
     }
 }
 
@@ -245,6 +344,14 @@ impl SeenKey {
         }
     }
 
+    /// The owner of this client that holds it.
+    fn own_holder(&self) -> Option<Owner> {
+        match self.blocked_by {
+            BlockedBy::OwnHold { owner, .. } => Some(owner),
+            _ => None,
+        }
+    }
+
     fn snapshot_of(&mut self, wait: &Wait, now: Tick) -> WaitSnapshot {
         let ahead = match self.places.get(&Arc::as_ptr(&wait.signal)) {
             Some(place) => *place,
@@ -261,6 +368,11 @@ impl SeenKey {
             wait_left: (wait.deadline != Tick::NEVER).then(|| wait.deadline.left(now)),
             ahead,
             blocked_by: self.blocked_by,
+            inside: wait
+                .inside
+                .iter()
+                .map(|(_, key)| key.text().to_owned())
+                .collect(),
             place: wait.place,
         }
     }

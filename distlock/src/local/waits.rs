@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::signal::Signal;
 use crate::clock::Tick;
+use crate::config::CIRCLES_SHOWN;
 use crate::key::{Key, Resource};
 use crate::owner::Owner;
 
@@ -51,7 +52,7 @@ pub(super) struct LongWait {
 }
 
 /// All acquisitions that wait. Plain data.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     waits: Vec<Option<Wait>>,
     unused: Vec<usize>,
@@ -147,6 +148,44 @@ impl Waits {
         first: usize,
         holder_of: impl Fn(&Resource) -> Option<Owner>,
     ) -> Option<Vec<&Wait>> {
+        let circle = self.circle_of(first, holder_of)?;
+        let waits = circle.iter().filter_map(|at| self.waits[*at].as_ref());
+        Some(waits.collect())
+    }
+
+    /// The first circles of all waits, each once.
+    pub(super) fn circles(
+        &self,
+        holder_of: impl Fn(&Resource) -> Option<Owner>,
+    ) -> Vec<Vec<&Wait>> {
+        let (mut known, mut circles) = (HashSet::<usize>::new(), Vec::<Vec<usize>>::new());
+        for (number, wait) in self.waits.iter().enumerate() {
+            let is_inside = wait.as_ref().is_some_and(|wait| !wait.inside.is_empty());
+            if !is_inside || known.contains(&number) {
+                continue;
+            }
+            if let Some(circle) = self.circle_of(number, &holder_of) {
+                known.extend(&circle);
+                circles.push(circle);
+            }
+            if circles.len() == CIRCLES_SHOWN {
+                break;
+            }
+        }
+        let waits =
+            |circle: Vec<usize>| circle.into_iter().filter_map(|at| self.waits[at].as_ref());
+        circles
+            .into_iter()
+            .map(|circle| waits(circle).collect())
+            .collect()
+    }
+
+    /// The numbers of the waits of a circle.
+    fn circle_of(
+        &self,
+        first: usize,
+        holder_of: impl Fn(&Resource) -> Option<Owner>,
+    ) -> Option<Vec<usize>> {
         let mut seen = HashSet::new();
         let mut paths = vec![vec![first]];
         while let Some(path) = paths.pop() {
@@ -157,8 +196,7 @@ impl Waits {
                 .flatten();
             for next in next {
                 if *next == first {
-                    let waits = path.iter().filter_map(|at| self.waits[*at].as_ref());
-                    return Some(waits.collect());
+                    return Some(path);
                 }
                 if seen.insert(*next) {
                     paths.push(path.iter().copied().chain([*next]).collect());
@@ -233,11 +271,14 @@ mod tests {
         let first = waits.add(wait("b", Some(owners[0]), 0));
         let second = waits.add(wait("c", Some(owners[1]), 0));
         let beside = waits.add(wait("a", None, 0));
+        assert!(waits.circles(holder_of).is_empty());
         for number in [first, second, beside] {
             assert!(waits.circle(number, holder_of).is_none());
         }
         let third = waits.add(wait("a", Some(owners[2]), 0));
         assert_eq!(waits.circle(third, holder_of).unwrap().len(), 3);
+        let circles = waits.circles(holder_of);
+        assert!(circles.len() == 1 && circles[0].len() == 3, "{circles:?}");
         waits.remove(second);
         assert!(waits.circle(third, holder_of).is_none());
         waits.remove(first);

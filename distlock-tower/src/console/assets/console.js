@@ -3,6 +3,8 @@
 // Texts of locks reach the page by `textContent` alone.
 
 const ROWS_PER_PAGE = 100;
+// Above the list. The page of a key has more.
+const OWN_ROWS = 10;
 const SPAN = 5 * 60 * 1000;
 const LATE = 3000;
 
@@ -139,7 +141,10 @@ function row(lock) {
     held.append(element("span", "kind", "nobody"));
   }
   const waiting = cell("Waiting", "number");
-  waiting.append(element("span", lock.waiting > 0 ? "many" : "", number(lock.waiting)));
+  const waiters = element("span");
+  waiters.append(element("span", lock.waiting > 0 ? "many" : "", number(lock.waiting)));
+  if (lock.contention.length) waiters.append(sparkOfSteps(lock.contention));
+  waiting.append(waiters);
   made.append(key, held, since, left, waiting);
   return made;
 }
@@ -223,6 +228,23 @@ function spark(node, points) {
   return Math.max(...inSpan.map(([, value]) => value));
 }
 
+// One number for each step of the last minutes, the newest last.
+function sparkOfSteps(steps) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const most = Math.max(1, ...steps);
+  node.setAttribute("class", "spark");
+  node.setAttribute("viewBox", "0 0 300 36");
+  node.setAttribute("preserveAspectRatio", "none");
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", `At most ${plural(most, "waiter", "waiters")} in the last minutes`);
+  const width = 300 / steps.length;
+  const line = steps.map((value, at) => `V${(34 - (32 * value) / most).toFixed(1)}H${((at + 1) * width).toFixed(1)}`);
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", `M0 34${line.join("")}V34Z`);
+  node.append(path);
+  return node;
+}
+
 function notice(text, isAlarm) {
   return element("p", isAlarm ? "notice alarm" : "notice", text);
 }
@@ -291,6 +313,8 @@ function hear(update) {
   $("held").textContent = number(last?.held ?? 0);
   $("waiting").textContent = number(last?.waiting ?? 0);
   $("peak").textContent = number(spark($("contention"), update.contention.map((it) => [it.at, it.waiting])));
+  $("own-count").textContent = ownCount(update.own);
+  showOwn("own", update.own.holds, update.own.waits, OWN_ROWS);
   if (openKey === null) showList();
   else void loadKey();
 }
@@ -314,6 +338,8 @@ function showKey(detail) {
   if (lock) {
     facts.push(kind(lock), `${plural(lock.waiting, "waiter", "waiters")}`);
     if (lock.fencing_token !== null) facts.push(`fencing token ${lock.fencing_token}`);
+  } else if (detail.has_other_data) {
+    facts.push("no lock: another program keeps data under this key");
   } else {
     facts.push(detail.trouble ? `not known: ${detail.trouble.text}` : "free");
   }
@@ -321,6 +347,8 @@ function showKey(detail) {
   fill("one-holders", 4, "Nobody holds it.", lock?.holders ?? [], holderRow);
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);
+  $("one-own").hidden = !(detail.own_holds.length || detail.own_waits.length);
+  showOwn("one-own", detail.own_holds, detail.own_waits);
   spark($("one-contention"), detail.waiting);
   fill("one-past", 5, "No earlier hold was seen.", detail.past, pastRow);
   $("release").hidden = !(detail.may_force_release && (lock?.can_be_released || $("released").textContent));
@@ -329,11 +357,11 @@ function showKey(detail) {
 const filled = {};
 
 // Rows with the same content stay, and so does what is selected in them.
-function fill(id, columns, nothing, items, make) {
+function fill(id, columns, nothing, items, make, most = 200) {
   const text = JSON.stringify([items, nothing]);
   if (filled[id] === text) return;
   filled[id] = text;
-  const rows = items.slice(0, 200).map(make);
+  const rows = items.slice(0, most).map(make);
   const rest = items.length - rows.length;
   if (rest > 0) rows.push(emptyRow(columns, `and ${number(rest)} more`));
   $(id).replaceChildren(...(rows.length ? rows : [emptyRow(columns, nothing)]));
@@ -359,14 +387,14 @@ function waiterRow(waiter) {
   return cells(["Waiter", owner(waiter)], ["Waits for", waits]);
 }
 
-const ENDS = { released: "released", lease_ran_out: "lease ran out", force_released: "freed by force" };
+const ENDS = { released: "released", lease_ran_out: "lease ran out", force_released: "freed by force", unknown: "while nobody watched" };
 
 function pastRow(past) {
   const ended = element("span");
   clock(ended, (node) => { node.textContent = `${duration(serverNow() - past.until)} ago`; });
   const held = `${past.is_exact ? "about " : "over "}${duration(past.until - past.since)}`;
   const end = ENDS[past.end] + (past.by ? ` by ${past.by}` : "");
-  return cells(["Holder", owner(past)], ["Ended", ended], ["Held for", element("span", "", held)], ["End", element("span", past.end === "released" ? "" : "many", end)], ["Most waiters", element("span", "", number(past.most_waiting)), "number"]);
+  return cells(["Holder", owner(past)], ["Ended", ended], ["Held for", element("span", "", held)], ["End", element("span", ["released", "unknown"].includes(past.end) ? "" : "many", end)], ["Most waiters", element("span", "", number(past.most_waiting)), "number"]);
 }
 
 function route() {
@@ -385,11 +413,12 @@ function route() {
     return;
   }
   for (const id of Object.keys(filled)) delete filled[id];
-  for (const id of ["one-holders", "one-waiters", "one-past"]) $(id).replaceChildren();
+  for (const id of ["one-holders", "one-waiters", "one-own-wait-rows", "one-own-hold-rows", "one-past"]) $(id).replaceChildren();
   $("one-key").textContent = key;
   $("one-facts").textContent = "";
   $("confirmation").value = "";
   $("released").textContent = "";
+  $("one-own").hidden = true;
   $("release").hidden = true;
   $("one-key").focus({ preventScroll: true });
   scrollTo(0, 0);

@@ -227,7 +227,14 @@ fn cluster(info: &Info) -> Finding {
         field(info, "cluster_slots_ok"),
     );
     match state {
-        "ok" if served == SLOTS => Finding::new("cluster", Verdict::Ok, "all slots are served"),
+        "ok" if served == SLOTS => {
+            let (masters, nodes) = (
+                field(info, "cluster_size"),
+                field(info, "cluster_known_nodes"),
+            );
+            let value = format!("{masters} masters among {nodes} nodes, all slots are served");
+            Finding::new("cluster", Verdict::Ok, value)
+        }
         state => {
             let value = format!("state {state}, {served} of {SLOTS} slots are served");
             Finding::new("cluster", Verdict::Bad, value)
@@ -321,8 +328,20 @@ mod tests {
 
     #[test]
     fn cluster_without_all_slots_is_bad() {
-        let with = |served| info(&[("cluster_state", "ok"), ("cluster_slots_ok", served)]);
-        assert_eq!(cluster(&with("16384")).verdict, Verdict::Ok);
+        let with = |served| {
+            info(&[
+                ("cluster_state", "ok"),
+                ("cluster_slots_ok", served),
+                ("cluster_size", "3"),
+                ("cluster_known_nodes", "6"),
+            ])
+        };
+        let complete = cluster(&with("16384"));
+        assert_eq!(complete.verdict, Verdict::Ok);
+        assert_eq!(
+            complete.value,
+            "3 masters among 6 nodes, all slots are served"
+        );
         assert_eq!(cluster(&with("16383")).verdict, Verdict::Bad);
     }
 }

@@ -124,6 +124,87 @@ async fn user_without_the_right_to_scan_is_told_so() {
 }
 
 #[tokio::test]
+async fn without_the_right_to_list_clients_the_right_is_named_and_the_rest_is_shown() {
+    let server = RedisServer::builder().without_default_user().start().await;
+    let mut lists = rights::of(rights::LOCKS);
+    lists.extend(rights::of("looks at locks"));
+    lists.retain(|right| *right != "+client|list");
+    server.set_user("shop", &lists).await;
+    let url = format!("redis://shop:{PASSWORD}@{}", server.addr());
+    let run = ["--url", &url, "run", "shop:job"];
+    let mut run = Process::start(PROGRAM, run.into_iter().chain(RUNNING));
+    run.expect("running", SOON).await;
+    for args in [&["ls", "shop:*"] as &[&str], &["who", "shop:job"]] {
+        let words = ["--url", &url].into_iter().chain(args.iter().copied());
+        let shown = plain_output(words.clone()).await;
+        assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
+        assert!(
+            stderr(&shown).contains("+client|list"),
+            "{}",
+            stderr(&shown)
+        );
+        // The owner, since its name is not known.
+        assert!(stdout(&shown).contains("shop:job") && stdout(&shown).contains(":1"));
+        let shown = json(&plain_output(words.chain(["--json"])).await);
+        let lock = shown["locks"].get(0).unwrap_or(&shown);
+        assert_eq!(lock["missing_rights"], serde_json::json!(["+client|list"]));
+        assert_eq!(
+            (&lock["is_held"], &lock["holders"][0]["client"]),
+            (&true.into(), &Value::Null)
+        );
+    }
+}
+
+#[tokio::test]
+async fn key_that_is_no_lock_is_said_to_be_none_and_a_pattern_without_a_match_lists_nothing() {
+    let server = RedisServer::start().await;
+    server.cli(&["SET", "text", "text"]).await;
+    let shown = output(&server, &["who", "text"]).await;
+    assert_eq!(shown.status.code(), Some(1), "{}", stderr(&shown));
+    assert!(
+        stdout(&shown).starts_with("text: no_lock, nobody holds it"),
+        "{}",
+        stdout(&shown)
+    );
+    let shown = json(&output(&server, &["who", "text", "--json"]).await);
+    assert_eq!(
+        (&shown["primitive"], &shown["is_held"]),
+        (&"no_lock".into(), &false.into())
+    );
+    let run = output(
+        &server,
+        &["run", "text", "--wait", "0", "--", "echo", "started"],
+    )
+    .await;
+    assert_eq!((run.status.code(), stdout(&run)), (Some(70), String::new()));
+    let released = output(&server, &["release", "text", "--yes"]).await;
+    assert_eq!(released.status.code(), Some(64), "{}", stderr(&released));
+    assert!(
+        stderr(&released).contains("no lock"),
+        "{}",
+        stderr(&released)
+    );
+    for pattern in ["*", "nothing*", "[", ""] {
+        let listed = output(&server, &["ls", pattern, "--json"]).await;
+        assert_eq!(
+            listed.status.code(),
+            Some(0),
+            "{pattern}: {}",
+            stderr(&listed)
+        );
+        assert_eq!(
+            json(&listed),
+            serde_json::json!({ "locks": [], "is_cut": false })
+        );
+        let watched = output(&server, &["watch", pattern]).await;
+        assert_eq!(
+            (watched.status.code(), stdout(&watched)),
+            (Some(0), String::new())
+        );
+    }
+}
+
+#[tokio::test]
 async fn each_kind_of_lock_is_released_by_force() {
     let server = RedisServer::start().await;
     for kind in ["lock", "fair", "fenced", "read", "write", "spin"] {

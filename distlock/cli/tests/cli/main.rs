@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
 mod doctor;
+mod layouts;
 mod look;
+mod readme;
 mod release;
 mod run;
 mod terminal;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::semaphore;
 use super::store::{Name, State, Value};
-use super::{glob, semaphore};
 use crate::backend::{
-    Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, ValueSeen,
+    Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, ValueSeen, glob,
 };
 use crate::clock::Tick;
 use crate::key::Key;

@@ -8,7 +8,6 @@ mod examine;
 mod fair;
 #[cfg(feature = "testing")]
 mod faults;
-mod glob;
 mod latch;
 mod lock;
 mod look;

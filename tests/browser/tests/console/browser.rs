@@ -144,6 +144,12 @@ impl Page {
         }
     }
 
+    /// Waits until there is such an element.
+    pub(crate) async fn has(&self, css: &str) {
+        let wait = self.client.wait().at_most(DEADLINE);
+        wait.for_element(Locator::Css(css)).await.unwrap();
+    }
+
     /// The text that people see in an element.
     async fn text(&self, css: &str) -> String {
         let script = "const found = document.querySelector(arguments[0]); \
@@ -156,9 +162,18 @@ impl Page {
         self.client.execute(script, Vec::new()).await.unwrap()
     }
 
+    /// Clicks on an element. A row may be replaced between the moment when it is found and the click, or move away.
     pub(crate) async fn click(&self, css: &str) {
-        let element = self.client.find(Locator::Css(css)).await.unwrap();
-        element.click().await.unwrap();
+        let until = Instant::now() + DEADLINE;
+        loop {
+            let clicked = match self.client.find(Locator::Css(css)).await {
+                Ok(element) => element.click().await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = clicked else { return };
+            assert!(Instant::now() < until, "{css} cannot be clicked: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub(crate) async fn type_into(&self, css: &str, text: &str) {

@@ -6,6 +6,7 @@
 
 mod browser;
 mod pictures;
+mod process;
 mod site;
 
 use std::time::Duration;
@@ -84,6 +85,7 @@ async fn page_of_a_key_shows_who_holds_it_who_waits_and_who_held_it() {
         let waits = tokio::spawn(two.fair_lock("a/b?#c").acquire().into_future());
         page.shows("#one-waiters", "second").await;
         page.shows("#one-facts", "waiter").await;
+        page.has("#one-contention path").await;
 
         guard.release().await.unwrap();
         let _second = waits.await.unwrap().unwrap();
@@ -93,6 +95,9 @@ async fn page_of_a_key_shows_who_holds_it_who_waits_and_who_held_it() {
 
         page.click("#back").await;
         page.shows("#rows", "a/b?#c").await;
+        // The contention of the last minutes, of all keys and of this one.
+        page.has("#contention path").await;
+        page.has("#rows svg.spark path").await;
     })
     .await;
 }
@@ -210,6 +215,26 @@ async fn rights_that_are_missing_are_named_and_the_rest_is_shown() {
         page.shows("#notices", "+scan").await;
         page.open(&format!("{}#key=order%3A42", blind.url)).await;
         page.shows("#one-holders", "worker").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn key_that_is_no_lock_is_said_to_be_none_and_a_pattern_without_a_match_has_no_keys() {
+    let (server, site) = Site::of(|console| console.pattern("order:*")).await;
+    let worker = client(&server, "worker").await;
+    let _guard = worker.lock("stock:7").acquire().await.unwrap();
+    server.cli(&["SET", "order:text", "text"]).await;
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#state", "Live").await;
+        page.shows("#count", "0 keys").await;
+        page.shows("#rows", "Nothing is locked").await;
+        page.open(&format!("{}#key=order%3Atext", site.url)).await;
+        page.shows("#one-facts", "another program keeps data").await;
+        page.shows("#one-holders", "Nobody holds it").await;
+        page.open(&format!("{}#key=order%3Afree", site.url)).await;
+        page.shows("#one-facts", "free").await;
     })
     .await;
 }

@@ -53,6 +53,21 @@ async fn work(server: &RedisServer, orders: &Client, billing: &Client) -> (Vec<G
     (kept, permit)
 }
 
+/// Work of the process that has the console.
+async fn own_work(client: &Client) -> Guard {
+    let lease = Duration::from_secs(600);
+    let guard = client.lock("report:weekly").acquire().lease(lease).await;
+    tokio::spawn(
+        client
+            .lock("report:weekly")
+            .acquire()
+            .wait(lease)
+            .into_future(),
+    );
+    tokio::spawn(client.lock("order:42").acquire().into_future());
+    guard.unwrap()
+}
+
 #[tokio::test]
 async fn pictures_fit_their_screens() {
     let (server, site) = Site::start().await;
@@ -63,7 +78,9 @@ async fn pictures_fit_their_screens() {
         page.shows("#state", "Live").await;
         let _kept = work(&server, &orders, &billing).await;
         page.shows("#rows", "export:nightly").await;
-        page.shows("#waiting", "4").await;
+        let _own = own_work(&site.client).await;
+        page.shows("#waiting", "6").await;
+        page.shows("#own-count", "2 acquisitions wait").await;
         take(page, "list-light", (1100, 820), "light").await;
         take(page, "list-dark", (1100, 820), "dark").await;
         take(page, "list-phone", (390, 844), "light").await;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::panic::Location;
 use std::time::Duration;
 
-use distlock::{BlockedBy, Client, Error, Kind, MemoryServer, distributed_lock, with_client};
+use distlock::{BlockedBy, Client, Error, Kind, Loss, MemoryServer, distributed_lock, with_client};
 use distlock_tests::RedisServer;
 use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
@@ -128,6 +128,76 @@ async fn waiter_that_is_not_polled_loses_its_place_in_the_snapshot_as_well() {
         "it waits for longer, and behind the other one"
     );
     polled.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquisitions_that_wait_for_each_other_are_one_circle() {
+    let client = Client::in_memory();
+    let outer = client.lock("a").acquire().await.unwrap();
+    let other = client.lock("b").acquire().await.unwrap();
+    let (inner, line) = (client.lock("b").acquire().wait(10 * SECOND), line!());
+    let one = outer.scope(async { inner.await.err() });
+    let two = other.scope(async { client.lock("a").acquire().wait(20 * SECOND).await.err() });
+    // It waits as well, and for nobody who waits for it.
+    let beside = client.lock("a").acquire().wait(20 * SECOND);
+    let look = async {
+        tokio::time::sleep(SECOND).await;
+        let first = client.snapshot();
+        tokio::time::sleep(10 * SECOND).await;
+        (first, client.snapshot())
+    };
+    let (_, _, _, (stuck, later)) = tokio::join!(one, two, async { beside.await.err() }, look);
+    assert_eq!(stuck.waits.len(), 3);
+    let [circle] = stuck.circles.as_slice() else {
+        panic!("{stuck:#?}");
+    };
+    let mut waits: Vec<_> = circle
+        .iter()
+        .map(|wait| (wait.key.as_str(), wait.inside.join(",")))
+        .collect();
+    waits.sort();
+    assert_eq!(waits, [("a", "b".to_owned()), ("b", "a".to_owned())]);
+    let inner = circle.iter().find(|wait| wait.key == "b").unwrap();
+    is_here(inner.place, line);
+    assert!(
+        later.circles.is_empty(),
+        "the wait for b is over: {later:#?}"
+    );
+    assert_eq!(stuck.clone().matching("b").circles.len(), 1);
+    assert!(stuck.matching("c").circles.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_that_were_lost_are_shown_the_newest_first() {
+    let client = Client::in_memory();
+    let (_lease, line) = (client.lock("lease").acquire().lease(SECOND).await, line!());
+    let _forced = client.lock("forced").acquire().await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(client.lock("forced").force_release().await.unwrap());
+    tokio::time::sleep(20 * SECOND).await;
+    let losses = client.snapshot().losses;
+    let seen: Vec<_> = losses
+        .iter()
+        .map(|lost| (lost.key.as_str(), lost.kind, lost.loss))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("forced", Kind::Reentrant, Loss::Gone),
+            ("lease", Kind::Reentrant, Loss::Expired),
+        ]
+    );
+    is_here(losses[1].place, line);
+    assert_eq!(losses[1].ago.as_secs(), 24);
+    assert_eq!(client.snapshot().matching("l*").losses.len(), 1);
+
+    for number in 0..30 {
+        let lost = client.lock(format!("k{number}")).acquire().lease(SECOND);
+        std::mem::forget(lost.await.unwrap());
+    }
+    tokio::time::sleep(5 * SECOND).await;
+    let losses = client.snapshot().losses;
+    assert!(losses.len() == 20 && losses.iter().all(|lost| lost.key.starts_with('k')));
 }
 
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 /// Whether a text matches a pattern: `*` stands for any bytes, `?` for one byte, `[a-c]` for one of these, `[^a-c]` for one of
 /// the others, and `\` takes the next byte as it is. A bracket that is not closed is read as if it were closed at the end. In a
 /// range, bytes above 127 come after the others; in Redis that depends on the platform.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut rest, mut left) = (pattern, text);
     // Where to go on if what follows the last star does not match here: after the star, one byte further in the text. An
     // earlier star need not be tried again, so the time is at most the product of both lengths.

@@ -1,0 +1,210 @@
+//! Every command on a cluster, behind Sentinels, and over TLS.
+
+use distlock_tests::server::sentinel::SentinelSet;
+use distlock_tests::{Authority, RedisCluster, eventually};
+use serde_json::Value;
+
+use super::*;
+
+/// Runs the program to its end.
+async fn ends(options: &[&str], args: &[&str], status: i32) -> Output {
+    let output = plain_output(options.iter().chain(args).copied()).await;
+    let (said, logged) = (stdout(&output), stderr(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{args:?}: {said}{logged}"
+    );
+    output
+}
+
+async fn json(options: &[&str], args: &[&str], status: i32) -> Value {
+    let args = [args, &["--json"]].concat();
+    serde_json::from_str(&stdout(&ends(options, &args, status).await)).unwrap()
+}
+
+/// Holds each of the keys by a process of its own, sees all of them by each command, and frees the first one by force.
+async fn every_command_works(options: &[&str], keys: &[String]) {
+    let hold = |key: &String| {
+        let run = [
+            "run",
+            key,
+            "--lease",
+            "3s",
+            "--",
+            "sh",
+            "-c",
+            "echo running; read line",
+        ];
+        Process::start(PROGRAM, options.iter().copied().chain(run))
+    };
+    let mut runs: Vec<_> = keys.iter().map(hold).collect();
+    for run in &mut runs {
+        run.expect("running", SOON).await;
+    }
+    let listed = json(options, &["ls", "job:*"], 0).await;
+    let listed: Vec<_> = listed["locks"].as_array().unwrap().iter().collect();
+    let mut wanted = keys.to_vec();
+    wanted.sort();
+    let names: Vec<_> = listed
+        .iter()
+        .map(|lock| lock["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, wanted);
+    let watched = stdout(&ends(options, &["watch", "job:*"], 0).await);
+    assert_eq!(watched.lines().count(), keys.len() + 1, "{watched}");
+    for (key, run) in keys.iter().zip(&runs) {
+        let held = json(options, &["who", key], 0).await;
+        let name = held["holders"][0]["client"]["name"].as_str().unwrap();
+        assert!(name.contains(&run.pid().to_string()), "{held:#}");
+        ends(options, &["run", key, "--wait", "0", "--", "true"], 75).await;
+    }
+    let released = json(options, &["release", &keys[0], "--yes"], 0).await;
+    assert_eq!(released["released"], true);
+    assert_eq!(runs[0].wait(SOON).await.code(), Some(79));
+    ends(options, &["who", &keys[0]], 1).await;
+    for run in &mut runs[1..] {
+        run.send("end");
+        assert_eq!(run.wait(SOON).await.code(), Some(0));
+    }
+    assert_eq!(
+        json(options, &["ls"], 0).await["locks"],
+        Value::Array(Vec::new())
+    );
+}
+
+/// The lines of `doctor` of one check: verdict and value.
+fn lines(report: &Value, check: &str) -> Vec<(String, String)> {
+    let checks = report["checks"].as_array().unwrap().iter();
+    let text = |one: &Value, name: &str| one[name].as_str().unwrap().to_owned();
+    let checks = checks.filter(|one| one["check"] == check);
+    checks
+        .map(|one| (text(one, "verdict"), text(one, "value")))
+        .collect()
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn every_command_works_on_a_cluster_and_doctor_tells_its_layout() {
+    let mut cluster = RedisCluster::start().await;
+    let mut keys = Vec::new();
+    for node in 0..3 {
+        keys.push(cluster.key_at(node, "job:").await);
+    }
+    let url = cluster.url();
+    let options = ["--url", url.as_str()];
+    every_command_works(&options, &keys).await;
+
+    let healthy = json(&options, &["doctor"], 0).await;
+    let layout = (
+        "ok".to_owned(),
+        "3 masters among 6 nodes, all slots are served".to_owned(),
+    );
+    assert_eq!(lines(&healthy, "cluster"), vec![layout; 3], "{healthy:#}");
+    let replicas = ("ok".to_owned(), "1 replica".to_owned());
+    assert_eq!(
+        lines(&healthy, "replicas"),
+        vec![replicas; 3],
+        "{healthy:#}"
+    );
+    assert_eq!(lines(&healthy, "rights").len(), 3, "{healthy:#}");
+
+    cluster.cut_replicas(0).await;
+    let alone = json(&options, &["doctor"], 0).await;
+    let none = lines(&alone, "replicas");
+    let none = none
+        .iter()
+        .filter(|line| line.0 == "warn" && line.1 == "none");
+    assert_eq!(none.count(), 1, "{alone:#}");
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a cluster takes time"]
+async fn doctor_tells_of_slots_that_no_node_serves() {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let url = cluster.url();
+    cluster.node_mut(2).kill();
+    let options = ["--url", url.as_str()];
+    eventually(SOON * 2, "the others notice", || async {
+        let output = plain_output(["--url", &url, "doctor", "--json"]).await;
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let bad = lines(&report, "cluster")
+            .into_iter()
+            .any(|(verdict, value)| verdict == "bad" && value.starts_with("state fail"));
+        (bad && output.status.code() == Some(1))
+            .then_some(())
+            .ok_or(report)
+    })
+    .await;
+    let text = stdout(&ends(&options, &["doctor"], 1).await);
+    assert!(text.contains("CLUSTER NODES"), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
+async fn every_command_works_behind_sentinels_also_after_a_failover() {
+    let set = SentinelSet::start().await;
+    let (url, keys) = (set.url(), ["job:1".to_owned(), "job:2".to_owned()]);
+    let options = ["--url", url.as_str()];
+    every_command_works(&options, &keys).await;
+    let report = json(&options, &["doctor"], 0).await;
+    let replicas = ("ok".to_owned(), "2 replicas".to_owned());
+    assert_eq!(lines(&report, "replicas"), [replicas], "{report:#}");
+    assert_eq!(lines(&report, "cluster"), []);
+
+    let run = ["run", "job:3", "--", "sh", "-c", "echo running; read line"];
+    let mut run = Process::start(PROGRAM, options.iter().copied().chain(run));
+    run.expect("running", SOON).await;
+    set.wait_until_all_have("job:3").await;
+    set.fail_over().await;
+    // The command goes on, and the others find the new master.
+    eventually(SOON, "the new master has the lock", || async {
+        let held = plain_output(["--url", &url, "who", "job:3"]).await;
+        (held.status.code() == Some(0))
+            .then_some(())
+            .ok_or_else(|| stderr(&held))
+    })
+    .await;
+    run.send("end");
+    assert_eq!(run.wait(SOON * 2).await.code(), Some(0), "{}", run.stderr());
+}
+
+#[tokio::test]
+async fn every_command_works_over_tls_with_the_authority_of_a_file() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = RedisServer::builder()
+        .tls(&authority.server())
+        .start()
+        .await;
+    let file = |name: &str, authority: &Authority| {
+        let file = server.dir().join(name);
+        std::fs::write(&file, authority.pem()).unwrap();
+        file.display().to_string()
+    };
+    let (ours, theirs) = (file("ours.pem", &authority), file("theirs.pem", &other));
+    let url = server.tls_url();
+    let options = ["--url", url.as_str(), "--tls-ca", &ours];
+    every_command_works(&options, &["job:1".to_owned(), "job:2".to_owned()]).await;
+    json(&options, &["doctor"], 0).await;
+
+    // A certificate that nobody vouches for is refused, with the reason.
+    for refused in [
+        &["--url", url.as_str(), "--tls-ca", &theirs] as &[&str],
+        &options[..2],
+    ] {
+        let output = ends(refused, &["run", "job:1", "--", "echo", "started"], 77).await;
+        assert!(
+            stderr(&output).contains("UnknownIssuer"),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "");
+        let report = json(refused, &["doctor"], 77).await;
+        assert_eq!(lines(&report, "connection")[0].0, "bad", "{report:#}");
+    }
+    // Not a certificate.
+    let empty = server.dir().join("empty.pem");
+    std::fs::write(&empty, "text").unwrap();
+    let empty = ["--url", url.as_str(), "--tls-ca", empty.to_str().unwrap()];
+    ends(&empty, &["ls"], 64).await;
+}

@@ -1,0 +1,47 @@
+//! The holds that one client has lost, for people who look for what went wrong.
+
+use std::collections::VecDeque;
+use std::panic::Location;
+
+use parking_lot::Mutex;
+
+use super::Hold;
+use crate::clock::Tick;
+use crate::config::LOSSES_SHOWN;
+use crate::error::Loss;
+use crate::key::Resource;
+use crate::owner::Owner;
+
+/// A hold that was lost.
+#[derive(Clone, Debug)]
+pub(crate) struct LostHold {
+    pub(crate) resource: Resource,
+    pub(crate) owner: Owner,
+    pub(crate) loss: Loss,
+    pub(crate) at: Tick,
+    /// Where in the user's code the guard that had it was acquired.
+    pub(crate) place: &'static Location<'static>,
+}
+
+/// The last [`LOSSES_SHOWN`] losses, the newest first.
+#[derive(Debug, Default)]
+pub(super) struct Losses(Mutex<VecDeque<LostHold>>);
+
+impl Losses {
+    pub(super) fn note(&self, hold: &Hold, loss: Loss, at: Tick) {
+        let lost = LostHold {
+            resource: hold.resource.clone(),
+            owner: hold.owner,
+            loss,
+            at,
+            place: hold.place(),
+        };
+        let mut losses = self.0.lock();
+        losses.truncate(LOSSES_SHOWN - 1);
+        losses.push_front(lost);
+    }
+
+    pub(super) fn all(&self) -> Vec<LostHold> {
+        self.0.lock().iter().cloned().collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! What the process that serves the page holds and waits for itself, and what went wrong in it.
+
+use std::time::Duration;
+
+use tokio::sync::Barrier;
+
+use super::browser::browse;
+use super::site::{Site, client};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn line(line: u32) -> String {
+    format!("process.rs:{line}:")
+}
+
+#[tokio::test]
+async fn holds_and_waits_of_this_process_come_and_go_with_their_lines() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "billing-2b81").await;
+    let _other = worker.lock("other").acquire().await.unwrap();
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#own-count", "It holds no lock, and nothing waits")
+            .await;
+        let lock = site.client.lock("order:42");
+        let (guard, held) = (lock.acquire().await.unwrap(), line!());
+        let (waits, waiting) = (lock.acquire().wait(HOUR), line!());
+        let waits = tokio::spawn(waits.into_future());
+        let second = tokio::spawn(lock.acquire().into_future());
+        let other = tokio::spawn(site.client.lock("other").acquire().into_future());
+
+        page.shows("#own-count", "It holds 1 lock, and 3 acquisitions wait")
+            .await;
+        page.shows("#own-hold-rows", &line(held)).await;
+        page.shows("#own-wait-rows", &line(waiting)).await;
+        page.shows("#own-wait-rows", "gives up in 59 min").await;
+        page.shows("#own-wait-rows", "and 1 other of this process")
+            .await;
+        // Behind whom: the line of this process, or the client that the server names.
+        let behind = "return [...document.querySelectorAll('#own-wait-rows td:last-child')]\
+            .map((it) => it.innerText).join('|')";
+        let behind = page.run(behind).await.as_str().unwrap().to_owned();
+        assert!(behind.contains(&line(held)), "{behind}");
+        assert!(behind.contains("billing-2b81"), "{behind}");
+
+        page.click("#own-wait-rows a").await;
+        page.shows("#one-own-wait-rows", &line(waiting)).await;
+        page.shows("#one-own-hold-rows", &line(held)).await;
+        page.click("#back").await;
+
+        second.abort();
+        other.abort();
+        guard.release().await.unwrap();
+        let next = waits.await.unwrap().unwrap();
+        page.shows("#own-count", "It holds 1 lock, and 0 acquisitions wait")
+            .await;
+        page.shows("#own-hold-rows", &line(waiting)).await;
+        next.release().await.unwrap();
+        page.shows("#own-count", "It holds no lock, and nothing waits")
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn possible_deadlock_and_lost_lock_stand_above_everything_else() {
+    let (_server, site) = Site::start().await;
+    let lease = Duration::from_secs(1);
+    let lost = site.client.lock("lost").acquire().lease(lease).await;
+    let both = Barrier::new(2);
+    let one_inside_the_other = async |outer: &str, inner: &str| {
+        let guard = site.client.lock(outer).acquire().await.unwrap();
+        both.wait().await;
+        let inner = site.client.lock(inner).acquire();
+        drop(guard.scope(async { inner.await.ok() }).await);
+    };
+    let watch = browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#problem-list li:nth-child(1)", "Possible deadlock")
+            .await;
+        page.shows("#problem-list li:nth-child(1)", "waits for b and holds a")
+            .await;
+        page.shows("#problem-list li:nth-child(2)", "Lost lock")
+            .await;
+        page.shows("#problem-list li:nth-child(2)", "process.rs:")
+            .await;
+        let tops = "return ['#problems', '#own', '#locks']\
+            .map((it) => document.querySelector(it).getBoundingClientRect().top)";
+        let tops = page.run(tops).await;
+        let tops: Vec<_> = tops.as_array().unwrap().iter().collect();
+        assert!(
+            tops.is_sorted_by(|one, other| one.as_f64() < other.as_f64()),
+            "{tops:?}"
+        );
+    });
+    tokio::select! {
+        () = watch => {}
+        _ = async { tokio::join!(one_inside_the_other("a", "b"), one_inside_the_other("b", "a")) } => {
+            panic!("they wait for each other")
+        }
+    }
+    drop(lost);
+}
