@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use distlock_interop::{Actor, Call, Failure, Kind, Peer, Settings, Side};
 use distlock_tests::{RedisServer, eventually};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
@@ -49,9 +50,15 @@ async fn connection() -> MultiplexedConnection {
 
 /// The program of a side that all cases share.
 async fn shared(side: Side, watchdog: u64) -> Arc<Peer> {
-    type Programs = Mutex<HashMap<(Side, u64), Arc<OnceCell<Arc<Peer>>>>>;
+    nth_shared(side, watchdog, 0).await
+}
+
+/// One of several programs of a side that all cases share.
+async fn nth_shared(side: Side, watchdog: u64, number: usize) -> Arc<Peer> {
+    type Programs = Mutex<HashMap<(Side, u64, usize), Arc<OnceCell<Arc<Peer>>>>>;
     static PROGRAMS: LazyLock<Programs> = LazyLock::new(Programs::default);
-    let program = Arc::clone(PROGRAMS.lock().entry((side, watchdog)).or_default());
+    let program = (side, watchdog, number);
+    let program = Arc::clone(PROGRAMS.lock().entry(program).or_default());
     let start = || async { start(side, &[server().await.url()], watchdog).await };
     Arc::clone(program.get_or_init(start).await)
 }
@@ -118,6 +125,11 @@ impl Stage {
     async fn actor(&self, side: Side, watchdog: u64, thread: &str) -> Actor {
         let peer = shared(side, watchdog).await;
         peer.actor(format!("{} {thread}", self.name))
+    }
+
+    /// Several programs of a side, which other cases use as well.
+    pub(crate) async fn programs(&self, side: Side, count: usize) -> Vec<Arc<Peer>> {
+        join_all((0..count).map(|number| nth_shared(side, LONG, number))).await
     }
 
     /// A program of the holder's side that this case may kill, with the short lease.
