@@ -302,7 +302,7 @@ pub(super) fn cases() -> Vec<Case> {
     for kind in [Kind::Reentrant, Kind::Fair, Kind::Write] {
         cases.extend(cases![row(kind), kind; waiting_costs_next_to_no_commands]);
         let case = Case::new(row(kind), kind, "hundred_hand_overs", hundred_hand_overs);
-        cases.push(case.symmetrical().play(crate::case::Play::Pairwise));
+        cases.push(case.symmetrical());
     }
     cases
 }

@@ -3,7 +3,7 @@
 use distlock_interop::Kind;
 
 use super::locks::hundred_hand_overs;
-use crate::case::{Case, Play, cases};
+use crate::case::{Case, cases};
 use crate::stage::{Stage, assert_soon};
 use crate::table::Row;
 
@@ -71,6 +71,6 @@ pub(super) fn cases() -> Vec<Case> {
         "hundred_hand_overs",
         hundred_hand_overs,
     );
-    cases.push(case.symmetrical().play(Play::Pairwise));
+    cases.push(case.symmetrical());
     cases
 }
