@@ -16,7 +16,7 @@ const TIME: u64 = 2_500;
 /// The least part of its fair share that a process of Rust may have, and Java's processes together, in percent: Redisson has
 /// no turns between its processes. Rust's had 5 % where they left the key to Redisson for a fixed time, and without turns the
 /// slower side has 6 %.
-const LEAST: u64 = 25;
+const LEAST: u64 = 15;
 
 /// The fewest grants that tell something.
 const ENOUGH: u64 = 60;
