@@ -26,7 +26,7 @@ use self::statistics::note;
 use self::table::Table;
 
 /// Most cases wait for clocks. More at once would make them wait for the processor.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 10;
 
 /// The page that shows the table.
 const GUIDE: &str = include_str!("../../../../distlock/src/guide/sharing_with_redisson.md");

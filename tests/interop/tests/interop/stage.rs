@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use distlock_interop::{Actor, Call, Failure, Kind, Peer, Settings, Side};
+use distlock_interop::{Actor, Call, Failure, Grant, Kind, Peer, Pending, Settings, Side};
 use distlock_tests::{RedisServer, eventually};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ const SETTLED: Duration = Duration::from_millis(60);
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-type Lock = (Kind, Vec<String>);
+pub(crate) type Lock = (Kind, Vec<String>);
 
 /// One runtime for all trials, since they share the connections to the programs.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -120,6 +120,47 @@ impl Stage {
     /// A thread of the holder's side, in a program whose watchdog has the short lease.
     pub(crate) async fn short_holder(&self, thread: &str) -> Actor {
         self.actor(self.holder, SHORT, thread).await
+    }
+
+    /// The object of this case, and a thread of each side.
+    pub(crate) async fn parts(&self) -> (Lock, Actor, Actor) {
+        let (holder, waiter) = (self.holder("h").await, self.waiter("w").await);
+        (self.lock(), holder, waiter)
+    }
+
+    /// One waits for what another one has, and has it soon after that one's release.
+    pub(crate) async fn release_wakes(
+        &self,
+        (holder, held): (&Actor, &Lock),
+        (waiter, wanted): (&Actor, &Lock),
+    ) {
+        let waiting = waiter.acquire(wanted, None);
+        self.until_somebody_waits(wanted).await;
+        assert!(!waiting.is_answered(), "granted beside a holder");
+        let released = holder.release(held).timed::<bool>().await;
+        let granted = waiting.granted().await;
+        assert_soon("the wake-up", released.began, granted.ended);
+    }
+
+    /// How long the waiter waits at a time for the end of a lease. A fair waiter of Redisson before 3.32 may sleep for ever at
+    /// that: see the guide.
+    pub(crate) fn wait_for_a_lease(&self) -> Option<u64> {
+        let is_old = self.waiter == Side::Java(Side::versions()[1]);
+        (is_old && self.kind == Kind::Fair).then_some(8_000)
+    }
+
+    /// When the waiter was granted it. One that does not wait for ever asks again.
+    pub(crate) async fn granted_at(&self, waiter: &Actor, lock: &Lock, waiting: Pending) -> u64 {
+        let wait = self.wait_for_a_lease();
+        let mut answer = waiting.timed::<Option<Grant>>().await;
+        while wait.is_some() && answer.value.is_none() {
+            answer = waiter.acquire(lock, wait).timed().await;
+        }
+        assert!(
+            answer.value.is_some(),
+            "refused without a limit to its wait"
+        );
+        answer.ended
     }
 
     async fn actor(&self, side: Side, watchdog: u64, thread: &str) -> Actor {
