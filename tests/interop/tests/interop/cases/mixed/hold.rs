@@ -26,8 +26,13 @@ impl Run {
         };
         let lock = lock(kind, key);
         let mut call = Call::new("acquire", lock.0, &lock.1).wait(wait);
-        let has_lease =
-            kind == Kind::Permit || (is_leased && !matches!(kind, Kind::Semaphore | Kind::Red));
+        // Redisson 3.16.8 never gets a multi-lock with a lease and without a wait: see the guide.
+        let takes_lease = match kind {
+            Kind::Semaphore | Kind::Red => false,
+            Kind::Multi => wait > 0,
+            _ => true,
+        };
+        let has_lease = kind == Kind::Permit || (is_leased && takes_lease);
         call.lease = has_lease.then_some(LEASE);
         let called = monotonic_nanos();
         self.add(
