@@ -23,7 +23,7 @@ impl QueueSlot {
     /// The place of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
     pub(crate) fn place_beside(&self, joining: Joining<'_>) -> Self {
         let mut place = self.beside(joining);
-        place.join_queue(0);
+        place.join_queue(None);
         place
     }
 

@@ -82,8 +82,10 @@ pub(crate) enum HeadCheck<W> {
 /// How long holds of this client have followed each other by hand-over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
+    /// The grants that followed the first one.
     grants: u32,
     since: Tick,
+    is_over: bool,
 }
 
 impl<H, W: Clone> Queue<H, W> {
@@ -173,6 +175,7 @@ impl<H, W: Clone> Queue<H, W> {
         self.run = Run {
             grants: 0,
             since: now,
+            is_over: false,
         };
         self.slot.take()
     }
@@ -220,7 +223,17 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// Whether one more grant may follow without a turn of other processes.
     pub(crate) fn run_goes_on(&self, now: Tick) -> bool {
-        self.run.grants < HAND_OVER_GRANTS && now.since(self.run.since) < HAND_OVER_TIME
+        let Run {
+            grants,
+            since,
+            is_over,
+        } = self.run;
+        !is_over && grants < HAND_OVER_GRANTS && now.since(since) < HAND_OVER_TIME
+    }
+
+    /// How many grants the run has.
+    pub(crate) fn run_length(&self) -> u32 {
+        self.run.grants + 1
     }
 
     /// Counts a grant that follows without a turn of other processes.
@@ -230,7 +243,7 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// Ends the run: after this holder, other processes get a turn.
     pub(crate) fn end_run(&mut self) {
-        self.run.grants = HAND_OVER_GRANTS;
+        self.run.is_over = true;
     }
 
     /// The backend granted a hold to an attempt that was sent right behind a release of this client: the run goes on.

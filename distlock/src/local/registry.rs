@@ -104,10 +104,10 @@ impl Entry {
         self.queue.is_empty() && self.holder.is_none()
     }
 
-    /// The client has released the key, and so many other clients heard of it.
-    pub(super) fn released_to(&mut self, others: u32) {
-        self.yield_first = others > 0;
-        self.round_robin = RoundRobin::released(others);
+    /// The client has released the key, and others may have heard of it.
+    pub(super) fn yield_to(&mut self, others: RoundRobin) {
+        self.yield_first = others.ahead() > 0;
+        self.round_robin = others;
     }
 
     /// Takes the hold of a dropped guard back, if its release has not begun and the run of hand-overs goes on.
@@ -126,7 +126,7 @@ impl Entry {
     /// Returns the former holder if that is another hold. The grant shows that the server does not have it any more.
     #[must_use]
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
-        self.released_to(0);
+        self.yield_to(RoundRobin::default());
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
             runner: Runner::current(),
@@ -432,7 +432,7 @@ impl Inspect for Registry {
     /// The first in line may ask the server now.
     fn freed(&self, hold: &Hold, others: u32) {
         let resource = &hold.resource;
-        let mut nobody_waits_here = false;
+        let mut yielded = None;
         {
             let mut entries = self.entries.lock();
             if others > 0
@@ -446,14 +446,15 @@ impl Inspect for Registry {
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
-                entry.released_to(others);
+                let others = RoundRobin::released(others, entry.queue.run_length());
+                entry.yield_to(others);
                 if entry.is_idle() {
                     entries.remove(resource);
-                    nobody_waits_here = true;
+                    yielded = Some(others);
                 }
             }
         }
-        if others > 0 && nobody_waits_here {
+        if let Some(others) = yielded.filter(|others| others.ahead() > 0) {
             let now = self.session.now();
             self.yielding.lock().add(resource.clone(), others, now);
         }

@@ -2,30 +2,70 @@
 //!
 //! The server publishes a release to its subscribers in an order that stays the same. If each client attempted as soon as
 //! it heard of a release, the first ones in that order would win each time. So a client counts how many others heard of its
-//! own last release, and how many grants went to others since then. The difference is the number of clients that have
-//! waited for longer than this one. It gives each of them a round trip before it attempts. The client that has waited
-//! longest attempts at once, so the key is not free for longer than without this rule.
+//! own last release, and which turns others had since then. The difference is the number of clients that have waited for
+//! longer than this one. It gives each of them a round trip before it attempts. The client that has waited longest attempts
+//! at once, so the key is not free for longer than without this rule.
+//!
+//! A turn has as many grants as the last turn of this client. A client of this crate takes its whole turn with one grant
+//! in the server. A client of another library releases each of its grants in the server, so these are counted one by one.
 
 /// The count of one client for one key. A client that has not released the key yet goes first.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundRobin {
-    others: u32,
-    granted: u32,
+    /// The grants of a turn.
+    turn: u32,
+    /// The grants that others have not had yet.
+    owed: u32,
 }
 
 impl RoundRobin {
-    /// This client has released the key, and so many other clients heard of it.
-    pub(super) fn released(others: u32) -> Self {
-        Self { others, granted: 0 }
+    /// This client has released the key after a turn of so many grants, and so many other clients heard of it.
+    pub(super) fn released(others: u32, turn: u32) -> Self {
+        Self {
+            turn,
+            owed: others.saturating_mul(turn),
+        }
     }
 
-    /// Another client has the key.
-    pub(super) fn other_granted(&mut self) {
-        self.granted = self.granted.saturating_add(1);
+    /// Another client had a turn.
+    pub(super) fn other_had_turn(&mut self) {
+        self.others_granted(self.turn);
+    }
+
+    /// Other clients had so many grants.
+    pub(super) fn others_granted(&mut self, grants: u32) {
+        self.owed = self.owed.saturating_sub(grants);
     }
 
     /// How many other clients have waited for longer.
     pub(super) fn ahead(self) -> u32 {
-        self.others.saturating_sub(self.granted)
+        self.owed.div_ceil(self.turn.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_that_heard_is_ahead_until_it_had_a_turn() {
+        let mut count = RoundRobin::released(2, 5);
+        assert_eq!(count.ahead(), 2);
+        count.other_had_turn();
+        assert_eq!(count.ahead(), 1);
+        count.other_had_turn();
+        count.other_had_turn();
+        assert_eq!(count.ahead(), 0);
+        assert_eq!(RoundRobin::default().ahead(), 0);
+    }
+
+    #[test]
+    fn client_that_releases_each_grant_is_ahead_until_it_had_as_many() {
+        let mut count = RoundRobin::released(2, 3);
+        let ahead = [1; 6].map(|grants| {
+            count.others_granted(grants);
+            count.ahead()
+        });
+        assert_eq!(ahead, [2, 2, 1, 1, 1, 0]);
     }
 }

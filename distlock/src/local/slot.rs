@@ -9,6 +9,7 @@ use tokio::sync::futures::Notified;
 
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
+use super::round_robin::RoundRobin;
 use super::signal::Signal;
 use crate::clock::Tick;
 use crate::hold::{Hold, HoldRef};
@@ -105,16 +106,16 @@ impl QueueSlot {
         async move { signal.answer().await }
     }
 
-    /// Joins the queue: at its end, or where it stood before. `others`: how many other clients just heard that this client
+    /// Joins the queue: at its end, or where it stood before. `others`: the other clients that just heard that this client
     /// released the key.
-    pub(super) fn join_queue(&mut self, others: u32) {
+    pub(super) fn join_queue(&mut self, others: Option<RoundRobin>) {
         let unwanted = {
             let mut entries = self.registry.entries.lock();
             let entry = entries
                 .entry(self.resource.clone())
                 .or_insert_with(|| Box::new(Entry::new()));
-            if others > 0 {
-                entry.released_to(others);
+            if let Some(others) = others {
+                entry.yield_to(others);
             }
             let (signal, rank) = (Arc::clone(&self.signal), self.rank.take());
             let ticket = entry.queue.join(signal, self.takes_over, rank);
@@ -135,7 +136,7 @@ impl QueueSlot {
     /// line, or it is not in a local queue.
     pub(crate) fn listens_after_refusal(&mut self) -> bool {
         if self.queues && self.ticket.is_none() {
-            self.join_queue(0);
+            self.join_queue(None);
         }
         self.ticket.is_none()
             || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
@@ -158,9 +159,14 @@ impl QueueSlot {
         ahead.unwrap_or(0)
     }
 
-    /// After a release, another client was granted the key.
-    pub(crate) fn other_granted(&self) {
-        self.look(|entry, _| entry.round_robin.other_granted());
+    /// After a release, another client had a turn.
+    pub(crate) fn other_had_turn(&self) {
+        self.look(|entry, _| entry.round_robin.other_had_turn());
+    }
+
+    /// Other clients were granted the key so often, and released it each time.
+    pub(crate) fn others_granted(&self, grants: u32) {
+        self.look(|entry, _| entry.round_robin.others_granted(grants));
     }
 
     /// Whether it is the first in line, with others behind it.
@@ -261,7 +267,7 @@ impl QueueSlot {
             Some((step, None)) => step,
             None if self.ticket.is_some() && self.resource.kind.line() == Line::Local => {
                 // It was not polled for too long, and has lost its place.
-                self.join_queue(0);
+                self.join_queue(None);
                 self.step()
             }
             None => {

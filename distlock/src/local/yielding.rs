@@ -8,14 +8,15 @@ use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
+use super::round_robin::RoundRobin;
 use crate::clock::Tick;
 use crate::config::{YIELD_AGAIN_AFTER, YIELD_TIME};
 
 /// The keys to yield, and those that were yielded in vain. Plain data: each call drops entries that are out of date.
 #[derive(Debug)]
 pub(super) struct YieldList<K> {
-    /// With the number of other clients that heard of the release.
-    to_yield: Until<K, u32>,
+    /// With the other clients that heard of the release.
+    to_yield: Until<K, RoundRobin>,
     in_vain: Until<K, ()>,
 }
 
@@ -46,20 +47,20 @@ impl<K> Default for YieldList<K> {
 
 impl<K: Clone + Eq + Hash> YieldList<K> {
     /// The other clients that heard of the release may go first for [`YIELD_TIME`].
-    pub(super) fn add(&mut self, key: K, others: u32, now: Tick) {
+    pub(super) fn add(&mut self, key: K, others: RoundRobin, now: Tick) {
         self.to_yield.drop_outdated(now);
         self.to_yield.add(key, others, now.after(YIELD_TIME));
     }
 
-    /// How many other clients may go first for this key. Only the first call for a key returns them.
-    pub(super) fn take(&mut self, key: &K, now: Tick) -> u32 {
+    /// The other clients that may go first for this key. Only the first call for a key returns them.
+    pub(super) fn take(&mut self, key: &K, now: Tick) -> Option<RoundRobin> {
         // Nearly always: a client that is alone yields nothing.
         if self.to_yield.until.is_empty() {
-            return 0;
+            return None;
         }
         self.to_yield.drop_outdated(now);
         let taken = self.to_yield.until.remove(key);
-        taken.map_or(0, |(_, others)| others)
+        taken.map(|(_, others)| others)
     }
 
     /// The key was yielded, and nobody took it.
@@ -96,15 +97,20 @@ impl<K: Clone + Eq + Hash, V> Until<K, V> {
 mod tests {
     use super::*;
 
+    fn heard(others: u32) -> RoundRobin {
+        RoundRobin::released(others, 1)
+    }
+
     #[test]
     fn key_is_yielded_once_and_only_for_a_while() {
         let mut list = YieldList::default();
         let (start, end) = (Tick::default(), Tick::default().after(YIELD_TIME));
-        list.add("a", 2, start);
-        assert_eq!(list.take(&"b", start), 0);
-        assert_eq!((list.take(&"a", start), list.take(&"a", start)), (2, 0));
-        list.add("a", 2, start);
-        assert_eq!(list.take(&"a", end), 0);
+        list.add("a", heard(2), start);
+        assert_eq!(list.take(&"b", start), None);
+        assert_eq!(list.take(&"a", start), Some(heard(2)));
+        assert_eq!(list.take(&"a", start), None);
+        list.add("a", heard(2), start);
+        assert_eq!(list.take(&"a", end), None);
         assert!(list.to_yield.until.is_empty() && list.to_yield.order.is_empty());
     }
 
@@ -112,9 +118,10 @@ mod tests {
     fn key_that_is_added_again_counts_from_then() {
         let mut list = YieldList::default();
         let later = Tick::default().after(YIELD_TIME / 2);
-        list.add("a", 1, Tick::default());
-        list.add("a", 3, later);
-        assert_eq!(list.take(&"a", Tick::default().after(YIELD_TIME)), 3);
+        list.add("a", heard(1), Tick::default());
+        list.add("a", heard(3), later);
+        let taken = list.take(&"a", Tick::default().after(YIELD_TIME));
+        assert_eq!(taken, Some(heard(3)));
     }
 
     #[test]

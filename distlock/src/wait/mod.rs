@@ -62,7 +62,7 @@
 //! message. If they did, the head yields: it attempts only after its own message has arrived and one round trip has
 //! passed, or after [`YIELD_TIME`](crate::config::YIELD_TIME). Without this pause the head would win nearly every time,
 //! because it would send its attempt before the other clients had received the message. Clients of Redisson need more
-//! time, and get a turn of several grants. Clients that hear of the same release take turns; see [`yielding`].
+//! time, and get as many grants as this client had. Clients that hear of the same release take turns; see [`yielding`].
 //!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again
@@ -359,7 +359,7 @@ impl<'a> Waiter<'a> {
             }
             Outcome::Held { ttl, is_unset, .. } => {
                 if std::mem::take(&mut self.heard) {
-                    self.turn.slot.other_granted();
+                    self.turn.slot.other_had_turn();
                 }
                 self.let_others_pass();
                 self.unanswered = None;

@@ -7,8 +7,8 @@
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
 //! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because
 //! the pause costs clients of this crate throughput. Redisson releases each of its grants in the server, and this waiter
-//! would win the race for the key each time. So a Redisson client that takes the key gets a turn of several grants, as the
-//! waiters of this client do.
+//! would win the race for the key each time. So Redisson clients that take the key get as many grants as the waiters of this
+//! client had in their last turn, for each of those clients. These grants are counted by the messages of their releases.
 
 use super::Waiter;
 use crate::clock::Tick;
@@ -58,6 +58,7 @@ impl Waiter<'_> {
     /// Lets so many clients go first.
     async fn let_pass(&mut self, ahead: u32, until: Tick) {
         let resource = &self.requested().resource;
+        let heard = self.messages();
         let mut taker = self.look_for_each(ahead, until).await;
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.deadline.before(YIELD_TIME);
@@ -71,7 +72,7 @@ impl Waiter<'_> {
             }
         }
         if taker == Taker::Foreign {
-            self.leave_to_foreign(latest).await;
+            self.leave_to_foreign(heard, latest).await;
         }
     }
 
@@ -98,13 +99,25 @@ impl Waiter<'_> {
         }
     }
 
-    /// Leaves the key to a client of another library for [`FOREIGN_TURN`], as long as it takes the key.
-    async fn leave_to_foreign(&mut self, latest: Tick) {
+    /// Leaves the key to clients of another library, as long as they take it: until they had their turns, or one of them
+    /// had it for [`FOREIGN_TURN`]. `heard` is the number of messages that were there before.
+    async fn leave_to_foreign(&mut self, mut heard: u64, latest: Tick) {
         let until = self.session.now().after(FOREIGN_TURN).min(latest);
         loop {
             self.heard_before(until).await;
+            let messages = self.messages();
+            let grants = messages.wrapping_sub(heard);
+            heard = messages;
+            let slot = &self.turn.slot;
+            slot.others_granted(u32::try_from(grants).unwrap_or(u32::MAX));
+            if slot.clients_ahead() == 0 {
+                return;
+            }
             let now = self.session.now();
             if now >= until {
+                slot.other_had_turn();
+                // A refusal of the next attempt is not one more turn.
+                self.heard = false;
                 return;
             }
             let within = now.after(YIELD_TIME).min(until);
@@ -112,6 +125,11 @@ impl Waiter<'_> {
                 return;
             }
         }
+    }
+
+    /// How many messages have arrived.
+    fn messages(&mut self) -> u64 {
+        self.subscribed().state().messages
     }
 
     /// Completes with the next message, and at `until` at the latest.

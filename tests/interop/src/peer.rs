@@ -220,7 +220,14 @@ impl Actor {
 
     /// Ends a hold.
     pub fn release(&self, lock: &(Kind, Vec<String>)) -> Pending {
-        self.call(Call::new("release", lock.0, &lock.1))
+        self.give_back(lock, None)
+    }
+
+    /// Returns a permit that has an id, or ends a hold that has none.
+    pub fn give_back(&self, lock: &(Kind, Vec<String>), permit: Option<String>) -> Pending {
+        let mut call = Call::new("release", lock.0, &lock.1);
+        call.permit = permit;
+        self.call(call)
     }
 
     /// Calls an operation without settings, and returns its value.

@@ -49,6 +49,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The locks that one owner has at a time, on one server.
+    pub const EXCLUSIVE: [Self; 7] = [
+        Self::Reentrant,
+        Self::Fair,
+        Self::Write,
+        Self::Spin,
+        Self::Fenced,
+        Self::NonReentrant,
+        Self::NonReentrantFair,
+    ];
+
     /// Its name in the protocol and in the names of tests.
     #[must_use]
     pub fn name(self) -> &'static str {

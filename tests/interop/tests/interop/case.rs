@@ -2,11 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use distlock_interop::{Kind, Side};
 use libtest_mimic::Trial;
 
 use crate::stage::{Stage, is_missing, runtime};
+use crate::statistics::took;
 use crate::table::{Direction, Row, Table};
 
 /// The path of the program with distlock.
@@ -93,6 +95,7 @@ impl Case {
         let (case, table, kind) = (self.clone(), Arc::clone(table), self.kind.name());
         let name = format!("{kind}::{}::{}::{version}", self.name, direction.name());
         Trial::test(name.clone(), move || {
+            let start = Instant::now();
             let cell = table.begin(case.row, version, direction);
             let java = Side::Java(version);
             runtime().block_on(async {
@@ -111,6 +114,7 @@ impl Case {
                 }
                 cell.passed();
             });
+            took(&name, start.elapsed());
             Ok(())
         })
     }

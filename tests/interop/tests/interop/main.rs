@@ -17,14 +17,16 @@ mod table;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use libtest_mimic::Arguments;
 
 use self::case::Play;
+use self::statistics::note;
 use self::table::Table;
 
 /// Most cases wait for clocks. More at once would make them wait for the processor.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 10;
 
 /// The page that shows the table.
 const GUIDE: &str = include_str!("../../../../distlock/src/guide/sharing_with_redisson.md");
@@ -43,7 +45,12 @@ fn main() -> ExitCode {
         let trials = cases::all().into_iter().filter(|case| case.play == play);
         let trials = trials.flat_map(|case| case.trials(&table)).collect();
         args.test_threads = Some(at_once);
+        let start = Instant::now();
         failed |= libtest_mimic::run(&args, trials).has_failed();
+        note(format!(
+            "time of what is played {at_once} at once: {:.0} s",
+            start.elapsed().as_secs_f64()
+        ));
     }
     if !args.list {
         statistics::print();

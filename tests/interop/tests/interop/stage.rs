@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use distlock_interop::{Actor, Call, Failure, Kind, Peer, Settings, Side};
+use distlock_interop::{Actor, Call, Failure, Grant, Kind, Peer, Pending, Settings, Side};
 use distlock_tests::{RedisServer, eventually};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
@@ -27,7 +28,7 @@ const SETTLED: Duration = Duration::from_millis(60);
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-type Lock = (Kind, Vec<String>);
+pub(crate) type Lock = (Kind, Vec<String>);
 
 /// One runtime for all trials, since they share the connections to the programs.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -49,9 +50,15 @@ async fn connection() -> MultiplexedConnection {
 
 /// The program of a side that all cases share.
 async fn shared(side: Side, watchdog: u64) -> Arc<Peer> {
-    type Programs = Mutex<HashMap<(Side, u64), Arc<OnceCell<Arc<Peer>>>>>;
+    nth_shared(side, watchdog, 0).await
+}
+
+/// One of several programs of a side that all cases share.
+async fn nth_shared(side: Side, watchdog: u64, number: usize) -> Arc<Peer> {
+    type Programs = Mutex<HashMap<(Side, u64, usize), Arc<OnceCell<Arc<Peer>>>>>;
     static PROGRAMS: LazyLock<Programs> = LazyLock::new(Programs::default);
-    let program = Arc::clone(PROGRAMS.lock().entry((side, watchdog)).or_default());
+    let program = (side, watchdog, number);
+    let program = Arc::clone(PROGRAMS.lock().entry(program).or_default());
     let start = || async { start(side, &[server().await.url()], watchdog).await };
     Arc::clone(program.get_or_init(start).await)
 }
@@ -115,9 +122,55 @@ impl Stage {
         self.actor(self.holder, SHORT, thread).await
     }
 
+    /// The object of this case, and a thread of each side.
+    pub(crate) async fn parts(&self) -> (Lock, Actor, Actor) {
+        let (holder, waiter) = (self.holder("h").await, self.waiter("w").await);
+        (self.lock(), holder, waiter)
+    }
+
+    /// One waits for what another one has, and has it soon after that one's release.
+    pub(crate) async fn release_wakes(
+        &self,
+        (holder, held): (&Actor, &Lock),
+        (waiter, wanted): (&Actor, &Lock),
+    ) {
+        let waiting = waiter.acquire(wanted, None);
+        self.until_somebody_waits(wanted).await;
+        assert!(!waiting.is_answered(), "granted beside a holder");
+        let released = holder.release(held).timed::<bool>().await;
+        let granted = waiting.granted().await;
+        assert_soon("the wake-up", released.began, granted.ended);
+    }
+
+    /// How long the waiter waits at a time for the end of a lease. A fair waiter of Redisson before 3.32 may sleep for ever at
+    /// that: see the guide.
+    pub(crate) fn wait_for_a_lease(&self) -> Option<u64> {
+        let is_old = self.waiter == Side::Java(Side::versions()[1]);
+        (is_old && self.kind == Kind::Fair).then_some(8_000)
+    }
+
+    /// When the waiter was granted it. One that does not wait for ever asks again.
+    pub(crate) async fn granted_at(&self, waiter: &Actor, lock: &Lock, waiting: Pending) -> u64 {
+        let wait = self.wait_for_a_lease();
+        let mut answer = waiting.timed::<Option<Grant>>().await;
+        while wait.is_some() && answer.value.is_none() {
+            answer = waiter.acquire(lock, wait).timed().await;
+        }
+        assert!(
+            answer.value.is_some(),
+            "refused without a limit to its wait"
+        );
+        answer.ended
+    }
+
     async fn actor(&self, side: Side, watchdog: u64, thread: &str) -> Actor {
         let peer = shared(side, watchdog).await;
         peer.actor(format!("{} {thread}", self.name))
+    }
+
+    /// Several programs of a side, which other cases use as well.
+    pub(crate) async fn programs(&self, side: Side, count: usize) -> Vec<Arc<Peer>> {
+        join_all((0..count).map(|number| nth_shared(side, LONG, number))).await
     }
 
     /// A program of the holder's side that this case may kill, with the short lease.

@@ -1,21 +1,40 @@
 //! Figures that the suite prints at its end.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 
 static FIGURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The time of each trial.
+static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// How many of the longest trials are told.
+const LONGEST: usize = 12;
 
 /// Adds a line.
 pub(crate) fn note(line: String) {
     FIGURES.lock().push(line);
 }
 
-/// Prints all lines, in the order of their words.
+/// A trial took so long.
+pub(crate) fn took(trial: &str, time: Duration) {
+    TIMES.lock().push((time, trial.to_owned()));
+}
+
+/// Prints all lines, in the order of their words, and the longest trials.
 pub(crate) fn print() {
     let mut lines = FIGURES.lock().clone();
     lines.sort();
     println!();
     for line in lines {
         println!("{line}");
+    }
+    let mut times = TIMES.lock().clone();
+    times.sort_by(|one, other| other.cmp(one));
+    println!();
+    for (time, trial) in times.into_iter().take(LONGEST) {
+        println!("{:5.1} s  {trial}", time.as_secs_f64());
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Answer, Verbs};
 use distlock::{Client, MemoryServer};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -27,8 +27,11 @@ async fn section() {
     sleep(SECTION).await;
 }
 
-/// Enters the section in 8 tasks until the run is over, and returns the number of grants.
-async fn ours(client: &Client) -> u32 {
+/// The tasks of a client that is busy.
+const TASKS: usize = 8;
+
+/// Enters the section in so many tasks until the run is over, and returns the number of grants.
+async fn ours(client: &Client, tasks: usize) -> u32 {
     let (lock, start, grants) = (client.lock(KEY), Instant::now(), Cell::new(0));
     let task = async || {
         while start.elapsed() < RUN {
@@ -36,7 +39,7 @@ async fn ours(client: &Client) -> u32 {
             grants.set(grants.get() + 1);
         }
     };
-    join_all((0..8).map(|_| task())).await;
+    join_all((0..tasks).map(|_| task())).await;
     grants.get()
 }
 
@@ -65,7 +68,7 @@ async fn theirs(client: &Client) -> u32 {
 async fn library_that_wakes_slowly_gets_its_share_of_a_hot_key() {
     let server = MemoryServer::new();
     let (one, other) = (client(&server), client(&server));
-    let (ours, theirs) = tokio::join!(ours(&one), theirs(&other));
+    let (ours, theirs) = tokio::join!(ours(&one, TASKS), theirs(&other));
     let share = f64::from(theirs) / f64::from(ours + theirs);
     assert!(
         (0.3..0.7).contains(&share),
@@ -77,7 +80,7 @@ async fn library_that_wakes_slowly_gets_its_share_of_a_hot_key() {
 async fn library_that_wakes_slowly_gets_its_share_beside_two_clients_of_this_crate() {
     let server = MemoryServer::new();
     let (one, other, third) = (client(&server), client(&server), client(&server));
-    let (one, other, theirs) = tokio::join!(ours(&one), ours(&other), theirs(&third));
+    let (one, other, theirs) = tokio::join!(ours(&one, TASKS), ours(&other, TASKS), theirs(&third));
     let share = f64::from(theirs) / f64::from(one + other + theirs);
     assert!(
         (0.2..0.5).contains(&share),
@@ -85,13 +88,35 @@ async fn library_that_wakes_slowly_gets_its_share_beside_two_clients_of_this_cra
     );
 }
 
+/// Processes with one task each: none of them has several grants in a row to give away.
+#[tokio::test(start_paused = true)]
+async fn clients_with_one_task_each_have_the_same_share_as_those_of_a_library_that_wakes_slowly() {
+    for (of_ours, of_theirs) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let server = MemoryServer::new();
+        let clients: Vec<Client> = (0..of_ours + of_theirs).map(|_| client(&server)).collect();
+        let (one, other) = clients.split_at(of_ours);
+        let all = join(
+            join_all(one.iter().map(|client| ours(client, 1))),
+            join_all(other.iter().map(theirs)),
+        );
+        let (one, other) = all.await;
+        let foreign: u32 = other.iter().sum();
+        let fair = (one.iter().sum::<u32>() + foreign) / clients.len() as u32;
+        // The other library has no turns between its own clients.
+        assert!(
+            one.iter().all(|mine| *mine >= fair / 2) && foreign >= fair * of_theirs as u32 / 2,
+            "{one:?} of ours, {other:?} of theirs"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn listener_that_never_takes_the_key_costs_little() {
     let server = MemoryServer::new();
-    let alone = ours(&client(&server)).await;
+    let alone = ours(&client(&server), TASKS).await;
     let other = client(&server);
     let _listens = Verbs::new(&other, Uuid::new_v4()).subscribe(KEY).unwrap();
-    let beside = ours(&client(&server)).await;
+    let beside = ours(&client(&server), TASKS).await;
     assert!(
         beside >= alone / 100 * 93,
         "{beside} grants, and {alone} alone"
@@ -101,9 +126,9 @@ async fn listener_that_never_takes_the_key_costs_little() {
 #[tokio::test(start_paused = true)]
 async fn two_clients_of_this_crate_leave_the_key_idle_for_no_time() {
     let server = MemoryServer::new();
-    let alone = ours(&client(&server)).await;
+    let alone = ours(&client(&server), TASKS).await;
     let (one, other) = (client(&server), client(&server));
-    let (one, other) = tokio::join!(ours(&one), ours(&other));
+    let (one, other) = tokio::join!(ours(&one, TASKS), ours(&other, TASKS));
     assert!(
         one + other >= alone / 100 * 97,
         "{one} and {other} grants, and {alone} alone"

@@ -6,10 +6,8 @@ use distlock_interop::{Actor, Call, Kind, Peer, Settings, Side};
 use distlock_tests::{RedisCluster, SentinelSet};
 
 use crate::case::{Case, cases};
-use crate::stage::{Stage, assert_soon};
+use crate::stage::{Lock, Stage, assert_soon};
 use crate::table::Row;
-
-type Lock = (Kind, Vec<String>);
 
 const KINDS: [Kind; 3] = [Kind::Reentrant, Kind::Fair, Kind::Semaphore];
 

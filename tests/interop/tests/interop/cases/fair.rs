@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock_interop::{Call, Grant, Kind, Side};
+use distlock_interop::{Call, Kind};
 use distlock_tests::{eventually_eq, pulse::monotonic_nanos};
 
 use crate::case::{Case, cases};
@@ -71,23 +71,13 @@ async fn killed_waiter_costs_its_timeout_once(stage: Stage) {
     let _never = mortal.actor("dead").acquire(&lock, Some(WAIT));
     until_queue_has(&stage, 1).await;
     let behind = stage.waiter("behind").await;
-    // A fair waiter of Redisson before 3.32 may sleep for its whole wait: see the guide. It asks again.
-    let is_old = stage.waiter == Side::Java(Side::versions()[1]);
-    let wait = is_old.then_some(2 * WAIT);
-    let waiting = behind.acquire(&lock, wait);
+    let waiting = behind.acquire(&lock, stage.wait_for_a_lease());
     until_queue_has(&stage, 2).await;
     mortal.kill();
     let killed = monotonic_nanos();
-    let mut granted = waiting.timed::<Option<Grant>>().await;
-    while is_old && granted.value.is_none() {
-        granted = behind.acquire(&lock, wait).timed().await;
-    }
-    assert!(
-        granted.value.is_some(),
-        "refused without a limit to its wait"
-    );
+    let granted = stage.granted_at(&behind, &lock, waiting).await;
     let timeouts = (SHORT + PLACE) * 1_000_000;
-    assert_soon("the grant", killed + timeouts, granted.ended);
+    assert_soon("the grant", killed + timeouts, granted);
     behind.release(&lock).value::<bool>().await;
     // The queue is as if nobody had died.
     let next = stage.waiter("next").await;

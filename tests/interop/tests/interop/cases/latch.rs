@@ -7,11 +7,7 @@ use crate::stage::{Stage, assert_soon};
 use crate::table::Row;
 
 async fn set_by_one_and_counted_down_by_the_other_lets_both_go(stage: Stage) {
-    let (latch, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (latch, holder, waiter) = stage.parts().await;
     for round in 0..2 {
         let setter = if round == 0 { &holder } else { &waiter };
         assert!(setter.count::<bool>("set_count", &latch, 2).await);
@@ -40,11 +36,7 @@ async fn set_by_one_and_counted_down_by_the_other_lets_both_go(stage: Stage) {
 }
 
 async fn wait_that_is_over_leaves_the_latch(stage: Stage) {
-    let (latch, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (latch, holder, waiter) = stage.parts().await;
     assert!(holder.count::<bool>("set_count", &latch, 1).await);
     let wait = Call::new("await", latch.0, &latch.1).wait(300);
     assert!(!waiter.call(wait).value::<bool>().await, "open at 1");

@@ -19,11 +19,7 @@ const HAND_OVERS: usize = 50;
 const BY_MESSAGE: f64 = 1_000.0;
 
 async fn held_is_refused_and_release_wakes_waiter(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     holder.take(&lock).await;
     assert!(waiter.try_take(&lock).await.is_none(), "held twice");
     let waiting = waiter.acquire(&lock, None);
@@ -41,66 +37,56 @@ async fn held_is_refused_and_release_wakes_waiter(stage: Stage) {
 
 async fn end_of_a_lease_frees_it_and_not_before(stage: Stage) {
     const LEASE: u64 = 1_500;
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     let acquire = Call::new("acquire", lock.0, &lock.1).wait(0).lease(LEASE);
     let held = holder.call(acquire).granted().await;
-    let granted = waiter.acquire(&lock, None).granted().await;
+    let waiting = waiter.acquire(&lock, stage.wait_for_a_lease());
+    let granted = stage.granted_at(&waiter, &lock, waiting).await;
     // The lease began while the call was under way.
     let ends = held.began + LEASE * 1_000_000;
-    assert!(granted.ended >= ends, "granted within the lease");
-    assert_soon("the grant", ends, granted.ended);
+    assert!(granted >= ends, "granted within the lease");
+    assert_soon("the grant", ends, granted);
     waiter.release(&lock).value::<bool>().await;
 }
 
 async fn force_release_wakes_waiter(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
-    holder.take(&lock).await;
-    let waiting = waiter.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
-    // By the other side than that of the holder, whose waiter is served.
-    let forced = stage.waiter("f").await;
-    let forced = forced.call(Call::new("force_release", lock.0, &lock.1));
-    let forced = forced.timed::<bool>().await;
-    assert!(forced.value, "nothing was released");
-    let granted = waiting.granted().await;
-    assert_soon("the wake-up", forced.began, granted.ended);
-    // The release of the one who lost it takes nothing from the other one.
-    let _refused = holder.release(&lock).answer().await;
-    assert!(holder.try_take(&lock).await.is_none(), "held twice");
-    waiter.release(&lock).value::<bool>().await;
+    let (lock, holder, waiter) = stage.parts().await;
+    // By either side.
+    for forcer in [stage.waiter("f").await, stage.holder("f").await] {
+        holder.take(&lock).await;
+        let waiting = waiter.acquire(&lock, None);
+        stage.until_somebody_waits(&lock).await;
+        let forced = forcer.call(Call::new("force_release", lock.0, &lock.1));
+        let forced = forced.timed::<bool>().await;
+        assert!(forced.value, "nothing was released");
+        let granted = waiting.granted().await;
+        assert_by_message("the wake-up", forced.began, granted.ended);
+        // The release of the one who lost it takes nothing from the other one.
+        let _refused = holder.release(&lock).answer().await;
+        assert!(holder.try_take(&lock).await.is_none(), "held twice");
+        waiter.release(&lock).value::<bool>().await;
+    }
 }
 
 async fn killed_holder_frees_it_with_its_lease(stage: Stage) {
     let (lock, waiter, holder) = (stage.lock(), stage.waiter("w").await, stage.mortal().await);
     let mut acquire = Call::new("acquire", lock.0, &lock.1).wait(0);
-    if lock.0 == Kind::Fair && stage.waiter == Side::Java(Side::versions()[1]) {
-        // A fair waiter of Redisson before 3.32 sleeps for ever if the lease was renewed after it began to wait: see the guide.
+    if stage.wait_for_a_lease().is_some() {
+        // It would also sleep for its whole wait if the lease was renewed after it began to wait.
         acquire = acquire.lease(SHORT);
     }
     holder.actor("h").call(acquire).granted().await;
-    let waiting = waiter.acquire(&lock, None);
+    let waiting = waiter.acquire(&lock, stage.wait_for_a_lease());
     stage.until_somebody_waits(&lock).await;
     holder.kill();
     let ends = monotonic_nanos() + SHORT * 1_000_000;
-    let granted = waiting.granted().await;
-    assert_soon("the grant", ends, granted.ended);
+    let granted = stage.granted_at(&waiter, &lock, waiting).await;
+    assert_soon("the grant", ends, granted);
     waiter.release(&lock).value::<bool>().await;
 }
 
 async fn waiter_that_gives_up_leaves_nothing(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     holder.take(&lock).await;
     assert!(waiter.acquire(&lock, Some(300)).grant().await.is_none());
     let dropped = waiter.acquire(&lock, Some(20_000));
@@ -128,11 +114,7 @@ async fn waiter_that_gives_up_leaves_nothing(stage: Stage) {
 }
 
 async fn entered_twice_is_released_twice(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     holder.take(&lock).await;
     holder.take(&lock).await;
     holder.release(&lock).value::<bool>().await;
@@ -140,11 +122,9 @@ async fn entered_twice_is_released_twice(stage: Stage) {
         waiter.try_take(&lock).await.is_none(),
         "free after one of two releases"
     );
-    let waiting = waiter.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
-    let released = holder.release(&lock).timed::<bool>().await;
-    let granted = waiting.granted().await;
-    assert_soon("the wake-up", released.began, granted.ended);
+    stage
+        .release_wakes((&holder, &lock), (&waiter, &lock))
+        .await;
     waiter.release(&lock).value::<bool>().await;
 }
 
@@ -168,11 +148,7 @@ async fn watchdog_holds_it_over_three_leases(stage: Stage) {
 }
 
 async fn other_side_sees_the_hold(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     let hold = holder.take(&lock).await;
     assert!(waiter.ask::<bool>("is_locked", &lock).await);
     let left: i64 = waiter.ask("remaining_lease", &lock).await;
@@ -275,17 +251,8 @@ fn row(kind: Kind) -> Row {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let all = [
-        Kind::Reentrant,
-        Kind::Fair,
-        Kind::Write,
-        Kind::Spin,
-        Kind::Fenced,
-        Kind::NonReentrant,
-        Kind::NonReentrantFair,
-    ];
     let mut cases: Vec<Case> = Vec::new();
-    for kind in all {
+    for kind in Kind::EXCLUSIVE {
         cases.extend(cases![row(kind), kind;
             held_is_refused_and_release_wakes_waiter,
             end_of_a_lease_frees_it_and_not_before,
@@ -302,7 +269,7 @@ pub(super) fn cases() -> Vec<Case> {
     for kind in [Kind::Reentrant, Kind::Fair, Kind::Write] {
         cases.extend(cases![row(kind), kind; waiting_costs_next_to_no_commands]);
         let case = Case::new(row(kind), kind, "hundred_hand_overs", hundred_hand_overs);
-        cases.push(case.symmetrical().play(crate::case::Play::Pairwise));
+        cases.push(case.symmetrical());
     }
     cases
 }

@@ -18,6 +18,8 @@ use crate::case::Case;
 
 pub(crate) fn all() -> Vec<Case> {
     [
+        // The longest ones first.
+        engines::cases(),
         locks::cases(),
         fair::cases(),
         read_write::cases(),
@@ -28,7 +30,6 @@ pub(crate) fn all() -> Vec<Case> {
         permit::cases(),
         latch::cases(),
         names::cases(),
-        engines::cases(),
         mixed::cases(),
         share::cases(),
     ]

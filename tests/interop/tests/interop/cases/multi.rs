@@ -3,15 +3,11 @@
 use distlock_interop::{Call, Kind};
 
 use crate::case::{Case, cases};
-use crate::stage::{Stage, assert_soon};
+use crate::stage::Stage;
 use crate::table::Row;
 
 async fn held_members_are_refused_and_release_wakes_waiter(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     holder.take(&lock).await;
     assert!(waiter.try_take(&lock).await.is_none(), "held twice");
     for name in &lock.1 {
@@ -21,20 +17,14 @@ async fn held_members_are_refused_and_release_wakes_waiter(stage: Stage) {
             "{name} is held twice"
         );
     }
-    let waiting = waiter.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
-    let released = holder.release(&lock).timed::<bool>().await;
-    let granted = waiting.granted().await;
-    assert_soon("the wake-up", released.began, granted.ended);
+    stage
+        .release_wakes((&holder, &lock), (&waiter, &lock))
+        .await;
     waiter.release(&lock).value::<bool>().await;
 }
 
 async fn refused_for_one_member_holds_none(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     let members = lock
         .1
         .iter()

@@ -61,31 +61,18 @@ async fn contend(stage: &Stage, name: &str) {
     );
     let waiting = waiter.acquire(&lock, None);
     stage.until_somebody_waits(&lock).await;
-    let mut release = Call::new("release", lock.0, &lock.1);
-    release.permit = held.permit;
-    let released = holder.call(release).timed::<bool>().await;
+    let released = holder.give_back(&lock, held.permit);
+    let released = released.timed::<bool>().await;
     let granted = waiting.granted().await;
     assert_by_message(name, released.began, granted.ended);
-    let mut release = Call::new("release", lock.0, &lock.1);
-    release.permit = granted.value.permit;
-    waiter.call(release).value::<bool>().await;
+    let released = waiter.give_back(&lock, granted.value.permit);
+    released.value::<bool>().await;
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let kinds = [
-        Kind::Reentrant,
-        Kind::Fair,
-        Kind::Write,
-        Kind::Spin,
-        Kind::Fenced,
-        Kind::NonReentrant,
-        Kind::NonReentrantFair,
-        Kind::Multi,
-        Kind::Semaphore,
-        Kind::Permit,
-        Kind::Latch,
-    ];
-    let each =
-        kinds.map(|kind| cases![Row::Names, kind; odd_names_are_contended_and_waiters_are_woken]);
-    each.concat()
+    let others = [Kind::Multi, Kind::Semaphore, Kind::Permit, Kind::Latch];
+    let kinds = Kind::EXCLUSIVE.into_iter().chain(others);
+    let each = kinds
+        .flat_map(|kind| cases![Row::Names, kind; odd_names_are_contended_and_waiters_are_woken]);
+    each.collect()
 }

@@ -1,26 +1,13 @@
 //! Semaphores whose permits have an id and a lease.
 
-use distlock_interop::{Actor, Call, Kind, Side};
+use distlock_interop::{Call, Kind, Side};
 
 use crate::case::{Case, cases};
 use crate::stage::{Stage, assert_soon};
 use crate::table::Row;
 
-type Lock = (Kind, Vec<String>);
-
-/// Releases a permit by its id.
-fn release(actor: &Actor, lock: &Lock, permit: &str) -> distlock_interop::Pending {
-    let mut call = Call::new("release", lock.0, &lock.1);
-    call.permit = Some(permit.to_owned());
-    actor.call(call)
-}
-
 async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     assert!(holder.count::<bool>("set_permits", &lock, 2).await);
     let permit = holder.take(&lock).await.permit.unwrap();
     let other = waiter.take(&lock).await.permit.unwrap();
@@ -34,22 +21,18 @@ async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
     );
     let waiting = stage.waiter("w2").await.acquire(&lock, None);
     stage.until_somebody_waits(&lock).await;
-    let released = release(&holder, &lock, &permit).timed::<bool>().await;
+    let released = holder.give_back(&lock, Some(permit)).timed::<bool>().await;
     let granted = waiting.granted().await;
     assert_soon("the wake-up", released.began, granted.ended);
     for permit in [other, granted.value.permit.unwrap()] {
-        assert!(release(&waiter, &lock, &permit).value::<bool>().await);
+        assert!(waiter.give_back(&lock, Some(permit)).value::<bool>().await);
     }
     assert_eq!(holder.ask::<i64>("available", &lock).await, 2);
 }
 
 async fn end_of_a_lease_returns_the_permit_and_not_before(stage: Stage) {
     const LEASE: u64 = 1_500;
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     assert!(holder.count::<bool>("set_permits", &lock, 1).await);
     let acquire = Call::new("acquire", lock.0, &lock.1).wait(0).lease(LEASE);
     let held = holder.call(acquire).granted().await;
@@ -64,15 +47,11 @@ async fn end_of_a_lease_returns_the_permit_and_not_before(stage: Stage) {
 
 /// The id is another text before Redisson 3.17: then nothing is released, on either side.
 async fn permit_is_released_by_the_other_side(stage: Stage) {
-    let (lock, holder, waiter) = (
-        stage.lock(),
-        stage.holder("h").await,
-        stage.waiter("w").await,
-    );
+    let (lock, holder, waiter) = stage.parts().await;
     assert!(holder.count::<bool>("set_permits", &lock, 1).await);
     let acquire = Call::new("acquire", lock.0, &lock.1).wait(0).lease(25_000);
     let permit = holder.call(acquire).granted().await.value.permit.unwrap();
-    let released = release(&waiter, &lock, &permit).answer().await;
+    let released = waiter.give_back(&lock, Some(permit)).answer().await;
     let is_old = [stage.holder, stage.waiter].contains(&Side::Java(Side::versions()[1]));
     let (is_released, left) = match released {
         Ok(answer) => (answer.value == true, 1),

@@ -50,11 +50,9 @@ async fn downgraded_writer_lets_readers_in_and_no_writer(stage: Stage) {
     let (holder, waiter) = (stage.holder("h").await, stage.waiter("w").await);
     holder.take(&write).await;
     holder.take(&read).await;
-    let reading = waiter.acquire(&read, None);
-    stage.until_somebody_waits(&read).await;
-    let released = holder.release(&write).timed::<bool>().await;
-    let granted = reading.granted().await;
-    assert_soon("the wake-up", released.began, granted.ended);
+    stage
+        .release_wakes((&holder, &write), (&waiter, &read))
+        .await;
     let writer = stage.waiter("writer").await;
     assert!(
         writer.try_take(&write).await.is_none(),
@@ -85,11 +83,9 @@ async fn lease_of_a_reader_is_only_its_own(stage: Stage) {
         assert!(side.try_take(&write).await.is_none(), "written while read");
     }
     let writer = stage.waiter("w").await;
-    let writing = writer.acquire(&write, None);
-    stage.until_somebody_waits(&write).await;
-    let released = other.release(&read).timed::<bool>().await;
-    let granted = writing.granted().await;
-    assert_soon("the grant", released.began, granted.ended);
+    stage
+        .release_wakes((&other, &read), (&writer, &write))
+        .await;
     writer.release(&write).value::<bool>().await;
 }
 
@@ -107,11 +103,9 @@ async fn dead_reader_frees_nothing_and_blocks_nobody(stage: Stage) {
         writer.try_take(&write).await.is_none(),
         "written while read"
     );
-    let writing = writer.acquire(&write, None);
-    stage.until_somebody_waits(&write).await;
-    let released = other.release(&read).timed::<bool>().await;
-    let granted = writing.granted().await;
-    assert_soon("the grant", released.began, granted.ended);
+    stage
+        .release_wakes((&other, &read), (&writer, &write))
+        .await;
     writer.release(&write).value::<bool>().await;
 }
 

@@ -3,14 +3,17 @@
 //! The test tells each thread of each process what to do, and records what it is told and what it answers. The checker of the
 //! chaos suite judges the history.
 
+mod hold;
+mod latch;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock_chaos::history::{
-    Affected, Bounds, End, Event, EventKind, Fault, History, Id, Operations, Refusal, Wiped, check,
+    Affected, Bounds, Event, EventKind, Fault, History, Id, Operations, Refusal, Wiped, check,
 };
-use distlock_interop::{Actor, Call, Failure, Grant, Kind, Peer, Side};
+use distlock_interop::{Actor, Failure, Kind, Peer, Side};
 use distlock_tests::RedisServer;
 use distlock_tests::pulse::monotonic_nanos;
 use futures_util::future::join_all;
@@ -146,7 +149,7 @@ impl Run {
         );
     }
 
-    /// Acquires and releases until the end, or until its process is killed.
+    /// Makes operations until the end, or until its process is killed.
     async fn operate(&self, process: u32, task: u32, actor: &Actor) {
         for number in 0.. {
             if monotonic_nanos() >= self.end {
@@ -157,97 +160,16 @@ impl Run {
                 task,
                 number,
             };
-            if self.one(id, actor).await == Err(Failure::Ended) {
+            let made = match self.kind {
+                Kind::Latch => self.use_latch(id, actor).await,
+                _ => self.hold(id, actor).await,
+            };
+            if made == Err(Failure::Ended) {
                 return;
             }
             let pause = Duration::from_millis(rand::rng().random_range(0..8));
             sleep(pause).await;
         }
-    }
-
-    async fn one(&self, id: Id, actor: &Actor) -> Result<(), Failure> {
-        let Draw {
-            key,
-            wait,
-            hold,
-            is_leased,
-        } = Draw::new();
-        let kind = match self.kind {
-            Kind::Write if !id.number.is_multiple_of(3) => Kind::Read,
-            kind => kind,
-        };
-        let lock = lock(kind, key);
-        let mut call = Call::new("acquire", lock.0, &lock.1).wait(wait);
-        let has_lease =
-            kind == Kind::Permit || (is_leased && !matches!(kind, Kind::Semaphore | Kind::Red));
-        call.lease = has_lease.then_some(LEASE);
-        let called = monotonic_nanos();
-        self.add(
-            called,
-            EventKind::Called {
-                id,
-                key: lock.1[0].clone(),
-                other_key: None,
-                wait: Some(recorded_wait(wait)),
-                lease: call.lease.map(|lease| lease * NANOS),
-                shared: kind == Kind::Read,
-                leased: kind != Kind::Semaphore,
-            },
-        );
-        let answer = actor.call(call).answer().await;
-        let now = monotonic_nanos();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(Failure::Ended) => return Err(Failure::Ended),
-            Err(failure) => {
-                let why = refusal(failure.to_string());
-                self.add(now, EventKind::Refused { id, why });
-                return Ok(());
-            }
-        };
-        let grant: Option<Grant> = serde_json::from_value(answer.value).expect("a grant");
-        let Some(grant) = grant else {
-            let why = Refusal::Busy;
-            self.add(answer.ended, EventKind::Refused { id, why });
-            return Ok(());
-        };
-        self.granted.fetch_add(1, Ordering::Relaxed);
-        // The lease began with the call that was granted, or later.
-        let deadline = answer.ended + LEASE * NANOS;
-        let deadline = if has_lease {
-            called + LEASE * NANOS
-        } else {
-            deadline
-        };
-        // An owner of a thread is used again and again. The hold is of this operation alone.
-        let owner = format!("{} {id}", grant.owner);
-        let token = grant.token;
-        self.add(
-            answer.ended,
-            EventKind::Granted {
-                id,
-                owner,
-                deadline,
-                token,
-            },
-        );
-        sleep(Duration::from_millis(hold)).await;
-        let ending = monotonic_nanos();
-        let deadline = if has_lease {
-            deadline
-        } else {
-            ending + LEASE * NANOS
-        };
-        self.add(ending, EventKind::Ending { id, deadline });
-        let mut release = Call::new("release", lock.0, &lock.1);
-        release.permit = grant.permit;
-        let how = match actor.call(release).answer().await {
-            Ok(_) => End::Released,
-            Err(Failure::Ended) => return Err(Failure::Ended),
-            Err(failure) => End::Other(failure.to_string()),
-        };
-        self.add(monotonic_nanos(), EventKind::Ended { id, how });
-        Ok(())
     }
 
     fn judge(&self, java: Side, kills: u32) {
@@ -266,7 +188,7 @@ impl Run {
             passes: usize::MAX,
             absent: 0,
             aftermath: 2_000 * NANOS,
-            in_order: self.kind == Kind::Fair,
+            in_order: matches!(self.kind, Kind::Fair | Kind::NonReentrantFair),
             capacity: if semaphore { PERMITS } else { 1 },
             settle: LEASE * NANOS,
         };
@@ -288,32 +210,6 @@ impl Run {
             kills >= 2 && granted > 100,
             "only {granted} grants, {kills} kills"
         );
-    }
-}
-
-/// What is random in an operation.
-struct Draw {
-    key: usize,
-    /// Zero is a single attempt.
-    wait: u64,
-    hold: u64,
-    is_leased: bool,
-}
-
-impl Draw {
-    fn new() -> Self {
-        let mut random = rand::rng();
-        let is_single = random.random_bool(0.2);
-        Self {
-            key: random.random_range(0..KEYS),
-            wait: if is_single {
-                0
-            } else {
-                random.random_range(SHORTEST_WAIT..WAIT)
-            },
-            hold: random.random_range(0..10),
-            is_leased: random.random_bool(0.2),
-        }
     }
 }
 
@@ -346,22 +242,21 @@ fn lock(kind: Kind, key: usize) -> (Kind, Vec<String>) {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let kinds = [
-        Kind::Reentrant,
-        Kind::Fair,
-        Kind::Write,
-        Kind::Spin,
-        Kind::Fenced,
-        Kind::NonReentrant,
+    let others = [
         Kind::Multi,
         Kind::Red,
         Kind::Semaphore,
         Kind::Permit,
+        Kind::Latch,
     ];
     let case = |kind| {
         let name = "nobody_holds_what_another_one_has";
         let case = Case::new(Row::Mixed, kind, name, nobody_holds_what_another_one_has);
         case.symmetrical().newest_only().play(Play::Pairwise)
     };
-    kinds.map(case).into()
+    Kind::EXCLUSIVE
+        .into_iter()
+        .chain(others)
+        .map(case)
+        .collect()
 }
