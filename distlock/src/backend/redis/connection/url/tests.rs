@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -147,7 +149,7 @@ fn each_arrangement_may_have_each_setting() {
                  max_total_waiters=2&response_timeout=1.5s&unavailable_after=3s&waiter_timeout=4s&warn_after=5s&\
                  fencing_token_ttl=6h&nodelay=true&pub_sub=both&connect_timeout=7s&replicas=8&replicas_timeout=9s&\
                  restart_grace=0&protocol=resp3";
-    let second = std::time::Duration::from_secs(1);
+    let second = Duration::from_secs(1);
     let expected = Settings {
         watchdog_timeout: Some(90 * second),
         key_prefix: Some("shop:".to_owned()),
@@ -166,7 +168,7 @@ fn each_arrangement_may_have_each_setting() {
         connect_timeout: Some(7 * second),
         replicas: Some(8),
         replicas_timeout: Some(9 * second),
-        restart_grace: Some(second * 0),
+        restart_grace: Some(Duration::ZERO),
     };
     for url in [
         "redis://h",
