@@ -66,6 +66,14 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
 }
 
+/// The release of a hold has found its loss. A caller who waits for the release gets an error as well.
+pub(crate) fn found_lost(key: &Key, owner: Owner) {
+    tracing::warn!(
+        target: TARGET, key = key.text(), %owner, reason = %Loss::Gone,
+        "hold found lost by its release; its owner may have run without the lock"
+    );
+}
+
 /// `guards` have handed a hold over that the server had lost. They ended without an error, so the loss is only reported
 /// here.
 pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {

@@ -117,9 +117,8 @@ impl Builder {
     /// Until then the client works as in an outage:
     /// * An acquisition waits for the server as long as its wait allows, and fails with
     ///   [`Error::Unavailable`](crate::Error::Unavailable) after
-    ///   [`unavailable_after`](Builder::unavailable_after), or at once if it makes one attempt only.
-    /// * What [`connect`](Builder::connect) finds out is found out by the first connection, and whoever uses the client gets
-    ///   the error. If the server refuses the user, the password or a certificate, acquisitions fail with
+    ///   [`unavailable_after`](Builder::unavailable_after), or after the response timeout if it makes one attempt only.
+    /// * The first connection makes the checks of [`connect`](Builder::connect). Later calls return their errors. If the server refuses the user, the password or a certificate, acquisitions fail with
     ///   [`Error::Denied`](crate::Error::Denied) when their time is over, because a password may be about to change. If this
     ///   crate cannot use the server, they fail with [`Error::UnsupportedServer`](crate::Error::UnsupportedServer) at once.
     /// * [`Client::health`] is [`Disconnected`](crate::Health::Disconnected), with the reason. [`Client::ping`] waits for the

@@ -107,8 +107,8 @@ pub(crate) const YIELD_LOOK: Duration = Duration::from_millis(1);
 /// If nobody took a key that was yielded, waiters do not wait for that again until this time has passed.
 pub(crate) const YIELD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a client of another library may take a key again and again, until it had as many grants as the last turn of this
-/// client. Its waiters wake slowly, so this is twice the longest turn of this client.
+/// How long the clients of another library together may take a key again and again, until each had as many grants as the last
+/// turn of this client. Their waiters wake slowly, so this is twice the longest turn of this client.
 pub(crate) const FOREIGN_TURN: Duration = HAND_OVER_TIME.saturating_mul(2);
 
 /// The pauses between two tries of a command that failed.

@@ -27,7 +27,7 @@ use crate::error::Error;
 /// # Ok::<(), distlock::Error>(())
 /// ```
 ///
-/// With the feature `serde`, from a file of any format:
+/// With the feature `serde`, from a file, such as JSON, TOML or YAML:
 ///
 /// ```
 /// # #[cfg(feature = "serde")] fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -266,6 +266,13 @@ impl Session {
         hold.announce_over();
     }
 
+    /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
+    pub(crate) fn found_lost(&self, hold: &Hold) {
+        telemetry::found_lost(&hold.resource.key, hold.owner);
+        hold.meter.lost(Loss::Gone);
+        self.losses.note(hold, Loss::Gone, self.now());
+    }
+
     /// The holds of this client that are neither released nor lost.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.watchdog.holds()

@@ -155,7 +155,6 @@ impl Registry {
     /// end of the key's queue.
     pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
         let line = joining.resource.kind.line();
-        self.note_use_of(joining.resource.kind);
         let mut slot = QueueSlot::new(self, joining);
         let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
         if queues_now {
@@ -165,7 +164,7 @@ impl Registry {
         slot
     }
 
-    fn note_use_of(&self, kind: Kind) {
+    pub(super) fn note_use_of(&self, kind: Kind) {
         let bit = 1 << kind as u32;
         // Relaxed, here and below: what is looked for under a mutex was noted before it was put there.
         if self.used_kinds.load(Ordering::Relaxed) & bit == 0 {

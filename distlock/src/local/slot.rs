@@ -74,6 +74,7 @@ impl QueueSlot {
     /// A slot that is not in the queue yet.
     pub(super) fn new(registry: &Arc<Registry>, joining: Joining<'_>) -> Self {
         let resource = joining.resource.clone();
+        registry.note_use_of(resource.kind);
         Self {
             registry: Arc::clone(registry),
             // An acquisition that a scope admits must not wait behind waiters that the scope's hold excludes.

@@ -43,7 +43,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Leaves only what is about keys that match a pattern, in the form of [`Client::scan`](crate::Client::scan). A circle
+    /// Keeps only the entries whose key matches a pattern, in the form of [`Client::scan`](crate::Client::scan). A circle
     /// remains if one of its keys matches.
     ///
     /// # Examples

@@ -99,8 +99,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Leaves the key to clients of another library, as long as they take it: until they had their turns, or one of them
-    /// had it for [`FOREIGN_TURN`]. `heard` is the number of messages that were there before.
+    /// Leaves the key to clients of another library, as long as they take it: until they had their turns, or had it for
+    /// [`FOREIGN_TURN`]. `heard` is the number of messages that were there before.
     async fn leave_to_foreign(&mut self, mut heard: u64, latest: Tick) {
         let until = self.session.now().after(FOREIGN_TURN).min(latest);
         loop {

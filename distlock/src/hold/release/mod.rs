@@ -89,7 +89,7 @@ impl Release {
         let key = self.target.resource.key.text();
         let ended = match released {
             Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
-                self.ticket.count_loss();
+                self.ticket.found_lost(&self.session);
                 let resource = &self.target.resource;
                 telemetry::ended_before_the_loss(
                     &resource.key,

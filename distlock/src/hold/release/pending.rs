@@ -1,10 +1,10 @@
 //! An owner that has to be ended, and what is known of its attempts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
-use crate::error::Loss;
 use crate::hold::{Hold, InDoubtAttempt, Session};
 use crate::telemetry::CountedRelease;
 
@@ -37,6 +37,8 @@ pub(crate) struct PendingRelease {
     frees: Option<Arc<Hold>>,
     /// How many guards have handed the hold over since the server confirmed it.
     unconfirmed: u32,
+    /// Whether a try that was sent may have been carried out, though its answer did not come.
+    may_be_done: AtomicBool,
 }
 
 impl PendingRelease {
@@ -54,6 +56,7 @@ impl PendingRelease {
             counted: None,
             frees: None,
             unconfirmed: hold.unconfirmed(),
+            may_be_done: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +72,7 @@ impl PendingRelease {
             counted: None,
             frees: None,
             unconfirmed: 0,
+            may_be_done: AtomicBool::new(false),
         }
     }
 
@@ -84,6 +88,7 @@ impl PendingRelease {
             counted: None,
             frees: None,
             unconfirmed: 0,
+            may_be_done: AtomicBool::new(false),
         }
     }
 
@@ -119,9 +124,23 @@ impl PendingRelease {
 
     /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
     pub(in crate::hold) fn note_sent(&self, over: Option<u64>) {
+        if over.is_some() {
+            // Relaxed, here and below: only the task that has the release looks at it.
+            self.may_be_done.store(true, Ordering::Relaxed);
+        }
         if let Some(hold) = &self.frees {
             hold.note_release_sent(over);
         }
+    }
+
+    /// Whether an earlier try may have freed the key. Then a server without the hold is no loss.
+    pub(in crate::hold) fn may_be_done(&self) -> bool {
+        self.may_be_done.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that no try was carried out.
+    pub(in crate::hold) fn note_not_done(&self) {
+        self.may_be_done.store(false, Ordering::Relaxed);
     }
 
     /// Takes note of how the release ended. Returns whether this was the first time.
@@ -138,9 +157,9 @@ impl PendingRelease {
     }
 
     /// The server does not have the hold that was to be released, and no loss was announced.
-    pub(in crate::hold) fn count_loss(&self) {
+    pub(in crate::hold) fn found_lost(&self, session: &Session) {
         if let Some(hold) = &self.frees {
-            hold.meter.lost(Loss::Gone);
+            session.found_lost(hold);
         }
     }
 

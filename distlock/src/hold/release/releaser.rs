@@ -243,7 +243,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
     let session = Arc::clone(&in_flight.session);
     let longest = session.config.longest_pause();
     let (began, mut pause) = (session.now(), RETRY_BACKOFF.first.min(longest));
-    let (mut was_denied, mut is_doubtful, mut ending) = (false, false, Ending::Unanswered);
+    let (mut was_denied, mut ending) = (false, Ending::Unanswered);
     loop {
         let Some(until) = in_flight.pending.as_ref().map(|pending| pending.until) else {
             return ending;
@@ -262,6 +262,8 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         };
         let (target, unconfirmed) = (pending.target_at(session.now()), pending.take_unconfirmed());
         let sent_over = session.backend.epoch(&target.resource.key);
+        // Also by a try of the caller, who did not wait for its answer.
+        let may_be_done = pending.may_be_done();
         let reply = if pending.withdraws {
             session.backend.withdraw(&target)
         } else {
@@ -281,8 +283,8 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
                     let key = &target.resource.key;
                     telemetry::ended_before_the_loss(key, target.owner, unconfirmed);
                     // After an outcome that is unknown, or the end of the lease, the hold may have ended as it should.
-                    if !is_doubtful && !is_over {
-                        pending.count_loss();
+                    if !may_be_done && !is_over {
+                        pending.found_lost(&session);
                     }
                 }
                 let may_come_late = pending.may_come_late(epoch);
@@ -310,7 +312,12 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
                 };
             }
             // The release is sent again, which is safe.
-            Err(fault) => is_doubtful |= matches!(fault, Fault::Unknown(_)),
+            Err(fault) => {
+                let may_be_done = may_be_done || matches!(fault, Fault::Unknown(_));
+                if let Some(pending) = in_flight.pending.as_ref().filter(|_| !may_be_done) {
+                    pending.note_not_done();
+                }
+            }
         }
         if let Some(pending) = &in_flight.pending {
             pending.note_sent(None);

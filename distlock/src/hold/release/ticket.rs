@@ -36,10 +36,10 @@ impl ReleaseTicket {
         }
     }
 
-    /// Counts the loss of a hold that the server does not have any more.
-    pub(in crate::hold) fn count_loss(&self) {
+    /// Takes note of the loss of a hold that the server does not have any more.
+    pub(in crate::hold) fn found_lost(&self, session: &Session) {
         if let Some(pending) = &self.pending {
-            pending.count_loss();
+            pending.found_lost(session);
         }
     }
 

@@ -53,11 +53,13 @@ async fn url_of_each_arrangement_has_settings() {
     let (cluster, set) = (RedisCluster::shared().await, SentinelSet::shared().await);
     for url in [server.url(), cluster.url(), set.url()] {
         let between = if url.contains('?') { '&' } else { '?' };
-        let url = format!("{url}{between}wait=50ms&key_prefix=settings%3A");
+        let url = format!("{url}{between}wait=1s&key_prefix=settings%3A");
         let (holder, waits) = (
             Client::connect(&url).await.unwrap(),
             Client::connect_lazy(&url).unwrap(),
         );
+        // It connects before the wait begins.
+        waits.ping().await.unwrap();
         let held = holder.lock("k").acquire().await.unwrap();
         let error = waits.lock("k").acquire().await.unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{url}: {error}");

@@ -256,12 +256,13 @@ const NEEDED: [&str; 10] = [
     "DEL", "EVALSHA", "EXISTS", "HEXISTS", "HGET", "HKEYS", "HSET", "PEXPIRE", "PTTL", "PUBLISH",
 ];
 
-/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. If it does not say, the
-/// connection is used as it is.
+/// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. Returns whether it has said. A
+/// user without the right to ask is not told at the next connection either. If the server loads its data, it may say later,
+/// and the connection is used as it is.
 pub(super) async fn check_commands(
     server: &str,
     connection: &mut MultiplexedConnection,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let call = script::COMMANDS_CHECK
         .by_source(Publish::Plain)
         .keys(std::iter::empty());
@@ -269,10 +270,10 @@ pub(super) async fn check_commands(
     let missing: Vec<String> = match call.into_cmd().query_async(connection).await {
         Ok(missing) => missing,
         Err(error) if error.to_string().contains("unknown command") => vec!["EVAL".to_owned()],
-        Err(_) => return Ok(()),
+        Err(error) => return Ok(error.code() == Some("NOPERM")),
     };
     if missing.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     Err(Fault::Unsupported {
         server: server.to_owned(),

@@ -83,13 +83,14 @@ impl FirstCheck {
             return Ok(());
         }
         let known = greeting::check_commands(server, connection);
-        if let Ok(Err(fault)) = tokio::time::timeout(self.patience, known).await {
-            return Err(fault);
-        }
+        let was_told = match tokio::time::timeout(self.patience, known).await {
+            Ok(answered) => answered?,
+            Err(_) => false,
+        };
         let warned = greeting::warn_of_eviction(server, connection);
         // Without an answer there is no warning. It is not needed for locks.
         let _in_time = tokio::time::timeout(self.patience, warned).await;
-        self.is_done.store(true, Ordering::Relaxed);
+        self.is_done.store(was_told, Ordering::Relaxed);
         Ok(())
     }
 }

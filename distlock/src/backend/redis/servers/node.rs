@@ -40,7 +40,6 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(connector: Connector, config: &Config, clock: Clock) -> Self {
         Self {
-            connector: Arc::new(connector),
             epochs: Arc::default(),
             subscriptions: Subscriptions::new(clock.clone(), config.response_timeout),
             clock,
@@ -49,7 +48,9 @@ impl Shared {
             longest_pause: config.longest_reconnect_pause(),
             replicas: config.replicas,
             restart_grace: config.restart_grace,
-            first: FirstCheck::new(config.response_timeout),
+            // Both of its questions fit into the connect timeout, so that a server that answers neither is connected to.
+            first: FirstCheck::new(config.response_timeout.min(connector.timeout() / 4)),
+            connector: Arc::new(connector),
         }
     }
 }

@@ -6,7 +6,7 @@ use distlock::{Client, Error, Loss};
 use distlock_tests::faults::{Fault, Op};
 use tokio::time::{Instant, sleep};
 
-use crate::conformance::stage::{Stage, refused};
+use crate::conformance::stage::{Stage, drop_after, refused};
 
 const KEY: &str = "order:42";
 
@@ -328,7 +328,47 @@ async fn guard_that_was_lost_and_lives_on_is_in_nobodys_way(stage: &Stage) {
     guard.release().await.unwrap();
 }
 
+/// A release that was sent before its future was dropped is sent again in the background, and finds nothing then.
+async fn release_that_nobody_waits_for_is_no_loss(stage: &Stage) {
+    let client = stage.client().await;
+    for polls in 0..4 {
+        let guard = client.lock(KEY).acquire().await.unwrap();
+        let _done = drop_after(polls, guard.release()).await;
+        // It is granted again when the release was answered.
+        client
+            .lock(KEY)
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    stage.is_quiet_within(stage.lease() * 3).await;
+    assert_eq!(client.snapshot().losses, []);
+}
+
+async fn loss_that_a_release_finds_is_shown(stage: &Stage) {
+    let client = stage.client().await;
+    for is_dropped in [false, true] {
+        let lock = client.non_reentrant_lock(KEY);
+        let guard = lock.acquire().await.unwrap();
+        let (owner, before) = (guard.owner(), client.snapshot().losses.len());
+        stage.wipe().await;
+        match is_dropped {
+            true => drop(guard),
+            false => assert_lost(&guard.release().await.unwrap_err(), Loss::Gone, false),
+        }
+        let shown = async || client.snapshot().losses.len() > before;
+        stage.eventually("the loss", stage.lease(), shown).await;
+        let lost = client.snapshot().losses.swap_remove(0);
+        assert_eq!((lost.owner, lost.loss), (owner, Loss::Gone));
+    }
+}
+
 on_every_backend![
+    release_that_nobody_waits_for_is_no_loss,
+    loss_that_a_release_finds_is_shown,
     guard_that_was_lost_and_lives_on_is_in_nobodys_way,
     lost_renewal_is_tried_again_and_the_hold_survives,
     outage_shorter_than_the_lease_is_survived,

@@ -78,10 +78,11 @@ impl Cluster {
                     return Err((self.name(), fault));
                 }
             };
-            let _is_first = self.publish.set(publish);
+            if self.publish.set(publish).is_ok() {
+                // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
+                drop(std::mem::take(&mut self.state.write().nodes));
+            }
         }
-        // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
-        let _before = std::mem::take(&mut self.state.write().nodes);
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match timeout(patience, self.read_map(each)).await {
             Ok(Ok(())) => {
