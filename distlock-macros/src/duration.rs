@@ -11,7 +11,7 @@ use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, Lit};
 
-/// A longer text is no duration that makes sense.
+/// A longer text is refused.
 const MOST_BYTES: usize = 40;
 
 /// A number of more digits is none either.

@@ -66,7 +66,7 @@ pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
 }
 
-/// The release of a hold has found its loss. A caller who waits for the release gets an error as well.
+/// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
 pub(crate) fn found_lost(key: &Key, owner: Owner) {
     tracing::warn!(
         target: TARGET, key = key.text(), %owner, reason = %Loss::Gone,

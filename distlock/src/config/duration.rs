@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// A longer text is no duration that makes sense.
+/// A longer text is refused.
 const MOST_BYTES: usize = 40;
 
 /// A number of more digits is none either.

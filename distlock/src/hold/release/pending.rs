@@ -133,7 +133,7 @@ impl PendingRelease {
         }
     }
 
-    /// Whether an earlier try may have freed the key. Then a server without the hold is no loss.
+    /// Whether an earlier try may have freed the key. If so, a server that does not have the hold has not lost it.
     pub(in crate::hold) fn may_be_done(&self) -> bool {
         self.may_be_done.load(Ordering::Relaxed)
     }
