@@ -69,6 +69,11 @@ impl Subscription {
         self.signal.get()
     }
 
+    /// How many messages have arrived.
+    pub(crate) fn messages(&self) -> i64 {
+        i64::try_from(self.state().messages).unwrap_or(i64::MAX)
+    }
+
     /// Makes [`changed`](Subscription::changed) ignore everything up to now.
     pub(crate) fn mark_seen(&mut self) {
         self.signal.mark_unchanged();

@@ -3,8 +3,8 @@
 //! The server publishes a release to its subscribers in an order that stays the same. If each client attempted as soon as
 //! it heard of a release, the first ones in that order would win each time. So a client counts how many others heard of its
 //! own last release, and which turns others had since then. The difference is the number of clients that have waited for
-//! longer than this one. It gives each of them a round trip before it attempts. The client that has waited longest attempts
-//! at once, so the key is not free for longer than without this rule.
+//! longer than this one. It lets them go first. The client that has waited longest attempts at once, so the key is not free
+//! for longer than without this rule. The others need no attempt of their own to count the turns, if each message ends one.
 //!
 //! A turn has as many grants as the last turn of this client. A client of this crate takes its whole turn with one grant
 //! in the server. A client of another library releases each of its grants in the server, so these are counted one by one.
@@ -32,9 +32,22 @@ impl RoundRobin {
         self.others_granted(self.turn);
     }
 
+    /// Other clients had turns, after so many messages. If a turn has several grants, several messages may belong to one.
+    pub(super) fn others_had_turns(&mut self, messages: u32) {
+        match self.has_turns_of_one_grant() {
+            true => self.others_granted(messages),
+            false => self.other_had_turn(),
+        }
+    }
+
     /// Other clients had so many grants.
     pub(super) fn others_granted(&mut self, grants: u32) {
         self.owed = self.owed.saturating_sub(grants);
+    }
+
+    /// Whether each message ends a turn, whoever had it.
+    pub(super) fn has_turns_of_one_grant(self) -> bool {
+        self.turn == 1
     }
 
     /// How many other clients have waited for longer.

@@ -160,9 +160,19 @@ impl QueueSlot {
         ahead.unwrap_or(0)
     }
 
+    /// Whether a turn is a single grant, as the last turn of this client was. Each message then ends a turn.
+    pub(crate) fn has_turns_of_one_grant(&self) -> bool {
+        self.look(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
+    }
+
     /// After a release, another client had a turn.
     pub(crate) fn other_had_turn(&self) {
         self.look(|entry, _| entry.round_robin.other_had_turn());
+    }
+
+    /// Other clients had turns, after so many messages.
+    pub(crate) fn others_had_turns(&self, messages: u32) {
+        self.look(|entry, _| entry.round_robin.others_had_turns(messages));
     }
 
     /// Other clients were granted the key so often, and released it each time.

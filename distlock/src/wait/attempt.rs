@@ -90,6 +90,11 @@ impl Attempts {
         &self.attempts[at].target
     }
 
+    /// Whether the outcome of an earlier attempt is unknown, so that the server may have granted it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.is_some()
+    }
+
     /// Sends one attempt now, at `sent`. A grant that is answered after `latest` is released.
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;

@@ -245,8 +245,15 @@ struct Waiter<'a> {
     unanswered: Option<Box<UnansweredAttempts>>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
-    /// Whether it has heard of a release since its last attempt.
-    heard: bool,
+    /// The number of the last message after which another client is known to have had its turn.
+    counted: i64,
+    /// Who took the key after a release, as a look has told. An attempt would be refused.
+    taken: Option<TakenKey>,
+}
+
+/// A key that a client of this crate took before this waiter's attempt.
+struct TakenKey {
+    ttl: Option<Duration>,
 }
 
 impl<'a> Waiter<'a> {
@@ -271,7 +278,8 @@ impl<'a> Waiter<'a> {
             several,
             unanswered: None,
             pause: request.requested[at].backoff.first,
-            heard: false,
+            counted: 0,
+            taken: None,
         }
     }
 
@@ -315,7 +323,10 @@ impl<'a> Waiter<'a> {
             Box::pin(self.yield_to_others()).await;
         }
         if !self.request.has_several_keys() {
-            return self.ask_server().await;
+            return match self.taken.take() {
+                Some(taken) => self.refused(taken.ttl, false, true).await,
+                None => self.ask_server().await,
+            };
         }
         match self.turn.slot.state() {
             PlaceState::Behind(holder) => Box::pin(self.watch_neighbour(&holder)).await,
@@ -358,21 +369,7 @@ impl<'a> Waiter<'a> {
                 return Ok(Some(self.elsewhere(self.asked(at))));
             }
             Outcome::Held { ttl, is_unset, .. } => {
-                if std::mem::take(&mut self.heard) {
-                    self.turn.slot.other_had_turn();
-                }
-                self.let_others_pass();
-                self.unanswered = None;
-                self.turn.blocking = match is_unset {
-                    true => Blocking::Unset,
-                    false => Blocking::owner(ttl, self.session.now()),
-                };
-                telemetry::attempt_refused(&self.requested().resource, ttl);
-                self.turn.count_as_waiter()?;
-                if self.turn.slot.listens_after_refusal() {
-                    self.turn.tell_line();
-                    Box::pin(self.sleep(ttl, was_active)).await;
-                }
+                return self.refused(ttl, is_unset, was_active).await;
             }
             Outcome::TooLate if self.session.now() >= self.deadline => {
                 return Err(self.timed_out());
@@ -392,6 +389,30 @@ impl<'a> Waiter<'a> {
                 self.let_others_pass();
                 Box::pin(self.failed(sent, fault)).await?;
             }
+        }
+        Ok(None)
+    }
+
+    /// Sleeps after a refusal, until the next attempt makes sense. `was_active`: whether messages arrived when the server
+    /// told that another owner has the key.
+    async fn refused(
+        &mut self,
+        ttl: Option<Duration>,
+        is_unset: bool,
+        was_active: bool,
+    ) -> Result<Option<RoundOutcome>, Error> {
+        self.count_turns();
+        self.let_others_pass();
+        self.unanswered = None;
+        self.turn.blocking = match is_unset {
+            true => Blocking::Unset,
+            false => Blocking::owner(ttl, self.session.now()),
+        };
+        telemetry::attempt_refused(&self.requested().resource, ttl);
+        self.turn.count_as_waiter()?;
+        if self.turn.slot.listens_after_refusal() {
+            self.turn.tell_line();
+            Box::pin(self.sleep(ttl, was_active)).await;
         }
         Ok(None)
     }
@@ -463,8 +484,11 @@ impl<'a> Waiter<'a> {
 
     fn subscribed(&mut self) -> &mut Subscription {
         let (backend, target) = (&self.session.backend, self.waited_for());
-        self.subscription
-            .get_or_insert_with(|| backend.subscribe(&target))
+        self.subscription.get_or_insert_with(|| {
+            let subscription = backend.subscribe(&target);
+            self.counted = subscription.messages();
+            subscription
+        })
     }
 
     /// The key that it waits for. The owner decides only for kinds that the server keeps in a queue, and those are acquired

@@ -2,7 +2,9 @@
 //!
 //! The first waiter of a queue lets those clients go first that have waited for longer than its own client. Clients of this
 //! crate attempt as soon as they hear of a release, so it gives each of them one round trip, or less if one of them has the
-//! key before. See [`local::round_robin`](crate::local).
+//! key before. In that case the look counts as the refusal, and the waiter sends no attempt. A waiter with several clients
+//! ahead of it does not look at once, because each of them publishes a message when its turn is over. See
+//! [`local::round_robin`](crate::local).
 //!
 //! A Redisson client needs a few milliseconds more to wake a thread. If the key is still free, the waiter therefore looks at
 //! it for a while, until somebody takes it. If nobody does, it does not do so again for some time, because
@@ -10,7 +12,9 @@
 //! would win the race for the key each time. So Redisson clients that take the key get as many grants as the waiters of this
 //! client had in their last turn, for each of those clients. These grants are counted by the messages of their releases.
 
-use super::Waiter;
+use std::time::Duration;
+
+use super::{TakenKey, Waiter};
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
@@ -20,8 +24,8 @@ use crate::owner;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taker {
     Nobody,
-    /// A client of this crate.
-    Ours,
+    /// A client of this crate. It has the key for this long, unless it renews it; `None` if no end is known.
+    Ours(Option<Duration>),
     /// A client of another library.
     Foreign,
     /// The server did not answer, or not in time.
@@ -36,30 +40,47 @@ impl Waiter<'_> {
         if !self.requested().resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
+        if self.subscription.is_none() {
+            self.subscribed();
+            // The message of this client's own release is over, most likely. The turn after it is not counted yet.
+            self.counted -= 1;
+        }
         tokio::select! {
             () = self.subscribed().changed(was_active) => {}
             () = session.clock.sleep_until(until) => return,
         }
-        self.heard = true;
-        let ahead = self.turn.slot.clients_ahead().max(1);
-        self.let_pass(ahead, until).await;
+        self.let_pass(1, until).await;
     }
 
     /// After a release by another client. Lets the clients go first that have waited for longer than this one.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
-        self.heard = true;
-        let ahead = self.turn.slot.clients_ahead();
-        if ahead > 0 {
+        if self.turn.slot.clients_ahead() > 0 {
             let until = self.session.now().after(YIELD_TIME).min(self.deadline);
-            Box::pin(self.let_pass(ahead, until)).await;
+            Box::pin(self.let_pass(0, until)).await;
         }
     }
 
-    /// Lets so many clients go first.
-    async fn let_pass(&mut self, ahead: u32, until: Tick) {
+    /// Lets the clients go first that have waited for longer, and at least so many.
+    async fn let_pass(&mut self, at_least: u32, mut until: Tick) {
         let resource = &self.requested().resource;
-        let heard = self.messages();
-        let mut taker = self.look_for_each(ahead, until).await;
+        let (heard, mut taker) = loop {
+            let ahead = self.count_turns_ahead(&mut until).await.max(at_least);
+            if ahead == 0 {
+                return;
+            }
+            let heard = self.messages();
+            let taker = self.look_for_each(ahead, until).await;
+            // After a message that arrived meanwhile, it is the turn of another one, or of this client.
+            if taker != Taker::Nobody || heard == self.messages() || !self.counts_turns() {
+                break (heard, taker);
+            }
+        };
+        if let Taker::Ours(ttl) = taker
+            && self.is_refused_by_a_look()
+        {
+            self.taken = Some(TakenKey { ttl });
+            return;
+        }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
         let latest = self.deadline.before(YIELD_TIME);
         if resource.kind.family() != Family::Lock || until >= latest {
@@ -74,6 +95,66 @@ impl Waiter<'_> {
         if taker == Taker::Foreign {
             self.leave_to_foreign(heard, latest).await;
         }
+    }
+
+    /// Whether each message ends a turn, so that a waiter can count turns without a look.
+    fn counts_turns(&self) -> bool {
+        self.requested().resource.kind.family() == Family::Lock
+            && self.turn.slot.has_turns_of_one_grant()
+    }
+
+    /// Counts the turns of others by their messages, until at most one client is ahead or nothing is heard. So a client that
+    /// has many others ahead of it sends no command for each of their turns. Returns how many are still ahead.
+    ///
+    /// Those may go first until `until`, which is later after each message.
+    async fn count_turns_ahead(&mut self, until: &mut Tick) -> u32 {
+        if !self.counts_turns() {
+            return self.turn.slot.clients_ahead();
+        }
+        loop {
+            let heard = self.messages();
+            // Whose turn follows the last message is not known yet.
+            self.count_turns_before(heard - 1);
+            let ahead = self.turn.slot.clients_ahead();
+            if ahead <= 1 {
+                return ahead;
+            }
+            let now = self.session.now();
+            let pause = YIELD_LOOK.saturating_mul(ahead - 1);
+            self.heard_before(now.after(pause).min(*until)).await;
+            if self.messages() == heard {
+                return ahead;
+            }
+            *until = self.session.now().after(YIELD_TIME).min(self.deadline);
+        }
+    }
+
+    /// Another client has the key now. Counts its turn, and those before it.
+    pub(super) fn count_turns(&mut self) {
+        if self.subscription.is_some() {
+            let messages = self.messages();
+            self.count_turns_before(messages);
+        }
+    }
+
+    /// Counts the turns after the messages that have arrived, up to the one with this number.
+    fn count_turns_before(&mut self, message: i64) {
+        let turns = message - self.counted;
+        if turns > 0 {
+            self.counted = message;
+            self.turn.slot.others_had_turns(clamped(turns));
+        }
+    }
+
+    /// Whether an attempt would be refused for certain when a look shows that another client has the key. Messages have to
+    /// arrive, since this waiter then sleeps without an attempt.
+    fn is_refused_by_a_look(&self) -> bool {
+        let kind = self.requested().resource.kind;
+        kind.family() == Family::Lock
+            && !kind.has_places()
+            && !self.request.has_several_keys()
+            && !self.attempts.is_in_doubt()
+            && self.is_active()
     }
 
     /// Looks once for each client that has waited for longer, until one of them has the key.
@@ -101,15 +182,14 @@ impl Waiter<'_> {
 
     /// Leaves the key to clients of another library, as long as they take it: until they had their turns, or had it for
     /// [`FOREIGN_TURN`]. `heard` is the number of messages that were there before.
-    async fn leave_to_foreign(&mut self, mut heard: u64, latest: Tick) {
+    async fn leave_to_foreign(&mut self, mut heard: i64, latest: Tick) {
         let until = self.session.now().after(FOREIGN_TURN).min(latest);
         loop {
             self.heard_before(until).await;
             let messages = self.messages();
-            let grants = messages.wrapping_sub(heard);
-            heard = messages;
             let slot = &self.turn.slot;
-            slot.others_granted(u32::try_from(grants).unwrap_or(u32::MAX));
+            slot.others_granted(clamped(messages - heard));
+            (heard, self.counted) = (messages, messages - 1);
             if slot.clients_ahead() == 0 {
                 return;
             }
@@ -117,7 +197,7 @@ impl Waiter<'_> {
             if now >= until {
                 slot.other_had_turn();
                 // A refusal of the next attempt is not one more turn.
-                self.heard = false;
+                self.counted = messages;
                 return;
             }
             let within = now.after(YIELD_TIME).min(until);
@@ -128,8 +208,8 @@ impl Waiter<'_> {
     }
 
     /// How many messages have arrived.
-    fn messages(&mut self) -> u64 {
-        self.subscribed().state().messages
+    fn messages(&mut self) -> i64 {
+        self.subscribed().messages()
     }
 
     /// Completes with the next message, and at `until` at the latest.
@@ -158,10 +238,14 @@ impl Waiter<'_> {
                 let mut names = inspected.holders.iter();
                 match names.any(|(name, _)| owner::is_foreign(name)) {
                     true => Taker::Foreign,
-                    false => Taker::Ours,
+                    false => Taker::Ours(inspected.ttl),
                 }
             }
             Err(_) => Taker::Unknown,
         }
     }
+}
+
+fn clamped(count: i64) -> u32 {
+    u32::try_from(count.max(0)).unwrap_or(u32::MAX)
 }

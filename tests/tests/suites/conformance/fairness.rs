@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use distlock::{Acquire, Client, MemoryServer};
-use distlock_tests::RedisServer;
+use distlock_tests::faults::{Faults, Op};
+use distlock_tests::{Disturbed as _, RedisServer};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +16,7 @@ const RUN_ON_REDIS: Duration = Duration::from_secs(3);
 const TASKS: usize = 8;
 
 /// The grants of one client until the run is over, and the longest wait for one of them.
-async fn grants(run: Duration, acquire: impl Fn() -> Acquire) -> (f64, Duration) {
+async fn grants(tasks: usize, run: Duration, acquire: impl Fn() -> Acquire) -> (f64, Duration) {
     let start = Instant::now();
     let task = async || {
         let (mut grants, mut longest) = (0, Duration::ZERO);
@@ -29,7 +30,7 @@ async fn grants(run: Duration, acquire: impl Fn() -> Acquire) -> (f64, Duration)
         }
         (grants, longest)
     };
-    let tasks = join_all((0..TASKS).map(|_| task())).await;
+    let tasks = join_all((0..tasks).map(|_| task())).await;
     let all: u32 = tasks.iter().map(|(grants, _)| grants).sum();
     let longest = tasks.iter().map(|(_, longest)| *longest).max();
     (f64::from(all), longest.unwrap_or_default())
@@ -45,7 +46,9 @@ fn jain(of: &[f64]) -> f64 {
 }
 
 async fn share(clients: [Client; 4], run: Duration, acquire: impl Fn(&Client) -> Acquire) {
-    let served = clients.iter().map(|client| grants(run, || acquire(client)));
+    let served = clients
+        .iter()
+        .map(|client| grants(TASKS, run, || acquire(client)));
     let served = join_all(served).await;
     let all: Vec<f64> = served.iter().map(|(grants, _)| *grants).collect();
     let longest = served.iter().map(|(_, longest)| *longest).max();
@@ -83,6 +86,32 @@ async fn four_clients_share_a_hot_lock() {
 #[tokio::test(start_paused = true)]
 async fn four_clients_share_a_hot_write_lock() {
     in_memory(|client| client.rw_lock("order:42").write().acquire()).await;
+}
+
+/// Each release wakes all of them. Those that are not next leave the server alone.
+#[tokio::test(start_paused = true)]
+async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = || Client::builder().faults(&faults).in_memory(&server);
+    let clients: Vec<Client> = (0..12).map(|_| client().unwrap()).collect();
+    let served = clients.iter().map(|client| {
+        let lock = client.lock("order:42");
+        grants(1, RUN, move || lock.acquire())
+    });
+    let served = join_all(served).await;
+    let all: Vec<f64> = served.iter().map(|(grants, _)| *grants).collect();
+    let (sum, index) = (all.iter().sum::<f64>(), jain(&all));
+    let longest = served.iter().map(|(_, longest)| *longest).max().unwrap();
+    let sent = |op| faults.calls(op) as f64 / sum;
+    let (attempts, looks) = (sent(Op::Attempt), sent(Op::Inspect));
+    println!("{all:?} grants, Jain {index:.3}, longest wait {longest:?}");
+    println!("{attempts:.2} attempts and {looks:.2} looks for each grant");
+    // Without turns, each client looks and attempts after each release: 12 of both.
+    assert!(attempts < 1.5 && looks < 2.0, "{attempts}, {looks}");
+    assert!(index > 0.99, "{all:?} grants, Jain {index:.3}");
+    let busy = SECTION.mul_f64(sum);
+    assert!(busy > RUN.mul_f64(0.97), "busy for {busy:?} of {RUN:?}");
+    assert!(longest < SECTION * 24, "{longest:?}");
 }
 
 #[tokio::test]
