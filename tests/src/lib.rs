@@ -18,6 +18,7 @@
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
 //! | [`guardian`] | child processes that cannot outlive the tests |
 //! | [`pulse`] | how late the machine is, for bounds in real time |
+//! | [`plays`] | a test is played again whose machine stood still |
 //! | [`mod@size`] | how much the tests do |
 
 #![allow(
@@ -32,6 +33,7 @@ pub mod drop_after;
 pub mod eventually;
 pub mod guardian;
 pub mod leaks;
+pub mod plays;
 pub mod process;
 pub mod proxy;
 pub mod pulse;
@@ -49,6 +51,7 @@ pub use certificates::{Authority, Certificate};
 pub use drop_after::drop_after;
 pub use eventually::{eventually, eventually_eq};
 pub use leaks::Leaks;
+pub use plays::play_until_it_counts;
 pub use process::Process;
 pub use proxy::{Fault, Flow, Held, Proxy, Select, Way, Which};
 pub use pulse::Pulse;

@@ -3,19 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use distlock_tests::{Pulse, long_size};
+use distlock_tests::{Pulse, long_size, play_until_it_counts};
 use libtest_mimic::Trial;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
-
-/// How often a test is played at most on a machine that stands still again and again.
-const PLAYS: u32 = 4;
 
 /// How long most clients of these tests wait for an answer.
 const ANSWER: Duration = Duration::from_millis(300);
@@ -141,32 +137,19 @@ impl Row {
 
     pub(crate) fn trial(&self) -> Trial {
         let row = self.clone();
+        let prepare = move || {
+            *row.seen.lock().unwrap() = Seen::default();
+            Self {
+                pulse: Arc::default(),
+                ..row.clone()
+            }
+        };
         Trial::test(self.listed.name, move || {
-            row.play_until_it_counts();
+            play_until_it_counts(ANSWER, prepare, Self::play, |row| {
+                row.stretch(Duration::ZERO)
+            });
             Ok(())
         })
-    }
-
-    /// A failure on a machine that stood still for longer than most clients here wait for an answer does not count, and the
-    /// test is played again, [`PLAYS`] times at most.
-    fn play_until_it_counts(&self) {
-        for play in 1.. {
-            let once = Self {
-                pulse: Arc::default(),
-                ..self.clone()
-            };
-            let Err(failure) = catch_unwind(AssertUnwindSafe(|| once.play())) else {
-                return;
-            };
-            let late = once.stretch(Duration::ZERO);
-            if play == PLAYS || late < ANSWER {
-                resume_unwind(failure);
-            }
-            eprintln!(
-                "the machine was late by {late:?}, so the failure does not count: played again"
-            );
-            *self.seen.lock().unwrap() = Seen::default();
-        }
     }
 
     fn play(&self) {

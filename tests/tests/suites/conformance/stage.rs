@@ -17,7 +17,6 @@ mod server;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub(crate) use distlock_tests::drop_after;
 use distlock_tests::faults::{Fault, Faults};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, size};
+use distlock_tests::{Authority, Pulse, RedisCluster, RedisServer, play_until_it_counts, size};
 use tokio::runtime;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -43,9 +42,6 @@ const REDIS_LEASE: Duration = Duration::from_millis(2_500);
 
 /// On a real server. See [`redis`].
 const REDIS_SLACK: Duration = Duration::from_secs(4);
-
-/// How often a test is played at most on a machine that stands still again and again.
-const PLAYS: u32 = 4;
 
 /// A lock server, its clients, and the faults between them.
 pub(crate) struct Stage {
@@ -102,7 +98,7 @@ pub(crate) fn threads(test: impl AsyncFn(&Stage)) {
         let server = Server::Memory(MemoryServer::new());
         Stage::new(server, lease, slack, false)
     };
-    in_real_time(runtime, stage, test);
+    in_real_time(runtime, lease, stage, test);
 }
 
 /// Plays a test on a Redis server of its own, in real time.
@@ -117,7 +113,7 @@ pub(crate) fn redis(test: impl AsyncFn(&Stage)) {
         (stage.user, stage.prefix) = (Some("shop".to_owned()), "shop:".to_owned());
         stage
     };
-    in_real_time(&mut one_thread(), stage, test);
+    in_real_time(&mut one_thread(), REDIS_LEASE, stage, test);
 }
 
 /// Plays a test on a Redis server of its own, whose clients use TLS.
@@ -129,7 +125,7 @@ pub(crate) fn tls(test: impl AsyncFn(&Stage)) {
         stage.authority = Some(authority);
         stage
     };
-    in_real_time(&mut one_thread(), stage, test);
+    in_real_time(&mut one_thread(), REDIS_LEASE, stage, test);
 }
 
 /// Plays a test on the master of a set of servers with Sentinels, which other tests use at the same time.
@@ -151,7 +147,7 @@ pub(crate) fn sentinel(test: impl AsyncFn(&Stage)) {
         (stage.user, stage.prefix) = (Some(user), prefix);
         stage
     };
-    in_real_time(&mut one_thread(), stage, test);
+    in_real_time(&mut one_thread(), REDIS_LEASE, stage, test);
 }
 
 /// Plays a test on a Redis Cluster, in real time. The keys of a test are spread over the nodes.
@@ -176,36 +172,31 @@ fn on_cluster(test: impl AsyncFn(&Stage), prefix: impl Fn(&str) -> String) {
         (stage.prefix, stage.user) = (prefix(&user), Some(user));
         stage
     };
-    in_real_time(&mut one_thread(), stage, test);
+    in_real_time(&mut one_thread(), REDIS_LEASE, stage, test);
 }
 
 fn one_thread() -> runtime::Builder {
     runtime::Builder::new_current_thread()
 }
 
-/// Plays a test in real time.
-///
-/// The clients of a stage wait for an answer for a sixth of the lease. On a machine that stands still for as long as that, a
-/// test can fail although the library is right. A failure on such a machine does not count, and the test is played once
-/// more on a new stage, [`PLAYS`] times at most. Where the machine was not that late, the first failure counts.
+/// Plays a test in real time. The clients of a stage with this lease wait for an answer for a sixth of it.
 fn in_real_time(
     builder: &mut runtime::Builder,
+    lease: Duration,
     stage: impl AsyncFn() -> Stage,
     test: impl AsyncFn(&Stage),
 ) {
-    for play in 1.. {
+    let prepare = || {
         let runtime = builder.enable_all().build().unwrap();
         let stage = runtime.block_on(stage());
-        let play_once = || runtime.block_on(stage.play(&test, Duration::from_secs(120)));
-        let Err(failure) = catch_unwind(AssertUnwindSafe(play_once)) else {
-            return;
-        };
-        let late = stage.late();
-        if play == PLAYS || late < stage.lease / 6 {
-            resume_unwind(failure);
-        }
-        eprintln!("the machine was late by {late:?}, so the failure does not count: played again");
-    }
+        (runtime, stage)
+    };
+    play_until_it_counts(
+        lease / 6,
+        prepare,
+        |(runtime, stage)| runtime.block_on(stage.play(&test, Duration::from_secs(120))),
+        |(_, stage)| stage.late(),
+    );
 }
 
 impl Stage {
@@ -537,37 +528,4 @@ pub(crate) fn refused<T: Debug>(acquired: Result<T, Error>) -> Error {
 pub(crate) async fn server_shows(observer: &Client, guard: &Guard, count: u64) -> bool {
     let holders = observer.lock(guard.key()).holders().await.unwrap();
     matches!(&holders[..], [holder] if holder.owner == guard.owner().to_string() && holder.count == count)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    async fn a_stage() -> Stage {
-        Stage::on(Server::Memory(MemoryServer::new()))
-    }
-
-    #[test]
-    fn failure_on_a_machine_that_stands_still_does_not_count() {
-        let plays = AtomicU64::new(0);
-        let test = async |stage: &Stage| {
-            // The pulse sleeps.
-            tokio::task::yield_now().await;
-            if plays.fetch_add(1, Ordering::Relaxed) == 0 {
-                thread::sleep(stage.lease());
-                panic!("an answer that came too late");
-            }
-        };
-        in_real_time(&mut one_thread(), a_stage, test);
-        assert_eq!(plays.into_inner(), 2);
-    }
-
-    #[test]
-    #[should_panic = "a failure of the library"]
-    fn failure_that_comes_again_and_again_counts_on_any_machine() {
-        let test = async |_: &Stage| panic!("a failure of the library");
-        in_real_time(&mut one_thread(), a_stage, test);
-    }
 }
