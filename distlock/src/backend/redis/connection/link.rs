@@ -123,6 +123,8 @@ pub(in crate::backend::redis) struct Link {
     left: AtomicU64,
     /// The number of the last connection that replaced another one; 0 if there was none.
     replaced: AtomicU64,
+    /// How many connections were lost. It changes while `phase` is changed.
+    lost: AtomicU64,
     /// Whether the task that connects runs.
     connecting: Arc<AtomicBool>,
     /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of
@@ -146,6 +148,7 @@ impl Link {
             epoch: AtomicU64::new(0),
             left: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
             grants_from: Mutex::default(),
@@ -169,6 +172,13 @@ impl Link {
     /// Whether there is a connection.
     pub(in crate::backend::redis) fn is_up(&self) -> bool {
         matches!(&*self.phase.borrow(), Phase::Up(_))
+    }
+
+    /// How many connections were lost before the present gap; `None` while there is a connection.
+    pub(in crate::backend::redis) fn gap(&self) -> Option<u64> {
+        let phase = self.phase.borrow();
+        // Relaxed: it changes while `phase` is changed.
+        matches!(&*phase, Phase::Down(_)).then(|| self.lost.load(Ordering::Relaxed))
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -258,6 +268,7 @@ impl Link {
             if same {
                 *phase = Phase::Down(None);
                 *self.down_since.lock() = Instant::now();
+                self.lost.fetch_add(1, Ordering::Relaxed);
             }
             same
         });

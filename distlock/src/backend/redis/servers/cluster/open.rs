@@ -51,7 +51,7 @@ impl Opening {
         }
     }
 
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         // Acquire: pairs with the Release in `open`. Who sees it finds the map.
         self.is_open.load(Ordering::Acquire)
     }
