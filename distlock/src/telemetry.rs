@@ -142,10 +142,10 @@ pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
     );
 }
 
-pub(crate) fn waits_in_a_circle(key: &Key, circle: &str) {
+pub(crate) fn waits_in_a_cycle(key: &Key, cycle: &str) {
     tracing::warn!(
-        target: TARGET, key = key.text(), circle,
-        "possible deadlock: acquisitions wait for each other in a circle; acquire the keys in one order, or with \
+        target: TARGET, key = key.text(), cycle,
+        "possible deadlock: acquisitions wait for each other in a cycle; acquire the keys in one order, or with \
          `multi_lock`, or give them a `wait`"
     );
 }

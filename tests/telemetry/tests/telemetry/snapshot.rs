@@ -131,7 +131,7 @@ async fn waiter_that_is_not_polled_loses_its_place_in_the_snapshot_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquisitions_that_wait_for_each_other_are_one_circle() {
+async fn acquisitions_that_wait_for_each_other_are_one_cycle() {
     let client = Client::in_memory();
     let outer = client.lock("a").acquire().await.unwrap();
     let other = client.lock("b").acquire().await.unwrap();
@@ -148,23 +148,23 @@ async fn acquisitions_that_wait_for_each_other_are_one_circle() {
     };
     let (_, _, _, (stuck, later)) = tokio::join!(one, two, async { beside.await.err() }, look);
     assert_eq!(stuck.waits.len(), 3);
-    let [circle] = stuck.circles.as_slice() else {
+    let [cycle] = stuck.cycles.as_slice() else {
         panic!("{stuck:#?}");
     };
-    let mut waits: Vec<_> = circle
+    let mut waits: Vec<_> = cycle
         .iter()
         .map(|wait| (wait.key.as_str(), wait.inside.join(",")))
         .collect();
     waits.sort();
     assert_eq!(waits, [("a", "b".to_owned()), ("b", "a".to_owned())]);
-    let inner = circle.iter().find(|wait| wait.key == "b").unwrap();
+    let inner = cycle.iter().find(|wait| wait.key == "b").unwrap();
     is_here(inner.place, line);
     assert!(
-        later.circles.is_empty(),
+        later.cycles.is_empty(),
         "the wait for b is over: {later:#?}"
     );
-    assert_eq!(stuck.clone().matching("b").circles.len(), 1);
-    assert!(stuck.matching("c").circles.is_empty());
+    assert_eq!(stuck.clone().matching("b").cycles.len(), 1);
+    assert!(stuck.matching("c").cycles.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
