@@ -201,7 +201,6 @@ pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Dur
 
 #[cfg(feature = "redis")]
 pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
-    note_connected(server, false);
     tracing::warn!(
         target: TARGET, server, connection = what, %reason,
         "connection to the lock server lost; reconnecting"
@@ -210,7 +209,6 @@ pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Displa
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected_yet(server: &str, what: &'static str, reason: &dyn Display) {
-    note_connected(server, false);
     tracing::warn!(
         target: TARGET, server, connection = what, %reason,
         "no connection to the lock server yet; trying again"

@@ -158,6 +158,9 @@ impl Cluster {
             &self.shared,
             (place, way),
         );
+        if self.opening.is_open() {
+            node.tell_first();
+        }
         let node = Arc::new(node);
         state.nodes.insert(address.clone(), Arc::clone(&node));
         node
