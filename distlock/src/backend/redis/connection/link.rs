@@ -132,7 +132,7 @@ pub(in crate::backend::redis) struct Link {
     timeouts: AtomicU32,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
-    /// When the last connection was lost, or when the link was made. It changes while `phase` is changed.
+    /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
     farewell: Mutex<Option<(Instant, Option<Fault>)>>,
@@ -179,6 +179,11 @@ impl Link {
         let phase = self.phase.borrow();
         // Relaxed: it changes while `phase` is changed.
         matches!(&*phase, Phase::Down(_)).then(|| self.lost.load(Ordering::Relaxed))
+    }
+
+    /// Whether the last try to connect has failed.
+    pub(in crate::backend::redis) fn has_failed(&self) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Down(Some(_)))
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -308,6 +313,10 @@ impl Link {
         };
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
         if !self.connecting.swap(true, Ordering::AcqRel) {
+            let is_first = self.epoch() == 0 && !self.has_failed();
+            if is_first {
+                *self.down_since.lock() = Instant::now();
+            }
             let connecting = Connecting(Arc::clone(&self.connecting));
             drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
         }
