@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::panic::Location;
 use std::time::Duration;
 
-use distlock::{BlockedBy, Client, Error, Kind, Loss, MemoryServer, distributed_lock, with_client};
-use distlock_tests::RedisServer;
+use distlock::{
+    BlockedBy, Client, Error, Kind, Loss, MemoryServer, MultiLock, distributed_lock, with_client,
+};
+use distlock_tests::{RedisServer, eventually_eq};
 use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
 use http::{Request, Response};
@@ -168,6 +170,29 @@ async fn acquisitions_that_wait_for_each_other_are_one_cycle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hold_of_a_multi_lock_of_several_kinds_is_found_by_another_kind_with_its_data() {
+    let client = Client::in_memory();
+    let mixed = [
+        client.lock("a").into(),
+        client.non_reentrant_lock("b").into(),
+        client.spin_lock("c").into(),
+    ];
+    let held = MultiLock::of(mixed).acquire().await.unwrap();
+    let waits = ["b", "c"].map(|key| tokio::spawn(client.lock(key).acquire().into_future()));
+    tokio::time::sleep(SECOND).await;
+    let seen = client.snapshot().waits;
+    assert_eq!(seen.len(), 2, "{seen:#?}");
+    for wait in &seen {
+        let is_own = matches!(wait.blocked_by, BlockedBy::OwnHold { .. });
+        assert!(is_own, "{wait:#?}");
+    }
+    held.release().await.unwrap();
+    for waits in waits {
+        waits.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn holds_that_were_lost_are_shown_the_newest_first() {
     let client = Client::in_memory();
     let (_lease, line) = (client.lock("lease").acquire().lease(SECOND).await, line!());
@@ -260,8 +285,15 @@ async fn snapshot_asks_no_server() {
     let server = RedisServer::start().await;
     let client = Client::connect(&server.url()).await.unwrap();
     let held = client.lock("outage").acquire().await.unwrap();
+    let waits = tokio::spawn(client.lock("outage").acquire().into_future());
     drop(server);
-    assert_eq!(client.snapshot().holds[0].owner, held.owner());
+    let noticed = async || client.is_connected();
+    eventually_eq(30 * SECOND, "connected", false, noticed).await;
+    let seen = client.snapshot();
+    assert_eq!(seen.holds[0].owner, held.owner());
+    let is_own = matches!(seen.waits[0].blocked_by, BlockedBy::OwnHold { .. });
+    assert!(is_own, "{seen:#?}");
+    waits.abort();
 }
 
 #[tokio::test(start_paused = true)]
