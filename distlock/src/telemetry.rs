@@ -142,10 +142,10 @@ pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
     );
 }
 
-pub(crate) fn waits_in_a_circle(key: &Key, circle: &str) {
+pub(crate) fn waits_in_a_cycle(key: &Key, cycle: &str) {
     tracing::warn!(
-        target: TARGET, key = key.text(), circle,
-        "possible deadlock: acquisitions wait for each other in a circle; acquire the keys in one order, or with \
+        target: TARGET, key = key.text(), cycle,
+        "possible deadlock: acquisitions wait for each other in a cycle; acquire the keys in one order, or with \
          `multi_lock`, or give them a `wait`"
     );
 }
@@ -201,7 +201,6 @@ pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Dur
 
 #[cfg(feature = "redis")]
 pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
-    note_connected(server, false);
     tracing::warn!(
         target: TARGET, server, connection = what, %reason,
         "connection to the lock server lost; reconnecting"
@@ -210,7 +209,6 @@ pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Displa
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected_yet(server: &str, what: &'static str, reason: &dyn Display) {
-    note_connected(server, false);
     tracing::warn!(
         target: TARGET, server, connection = what, %reason,
         "no connection to the lock server yet; trying again"

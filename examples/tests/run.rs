@@ -119,16 +119,16 @@ async fn order_service_with_traffic_shows_busy_locks_on_its_console_and_exports_
             .await
             .unwrap();
         let text = text.text().await.unwrap();
-        let is_told = [
-            "distlock_acquisitions_total{kind=\"reentrant\",outcome=\"granted\"}",
-            "distlock_holds{kind=\"fair\"}",
-            "distlock_hold_seconds_bucket{kind=\"reentrant\",le=\"5\"}",
-        ];
-        is_told
-            .iter()
-            .all(|name| text.contains(name))
-            .then_some(())
-            .ok_or(text)
+        // They are there from the start, and count only if locks do.
+        let is_counted = |name: &str| {
+            let lines = text.lines();
+            let mut values = lines.filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            values.any(|value: f64| value > 0.0)
+        };
+        let is_told = text.contains("distlock_holds{kind=\"fair\"}")
+            && is_counted("distlock_acquisitions_total{kind=\"reentrant\",outcome=\"granted\"}")
+            && is_counted("distlock_hold_seconds_bucket{kind=\"reentrant\",le=\"5\"}");
+        is_told.then_some(()).ok_or(text)
     })
     .await;
 }

@@ -36,9 +36,9 @@ pub(super) fn problems(
     snapshot: &Snapshot,
 ) -> Vec<Problem> {
     let mut problems = snapshot
-        .circles
+        .cycles
         .iter()
-        .map(|one| own_circle(now, one))
+        .map(|one| own_cycle(now, one))
         .collect();
     let between_clients = deadlocks(now, locks);
     Vec::extend(&mut problems, between_clients);
@@ -64,15 +64,15 @@ pub(super) fn problems(
 }
 
 /// Tasks of this process that wait for each other.
-fn own_circle(now: Millis, circle: &[WaitSnapshot]) -> Problem {
-    let waits = circle.iter().map(|wait| {
+fn own_cycle(now: Millis, cycle: &[WaitSnapshot]) -> Problem {
+    let waits = cycle.iter().map(|wait| {
         let inside = wait.inside.join(", ");
         format!("{} waits for {} and holds {inside}", wait.place, wait.key)
     });
-    let since = circle.iter().map(|wait| before_now(now, wait.waited)).max();
+    let since = cycle.iter().map(|wait| before_now(now, wait.waited)).max();
     Problem {
         kind: "possible_deadlock",
-        keys: circle.iter().map(|wait| wait.key.clone()).collect(),
+        keys: cycle.iter().map(|wait| wait.key.clone()).collect(),
         text: waits.collect::<Vec<_>>().join("; "),
         at: since.unwrap_or_default(),
     }
@@ -100,7 +100,7 @@ struct Edge<'a> {
     holder: &'a Holder,
 }
 
-/// Circles of clients that hold what the next one waits for. Only the queues of fair locks say who waits.
+/// Cycles of clients that hold what the next one waits for. Only the queues of fair locks say who waits.
 fn deadlocks(now: Millis, locks: &BTreeMap<String, Arc<Lock>>) -> Vec<Problem> {
     let stands = move |since: Millis| now.saturating_sub(since) >= STANDS;
     let edges = locks.values().flat_map(|lock| {
@@ -128,21 +128,18 @@ fn deadlocks(now: Millis, locks: &BTreeMap<String, Arc<Lock>>) -> Vec<Problem> {
     for edge in edges {
         waits.entry(edge.from).or_default().push(edge);
     }
-    let mut circles: BTreeMap<BTreeSet<&str>, Vec<&Edge<'_>>> = BTreeMap::new();
+    let mut cycles: BTreeMap<BTreeSet<&str>, Vec<&Edge<'_>>> = BTreeMap::new();
     for edge in waits.values().flatten() {
-        if let Some(circle) = circle(edge, &waits) {
-            let keys = circle.iter().map(|edge| edge.key).collect();
-            circles.entry(keys).or_insert(circle);
+        if let Some(cycle) = cycle(edge, &waits) {
+            let keys = cycle.iter().map(|edge| edge.key).collect();
+            cycles.entry(keys).or_insert(cycle);
         }
     }
-    circles
-        .into_values()
-        .map(|circle| problem(&circle))
-        .collect()
+    cycles.into_values().map(|cycle| problem(&cycle)).collect()
 }
 
 /// The shortest way from the holder back to the waiter.
-fn circle<'a, 'b>(
+fn cycle<'a, 'b>(
     start: &'b Edge<'a>,
     waits: &'b HashMap<&'a str, Vec<Edge<'a>>>,
 ) -> Option<Vec<&'b Edge<'a>>> {
@@ -164,8 +161,8 @@ fn circle<'a, 'b>(
     None
 }
 
-fn problem(circle: &[&Edge<'_>]) -> Problem {
-    let waits = circle.iter().map(|edge| {
+fn problem(cycle: &[&Edge<'_>]) -> Problem {
+    let waits = cycle.iter().map(|edge| {
         format!(
             "{} waits for {}, which {} holds",
             named(edge.waiter.client.as_ref(), &edge.waiter.owner),
@@ -173,10 +170,10 @@ fn problem(circle: &[&Edge<'_>]) -> Problem {
             named(edge.holder.client.as_ref(), &edge.holder.owner)
         )
     });
-    let since = circle.iter().map(|edge| edge.waiter.since).max();
+    let since = cycle.iter().map(|edge| edge.waiter.since).max();
     Problem {
         kind: "possible_deadlock",
-        keys: circle.iter().map(|edge| edge.key.to_owned()).collect(),
+        keys: cycle.iter().map(|edge| edge.key.to_owned()).collect(),
         text: waits.collect::<Vec<_>>().join("; "),
         at: since.unwrap_or_default(),
     }

@@ -191,6 +191,24 @@ pub struct Disconnection {
     pub fault: Fault,
 }
 
+/// The time between two connections to the server of a key. No two gaps of a key are equal, and the one before the first
+/// connection is a gap as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionGap {
+    /// How many connections to the server were lost before it.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "a memory server has no connection")
+    )]
+    pub(crate) lost: u64,
+    /// The number of the last change of the server that has the key.
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "a memory server has no connection")
+    )]
+    pub(crate) changed: u64,
+}
+
 /// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
@@ -318,6 +336,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Why the client is disconnected from the server of a key; `None` if it is connected. A disconnected server answers no
     /// command until the client has connected again.
     fn disconnected(&self, _key: &Key) -> Option<Fault> {
+        None
+    }
+
+    /// The present gap between two connections to the server of a key. `None` if there is a connection, or if that is not known.
+    /// No command that began in a gap is sent before that gap is over.
+    fn connection_gap(&self, _key: &Key) -> Option<ConnectionGap> {
         None
     }
 

@@ -25,7 +25,8 @@ pub enum Health {
     /// The client is connected, and the server has answered the last renewal of each hold.
     Connected,
     /// The client is not connected to a server that it uses. It tries to connect again and again. Meanwhile acquisitions wait
-    /// or fail, and holds are lost when their leases end.
+    /// or fail, and holds are lost when their leases end. Of a cluster these are the masters that the client has used, or could
+    /// not reach when it tried to. It does not connect to others.
     #[non_exhaustive]
     Disconnected {
         /// The server, without user and password. Of several masters of a cluster it is the one that has been away for the

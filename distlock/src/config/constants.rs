@@ -126,9 +126,9 @@ pub(crate) const LONG_WAITS_TOLD: usize = 16;
 /// How many holders of a key are told with a long wait: a read lock may have thousands.
 pub(crate) const HOLDERS_TOLD: usize = 3;
 
-/// How many lost holds, and how many circles of waits, a snapshot shows.
+/// How many lost holds, and how many cycles of waits, a snapshot shows.
 pub(crate) const LOSSES_SHOWN: usize = 20;
-pub(crate) const CIRCLES_SHOWN: usize = 20;
+pub(crate) const CYCLES_SHOWN: usize = 20;
 
 /// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
 /// pass before, divided by this number. Then they lose at most a quarter of their time.

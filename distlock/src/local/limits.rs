@@ -77,7 +77,9 @@ impl WaiterLimits {
 
     /// Copies of all waits.
     pub(super) fn waits(&self) -> Waits {
-        self.counts.lock().waits.clone()
+        let copies: Vec<Wait> = self.counts.lock().waits.iter().cloned().collect();
+        // Outside of the mutex: acquisitions need not wait until the copies are indexed.
+        copies.into_iter().collect()
     }
 
     /// The waits that are to be told now, and when the next ones are.
@@ -85,15 +87,15 @@ impl WaiterLimits {
         self.counts.lock().waits.take_due(now)
     }
 
-    /// Describes a circle that this wait closes.
-    pub(super) fn circle(
+    /// Describes a cycle that this wait closes.
+    pub(super) fn cycle(
         &self,
         slot: &WaiterSlot,
         holder_of: impl Fn(&Resource) -> Option<Owner>,
     ) -> Option<String> {
         let counts = self.counts.lock();
-        let circle = counts.waits.circle(slot.number, holder_of);
-        circle.map(|circle| describe(&circle))
+        let cycle = counts.waits.cycle(slot.number, holder_of);
+        cycle.map(|cycle| describe(&cycle))
     }
 
     /// How many waiters are counted.

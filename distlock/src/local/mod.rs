@@ -4,6 +4,7 @@
 //! done. The registry asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter.
 //! If it is not, [`hold::release`](crate::hold) releases it, or the releaser does so in the background.
 
+mod cycles;
 mod limits;
 mod place;
 mod queue;

@@ -33,17 +33,17 @@ pub struct Snapshot {
     pub holds: Vec<HoldSnapshot>,
     /// The acquisitions that wait, those that have waited longest first.
     pub waits: Vec<WaitSnapshot>,
-    /// Possible deadlocks, at most 20: each is a circle of waits of this client. Each of them waits for a key that is held
-    /// around the next one, and the last one for a key that is held around the first. A circle through other processes is not
-    /// seen, and neither is a hold whose code does not run in its [scope](crate::Guard::scope). A wait with a limit ends the
-    /// circle by itself.
-    pub circles: Vec<Vec<WaitSnapshot>>,
+    /// Possible deadlocks, at most 20: each is a cycle of waits of this client. Each of them waits for a key that is held
+    /// around the next one, and the last one for a key that is held around the first. Of cycles that share waits, at least one
+    /// is shown. A cycle through other processes is not seen, and neither is a hold whose code does not run in its
+    /// [scope](crate::Guard::scope). A wait with a limit ends the cycle by itself.
+    pub cycles: Vec<Vec<WaitSnapshot>>,
     /// The holds that were lost last, the newest first: at most 20.
     pub losses: Vec<LossSnapshot>,
 }
 
 impl Snapshot {
-    /// Keeps only the entries whose key matches a pattern, in the form of [`Client::scan`](crate::Client::scan). A circle
+    /// Keeps only the entries whose key matches a pattern, in the form of [`Client::scan`](crate::Client::scan). A cycle
     /// remains if one of its keys matches.
     ///
     /// # Examples
@@ -62,8 +62,8 @@ impl Snapshot {
         let is_match = |key: &str| glob::matches(pattern.as_bytes(), key.as_bytes());
         self.holds.retain(|hold| is_match(&hold.key));
         self.waits.retain(|wait| is_match(&wait.key));
-        self.circles
-            .retain(|circle| circle.iter().any(|wait| is_match(&wait.key)));
+        self.cycles
+            .retain(|cycle| cycle.iter().any(|wait| is_match(&wait.key)));
         self.losses.retain(|lost| is_match(&lost.key));
         self
     }
@@ -261,16 +261,16 @@ impl Registry {
             ago: now.since(lost.at),
             place: lost.place,
         });
-        let (waits, circles) = self.snapshot_of_waits(now);
+        let (waits, cycles) = self.snapshot_of_waits(now);
         Snapshot {
             holds,
             waits,
-            circles,
+            cycles,
             losses: losses.collect(),
         }
     }
 
-    /// The waits, and the circles among them.
+    /// The waits, and the cycles among them.
     fn snapshot_of_waits(&self, now: Tick) -> (Vec<WaitSnapshot>, Vec<Vec<WaitSnapshot>>) {
         // Copied first, so that the two mutexes are locked one after the other.
         let waits = self.limits.waits();
@@ -294,15 +294,21 @@ impl Registry {
             .iter()
             .filter_map(|wait| Some(keys.get_mut(resource_of(wait))?.snapshot_of(wait, now)))
             .collect();
-        let circles = waits.circles(|resource| keys.get(resource)?.own_holder());
-        let snapshot = |wait: &Wait| {
-            let at = by_age.iter().position(|other| ptr::eq(*other, wait))?;
-            snapshots.get(at).cloned()
+        let cycles = waits.cycles(|resource| keys.get(resource)?.own_holder());
+        // Only if there is any: usually there is none.
+        let places: HashMap<*const Wait, usize> = match cycles.is_empty() {
+            true => HashMap::new(),
+            false => by_age
+                .iter()
+                .map(|wait| ptr::from_ref(*wait))
+                .zip(0..)
+                .collect(),
         };
-        let circles = circles.into_iter();
-        let circles = circles.map(|circle| circle.into_iter().filter_map(snapshot).collect());
-        let circles = circles.collect();
-        (snapshots, circles)
+        let snapshot = |wait: &Wait| snapshots.get(*places.get(&ptr::from_ref(wait))?).cloned();
+        let cycles = cycles.into_iter();
+        let cycles = cycles.map(|cycle| cycle.into_iter().filter_map(snapshot).collect());
+        let cycles = cycles.collect();
+        (snapshots, cycles)
     }
 }
 

@@ -58,10 +58,10 @@ impl Registry {
                     .find_map(|held| entries.get(&held)?.holder.as_ref());
                 held.map(|holder| holder.hold.owner)
             };
-            let circle = self.limits.circle(&slot, holder_of);
+            let cycle = self.limits.cycle(&slot, holder_of);
             drop(entries);
-            if let Some(circle) = circle {
-                telemetry::waits_in_a_circle(&resource.key, &circle);
+            if let Some(cycle) = cycle {
+                telemetry::waits_in_a_cycle(&resource.key, &cycle);
             }
         }
         Ok(slot)

@@ -1,6 +1,6 @@
 //! The acquisitions of one client that wait: since when, where in the code, and inside which holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use super::signal::Signal;
 use crate::clock::Tick;
-use crate::config::CIRCLES_SHOWN;
 use crate::key::{Key, Resource};
 use crate::owner::Owner;
 
@@ -52,12 +51,12 @@ pub(super) struct LongWait {
 }
 
 /// All acquisitions that wait. Plain data.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Waits {
-    waits: Vec<Option<Wait>>,
+    pub(super) waits: Vec<Option<Wait>>,
     unused: Vec<usize>,
     /// The waits inside the critical section of each hold.
-    by_hold: HashMap<Owner, Vec<usize>, RandomState>,
+    pub(super) by_hold: HashMap<Owner, Vec<usize>, RandomState>,
 }
 
 impl Waits {
@@ -140,70 +139,15 @@ impl Waits {
         long.sort_by_key(|wait| wait.since);
         (long, next)
     }
+}
 
-    /// A circle that the wait with this number closes: each waits for a key that is held around the next one, and the last
-    /// one for a key that is held around the first.
-    pub(super) fn circle(
-        &self,
-        first: usize,
-        holder_of: impl Fn(&Resource) -> Option<Owner>,
-    ) -> Option<Vec<&Wait>> {
-        let circle = self.circle_of(first, holder_of)?;
-        let waits = circle.iter().filter_map(|at| self.waits[*at].as_ref());
-        Some(waits.collect())
-    }
-
-    /// The first circles of all waits, each once.
-    pub(super) fn circles(
-        &self,
-        holder_of: impl Fn(&Resource) -> Option<Owner>,
-    ) -> Vec<Vec<&Wait>> {
-        let (mut known, mut circles) = (HashSet::<usize>::new(), Vec::<Vec<usize>>::new());
-        for (number, wait) in self.waits.iter().enumerate() {
-            let is_inside = wait.as_ref().is_some_and(|wait| !wait.inside.is_empty());
-            if !is_inside || known.contains(&number) {
-                continue;
-            }
-            if let Some(circle) = self.circle_of(number, &holder_of) {
-                known.extend(&circle);
-                circles.push(circle);
-            }
-            if circles.len() == CIRCLES_SHOWN {
-                break;
-            }
+impl FromIterator<Wait> for Waits {
+    fn from_iter<T: IntoIterator<Item = Wait>>(waits: T) -> Self {
+        let mut all = Self::default();
+        for wait in waits {
+            all.add(wait);
         }
-        let waits =
-            |circle: Vec<usize>| circle.into_iter().filter_map(|at| self.waits[at].as_ref());
-        circles
-            .into_iter()
-            .map(|circle| waits(circle).collect())
-            .collect()
-    }
-
-    /// The numbers of the waits of a circle.
-    fn circle_of(
-        &self,
-        first: usize,
-        holder_of: impl Fn(&Resource) -> Option<Owner>,
-    ) -> Option<Vec<usize>> {
-        let mut seen = HashSet::new();
-        let mut paths = vec![vec![first]];
-        while let Some(path) = paths.pop() {
-            let last = self.waits.get(*path.last()?)?.as_ref()?;
-            let holders = last.resources.iter().filter_map(&holder_of);
-            let next = holders
-                .filter_map(|owner| self.by_hold.get(&owner))
-                .flatten();
-            for next in next {
-                if *next == first {
-                    return Some(path);
-                }
-                if seen.insert(*next) {
-                    paths.push(path.iter().copied().chain([*next]).collect());
-                }
-            }
-        }
-        None
+        all
     }
 }
 
@@ -219,14 +163,14 @@ impl fmt::Display for Wait {
     }
 }
 
-/// A description of a circle, for the log.
-pub(super) fn describe(circle: &[&Wait]) -> String {
-    let waits: Vec<String> = circle.iter().map(ToString::to_string).collect();
+/// A description of a cycle, for the log.
+pub(super) fn describe(cycle: &[&Wait]) -> String {
+    let waits: Vec<String> = cycle.iter().map(ToString::to_string).collect();
     waits.join("; ")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use smallvec::smallvec;
@@ -234,7 +178,7 @@ mod tests {
     use super::*;
     use crate::kind::Kind;
 
-    fn resource(key: &str) -> Resource {
+    pub(in crate::local) fn resource(key: &str) -> Resource {
         Resource {
             kind: Kind::Reentrant,
             key: Key::new("", key).unwrap(),
@@ -242,7 +186,7 @@ mod tests {
     }
 
     /// A wait for `key` inside the hold of `owner`.
-    fn wait(key: &str, inside: Option<Owner>, since: u64) -> Wait {
+    pub(in crate::local) fn wait(key: &str, inside: Option<Owner>, since: u64) -> Wait {
         let since = Tick::from_millis(since);
         Wait {
             resources: smallvec![resource(key)],
@@ -257,33 +201,6 @@ mod tests {
             deadline: Tick::NEVER,
             signal: Arc::default(),
         }
-    }
-
-    #[test]
-    fn circle_is_found_by_the_wait_that_closes_it_and_only_then() {
-        let owners: Vec<Owner> = (0..3).map(|n| Owner::new(Uuid::nil(), n)).collect();
-        let holders = [("a", owners[0]), ("b", owners[1]), ("c", owners[2])];
-        let holder_of = |resource: &Resource| {
-            let held = holders.iter().find(|(key, _)| *key == resource.key.text());
-            held.map(|(_, owner)| *owner)
-        };
-        let mut waits = Waits::default();
-        let first = waits.add(wait("b", Some(owners[0]), 0));
-        let second = waits.add(wait("c", Some(owners[1]), 0));
-        let beside = waits.add(wait("a", None, 0));
-        assert!(waits.circles(holder_of).is_empty());
-        for number in [first, second, beside] {
-            assert!(waits.circle(number, holder_of).is_none());
-        }
-        let third = waits.add(wait("a", Some(owners[2]), 0));
-        assert_eq!(waits.circle(third, holder_of).unwrap().len(), 3);
-        let circles = waits.circles(holder_of);
-        assert!(circles.len() == 1 && circles[0].len() == 3, "{circles:?}");
-        waits.remove(second);
-        assert!(waits.circle(third, holder_of).is_none());
-        waits.remove(first);
-        waits.remove(third);
-        assert!(waits.by_hold.is_empty() && waits.len() == 1);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::primitives::{ExpirablePermit, Permit};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, Disconnection, Examined, Fault, HolderSeen, Home,
-    Inspected, LatchChange, Listed, Listeners, Looked, NamedClient, PermitChange, Released,
+    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, HolderSeen,
+    Home, Inspected, LatchChange, Listed, Listeners, Looked, NamedClient, PermitChange, Released,
     Renewal, Renewed, Reply, ScanCursor, ScanPosition, Scanned, SemaphoreChange, Signal,
     Subscription, Target, ValueSeen, cause, renewed_together, watched,
 };

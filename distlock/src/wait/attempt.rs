@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::HoldRefs;
-use crate::backend::{Attempt, Attempted, Fault, Reply, Target};
+use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::hold::lease::Term;
@@ -28,12 +28,22 @@ pub(super) struct Attempts {
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
+    /// The attempt that is under way, if it began while there was no connection.
+    unsent: Option<Unsent>,
     /// When the caller began to wait.
     since: Tick,
     /// Whether one of these attempts was refused by a semaphore that exists.
     has_seen_number: bool,
     /// The server keeps the owner's place in its queue until this time at the latest.
     placed_until: Option<Tick>,
+}
+
+/// An attempt that waits for a connection. It is not sent as long as the gap between two connections lasts.
+#[derive(Debug)]
+struct Unsent {
+    gap: ConnectionGap,
+    /// What is in doubt without this attempt.
+    before: Option<InDoubtAttempt>,
 }
 
 /// How long the guards keep the holds that are granted to them.
@@ -80,6 +90,7 @@ impl Attempts {
             attempts,
             terms,
             in_doubt: None,
+            unsent: None,
             since,
             has_seen_number: false,
             placed_until: None,
@@ -105,6 +116,8 @@ impl Attempts {
         // Several keys of one attempt live on one server.
         let key = self.target(0).resource.key.clone();
         let epoch = self.session.backend.epoch(&key);
+        let gap = self.session.backend.connection_gap(&key);
+        self.unsent = gap.map(|gap| Unsent { gap, before });
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
@@ -118,6 +131,7 @@ impl Attempts {
             [one] => self.session.backend.attempt(one).await.map(|one| (0, one)),
             all => self.session.backend.attempt_all(all).await,
         };
+        self.unsent = None;
         match &answer {
             Err(fault) if !fault.is_final() => {
                 let failure = Some(fault.clone());
@@ -164,6 +178,21 @@ impl Attempts {
                 }
                 Outcome::Failed(fault)
             }
+        }
+    }
+
+    /// What is in doubt when the attempts are dropped. An attempt that still waited for a connection had no effect.
+    fn still_in_doubt(&self) -> Option<InDoubtAttempt> {
+        match &self.unsent {
+            Some(unsent) => {
+                let key = &self.target(0).resource.key;
+                let gap = self.session.backend.connection_gap(key);
+                match gap == Some(unsent.gap) {
+                    true => unsent.before,
+                    false => self.in_doubt,
+                }
+            }
+            None => self.in_doubt,
         }
     }
 
@@ -259,7 +288,7 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        let (in_doubt, placed_until) = (self.in_doubt.take(), self.placed_until);
+        let (in_doubt, placed_until) = (self.still_in_doubt(), self.placed_until);
         for attempt in self.attempts.drain(..) {
             let pending = match (in_doubt, placed_until) {
                 (Some(in_doubt), _) => PendingRelease::of_attempt(attempt.target, in_doubt),

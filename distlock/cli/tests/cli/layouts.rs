@@ -143,7 +143,7 @@ async fn doctor_tells_of_slots_that_no_node_serves() {
 #[tokio::test]
 #[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
 async fn every_command_works_behind_sentinels_also_after_a_failover() {
-    let set = SentinelSet::start().await;
+    let mut set = SentinelSet::start().await;
     let (url, keys) = (set.url(), ["job:1".to_owned(), "job:2".to_owned()]);
     let options = ["--url", url.as_str()];
     every_command_works(&options, &keys).await;
@@ -167,6 +167,13 @@ async fn every_command_works_behind_sentinels_also_after_a_failover() {
     .await;
     run.send("end");
     assert_eq!(run.wait(SOON * 2).await.code(), Some(0), "{}", run.stderr());
+
+    // Unlike a single server, one behind Sentinels should have a replica.
+    set.wait_until_stable().await;
+    set.cut_replicas().await;
+    let alone = json(&options, &["doctor"], 0).await;
+    let none = ("warn".to_owned(), "none".to_owned());
+    assert_eq!(lines(&alone, "replicas"), [none], "{alone:#}");
 }
 
 #[tokio::test]

@@ -43,9 +43,9 @@ use self::script::{Call, Script};
 use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Disconnection, Examined, Fault, Home, Inspected, Looked,
-    NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, ServerFacts,
-    Subscription, Target, cause, renewed_together,
+    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Home,
+    Inspected, Looked, NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned,
+    ServerFacts, Subscription, Target, cause, renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -385,6 +385,10 @@ impl Backend for RedisBackend {
 
     fn disconnected(&self, key: &Key) -> Option<Fault> {
         self.servers.disconnected(key)
+    }
+
+    fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
+        self.servers.connection_gap(key)
     }
 
     fn epoch(&self, key: &Key) -> u64 {

@@ -26,9 +26,9 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Disconnection, Examined, Fault as BackendFault,
-    Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource,
-    ScanPosition, Scanned, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, ConnectionGap, Disconnection, Examined,
+    Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal,
+    Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -229,6 +229,10 @@ impl Backend for Flawed {
 
     fn disconnected(&self, key: &Key) -> Option<BackendFault> {
         self.inner.disconnected(key)
+    }
+
+    fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
+        self.inner.connection_gap(key)
     }
 
     fn epoch(&self, key: &Key) -> u64 {

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use distlock::{Client, MemoryServer};
-use distlock_tests::RedisServer;
+use distlock_tests::{RedisCluster, RedisServer};
 use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
 use http::{Request, Response};
@@ -75,6 +75,52 @@ impl Exporter {
             );
         }
     }
+}
+
+/// The gauges of a cluster that starts after its client: they show each node.
+async fn nodes_of_a_lazy_cluster_are_shown(exporter: &Exporter) {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let url = cluster.url();
+    let nodes = 0..cluster.size();
+    let addresses: Vec<String> = nodes
+        .clone()
+        .map(|node| cluster.node(node).addr().to_string())
+        .collect();
+    let shows = async |node: usize, value| {
+        let here = [("server", addresses[node].as_str())];
+        exporter
+            .eventually("distlock_connected", &here, value)
+            .await;
+    };
+    let mut keys = Vec::new();
+    for node in nodes.clone() {
+        keys.push(cluster.key_at(node, "gauge:").await);
+        cluster.node_mut(node).kill();
+    }
+    let client = Client::connect_lazy(&url).unwrap();
+    for node in nodes.clone() {
+        shows(node, 0.0).await;
+    }
+    for node in nodes.clone() {
+        cluster.node_mut(node).restart().await;
+    }
+    cluster.wait_until_stable().await;
+    for node in nodes.clone() {
+        shows(node, 1.0).await;
+    }
+    // Those that were not used yet are connected to while they are away.
+    for (node, key) in keys.iter().enumerate() {
+        cluster.node_mut(node).kill();
+        let held = client.lock(key).acquire().wait(4 * SOON).into_future();
+        let held = tokio::spawn(held);
+        shows(node, 0.0).await;
+        cluster.node_mut(node).restart().await;
+        held.await.unwrap().unwrap().release().await.unwrap();
+        shows(node, 1.0).await;
+    }
+    // Nothing but the nodes is shown.
+    let page = exporter.page().await;
+    assert!(!page.contains(&addresses.join(", ")), "{page}");
 }
 
 /// What a worker does under a lock.
@@ -266,6 +312,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .eventually("distlock_releases_pending", &[], pending)
         .await;
     assert!(exporter.sum("distlock_reconnects_total", &here).await >= 1.0);
+    nodes_of_a_lazy_cluster_are_shown(&exporter).await;
 
     // The layer.
     let _taken = early.lock("order:44").acquire().await.unwrap();

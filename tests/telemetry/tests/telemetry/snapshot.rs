@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::panic::Location;
 use std::time::Duration;
 
-use distlock::{BlockedBy, Client, Error, Kind, Loss, MemoryServer, distributed_lock, with_client};
-use distlock_tests::RedisServer;
+use distlock::{
+    BlockedBy, Client, Error, Kind, Loss, MemoryServer, MultiLock, distributed_lock, with_client,
+};
+use distlock_tests::{RedisServer, eventually_eq};
 use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
 use http::{Request, Response};
@@ -131,7 +133,7 @@ async fn waiter_that_is_not_polled_loses_its_place_in_the_snapshot_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acquisitions_that_wait_for_each_other_are_one_circle() {
+async fn acquisitions_that_wait_for_each_other_are_one_cycle() {
     let client = Client::in_memory();
     let outer = client.lock("a").acquire().await.unwrap();
     let other = client.lock("b").acquire().await.unwrap();
@@ -148,23 +150,46 @@ async fn acquisitions_that_wait_for_each_other_are_one_circle() {
     };
     let (_, _, _, (stuck, later)) = tokio::join!(one, two, async { beside.await.err() }, look);
     assert_eq!(stuck.waits.len(), 3);
-    let [circle] = stuck.circles.as_slice() else {
+    let [cycle] = stuck.cycles.as_slice() else {
         panic!("{stuck:#?}");
     };
-    let mut waits: Vec<_> = circle
+    let mut waits: Vec<_> = cycle
         .iter()
         .map(|wait| (wait.key.as_str(), wait.inside.join(",")))
         .collect();
     waits.sort();
     assert_eq!(waits, [("a", "b".to_owned()), ("b", "a".to_owned())]);
-    let inner = circle.iter().find(|wait| wait.key == "b").unwrap();
+    let inner = cycle.iter().find(|wait| wait.key == "b").unwrap();
     is_here(inner.place, line);
     assert!(
-        later.circles.is_empty(),
+        later.cycles.is_empty(),
         "the wait for b is over: {later:#?}"
     );
-    assert_eq!(stuck.clone().matching("b").circles.len(), 1);
-    assert!(stuck.matching("c").circles.is_empty());
+    assert_eq!(stuck.clone().matching("b").cycles.len(), 1);
+    assert!(stuck.matching("c").cycles.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_of_a_multi_lock_of_several_kinds_is_found_by_another_kind_with_its_data() {
+    let client = Client::in_memory();
+    let mixed = [
+        client.lock("a").into(),
+        client.non_reentrant_lock("b").into(),
+        client.spin_lock("c").into(),
+    ];
+    let held = MultiLock::of(mixed).acquire().await.unwrap();
+    let waits = ["b", "c"].map(|key| tokio::spawn(client.lock(key).acquire().into_future()));
+    tokio::time::sleep(SECOND).await;
+    let seen = client.snapshot().waits;
+    assert_eq!(seen.len(), 2, "{seen:#?}");
+    for wait in &seen {
+        let is_own = matches!(wait.blocked_by, BlockedBy::OwnHold { .. });
+        assert!(is_own, "{wait:#?}");
+    }
+    held.release().await.unwrap();
+    for waits in waits {
+        waits.await.unwrap().unwrap().release().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,8 +285,15 @@ async fn snapshot_asks_no_server() {
     let server = RedisServer::start().await;
     let client = Client::connect(&server.url()).await.unwrap();
     let held = client.lock("outage").acquire().await.unwrap();
+    let waits = tokio::spawn(client.lock("outage").acquire().into_future());
     drop(server);
-    assert_eq!(client.snapshot().holds[0].owner, held.owner());
+    let noticed = async || client.is_connected();
+    eventually_eq(30 * SECOND, "connected", false, noticed).await;
+    let seen = client.snapshot();
+    assert_eq!(seen.holds[0].owner, held.owner());
+    let is_own = matches!(seen.waits[0].blocked_by, BlockedBy::OwnHold { .. });
+    assert!(is_own, "{seen:#?}");
+    waits.abort();
 }
 
 #[tokio::test(start_paused = true)]

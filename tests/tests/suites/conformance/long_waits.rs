@@ -124,8 +124,8 @@ async fn wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off(stag
     held.release().await.unwrap();
 }
 
-async fn circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it(stage: &Stage) {
-    let (a, b) = (logged_key(stage, "circle a"), logged_key(stage, "circle b"));
+async fn cycle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it(stage: &Stage) {
+    let (a, b) = (logged_key(stage, "cycle a"), logged_key(stage, "cycle b"));
     let client = stage.client().await;
     let nested = |client: &Client, outer: &str, inner: &str| {
         let inner = client.lock(inner).acquire().wait(stage.part(2));
@@ -259,7 +259,7 @@ on_every_backend![
     wait_for_permits_that_nobody_has_set_is_told_as_such,
     wait_that_lasts_long_is_told_with_its_holder_and_its_place_and_again_later,
     wait_is_told_for_a_fair_lock_and_a_multi_lock_and_not_if_it_is_off,
-    circle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
+    cycle_of_waits_is_told_when_it_closes_with_all_that_wait_in_it,
     wait_for_itself_is_told_in_a_task_and_in_a_body_and_across_kinds,
 ];
 

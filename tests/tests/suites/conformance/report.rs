@@ -239,7 +239,12 @@ async fn expirable_semaphore_is_reported_with_its_permits_and_their_leases(stage
     stage
         .eventually("a lease that is over", stage.lease(), async || {
             let report = client.inspect("k").await.unwrap();
-            report.permits.unwrap().free == 2 && report.holders.len() == 1
+            let found = report.permits.unwrap();
+            assert_eq!(
+                (found.free, found.taken),
+                (3 - found.taken as i64, report.holder_total)
+            );
+            found.free == 2 && report.holders.len() == 1
         })
         .await;
     permit.release().await.unwrap();

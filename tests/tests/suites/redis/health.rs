@@ -1,6 +1,8 @@
 //! The state of a client that probes ask for: its server goes away, and refuses its renewals.
 
-use distlock::{Client, Health, MemoryServer};
+use std::time::Instant;
+
+use distlock::{Client, Error, Health, MemoryServer};
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::sentinel::SentinelSet;
 use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq};
@@ -46,8 +48,12 @@ async fn client_of_a_killed_server_is_disconnected_for_longer_and_longer_until_i
     server.restart().await;
     is_connected(&client).await;
     // The next outage counts from its own beginning.
+    let killed = Instant::now();
     server.kill();
     let first = is(&client, "disconnected again", is_away).await;
+    let since_then =
+        matches!(first, Health::Disconnected { lasted, .. } if lasted <= killed.elapsed());
+    assert!(since_then, "{first}, {:?} after the end", killed.elapsed());
     tokio::time::sleep(ms(50)).await;
     match (first, client.health()) {
         (Health::Disconnected { lasted: first, .. }, Health::Disconnected { lasted, .. }) => {
@@ -155,6 +161,55 @@ async fn one_killed_node_of_a_cluster_is_the_one_that_is_named() {
     let named =
         |health: &Health| matches!(health, Health::Disconnected { server, .. } if *server == addr);
     is(&client, "the node that was killed", named).await;
+}
+
+/// A client that knows all nodes of a cluster, and has used the first one alone.
+async fn of_first_node(cluster: &RedisCluster) -> Client {
+    let url = format!("redis+cluster://{}", cluster.node(0).addr());
+    let builder = Client::builder().response_timeout(ms(300));
+    let client = builder.connect(&url).await.unwrap();
+    let key = cluster.key_at(0, "health:").await;
+    let guard = client.lock(&key).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(client.health(), Health::Connected);
+    client
+}
+
+#[tokio::test]
+async fn node_that_was_never_used_is_not_the_one_that_is_away() {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let client = of_first_node(&cluster).await;
+    let addr = cluster.node(0).addr().to_string();
+    cluster.node_mut(0).kill();
+    let is_away = |health: &Health| matches!(health, Health::Disconnected { .. });
+    let away = is(&client, "disconnected", is_away).await;
+    let named = matches!(&away, Health::Disconnected { server, .. } if *server == addr);
+    assert!(named, "{addr} was used: {away}");
+}
+
+#[tokio::test]
+async fn node_that_could_not_be_reached_is_away_once_it_was_tried() {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let client = of_first_node(&cluster).await;
+    let (addr, key) = (
+        cluster.node(1).addr().to_string(),
+        cluster.key_at(1, "health:").await,
+    );
+    cluster.node_mut(1).kill();
+    tokio::time::sleep(ms(100)).await;
+    assert_eq!(client.health(), Health::Connected);
+    let tried = Instant::now();
+    let error = client.lock(&key).try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    match client.health() {
+        Health::Disconnected { server, lasted, .. } => {
+            assert_eq!(server, addr);
+            assert!(lasted <= tried.elapsed(), "{lasted:?} since the first try");
+        }
+        other => panic!("{addr} could not be reached: {other}"),
+    }
+    cluster.node_mut(1).restart().await;
+    is_connected(&client).await;
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use distlock::test_util::sizes;
 use distlock::{Client, Error, Health, Quorum};
 use distlock_tests::certificates::Authority;
 use distlock_tests::rights::{self, PASSWORD};
 use distlock_tests::server::free_port;
 use distlock_tests::server::sentinel::SentinelSet;
-use distlock_tests::{RedisCluster, RedisServer, eventually, eventually_eq};
+use distlock_tests::{RedisCluster, RedisServer, drop_after, eventually, eventually_eq};
 
 use super::{SOON, client, ms};
 
@@ -283,6 +284,62 @@ async fn sentinels_and_servers_that_start_later_are_waited_for() {
     }
     waits.await.unwrap().unwrap().release().await.unwrap();
     is_connected(&lazy).await;
+}
+
+/// Drops acquisitions at the server of a key while each of them waits, and returns how many releases they leave.
+async fn left_by_dropped(client: &Client, key: &str) -> usize {
+    for polls in [1, 1, 1, 2] {
+        let acquired = drop_after(polls, client.lock(key).acquire().into_future());
+        let _dropped = tokio::time::timeout(ms(20), acquired).await;
+        let multi = client.multi_lock([key.to_owned(), format!("{{{key}}}:2")]);
+        let _dropped = drop_after(1, multi.acquire().into_future()).await;
+    }
+    sizes(client).pending_releases
+}
+
+#[tokio::test]
+async fn acquisition_that_was_dropped_before_it_was_sent_leaves_no_release() {
+    let mut server = RedisServer::start().await;
+    let url = server.url();
+    server.kill();
+    let lazy = Client::connect_lazy(&url).unwrap();
+    assert_eq!(left_by_dropped(&lazy, "k").await, 0);
+    server.restart().await;
+    is_connected(&lazy).await;
+    locks(&lazy, "k").await;
+    // Nor does one that waits for the next connection.
+    server.kill();
+    is_disconnected(&lazy, "").await;
+    assert_eq!(left_by_dropped(&lazy, "k").await, 0);
+    server.restart().await;
+    is_connected(&lazy).await;
+    locks(&lazy, "k").await;
+    // A server that does not answer may carry it out later.
+    server.stop();
+    assert_ne!(left_by_dropped(&lazy, "k").await, 0);
+    server.cont();
+    let none = async || sizes(&lazy).pending_releases;
+    eventually_eq(SOON, "pending releases", 0, none).await;
+}
+
+#[tokio::test]
+async fn acquisition_that_was_dropped_before_it_was_sent_to_a_cluster_leaves_no_release() {
+    let mut cluster = RedisCluster::builder().replicas(false).start().await;
+    let (url, key) = (cluster.url(), cluster.key_at(1, "unsent:").await);
+    let kept = cluster.key_at(0, "unsent:").await;
+    for node in 0..cluster.size() {
+        cluster.node_mut(node).kill();
+    }
+    let lazy = Client::connect_lazy(&url).unwrap();
+    assert_eq!(left_by_dropped(&lazy, &key).await, 0);
+    for node in 0..cluster.size() {
+        cluster.node_mut(node).restart().await;
+    }
+    cluster.wait_until_stable().await;
+    locks(&lazy, &kept).await;
+    // Neither does one at a node that was never reached.
+    cluster.node_mut(1).kill();
+    assert_eq!(left_by_dropped(&lazy, &key).await, 0);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Servers that a client cannot use: each is refused at once, with an error that says what to do.
 
 use distlock::{Client, Error};
-use distlock_tests::RedisServer;
+use distlock_tests::{RedisServer, eventually, eventually_eq};
 use tokio::time::timeout;
 
 use super::SOON;
@@ -70,6 +70,44 @@ async fn server_without_a_command_that_locks_need_is_refused_at_once() {
         assert!(text.contains("rename-command"), "{text}");
         assert!(text.contains(&server.addr().to_string()), "{text}");
     }
+}
+
+#[tokio::test]
+async fn server_that_loads_its_data_is_asked_for_its_commands_by_the_next_connection() {
+    let server = renaming("EVALSHA").await;
+    server.cli(&["DEBUG", "POPULATE", "1500"]).await;
+    // 2 ms for each key, and commands are looked at in between.
+    for (setting, value) in [
+        ("key-load-delay", "2000"),
+        ("loading-process-events-interval-bytes", "1024"),
+    ] {
+        server.cli(&["CONFIG", "SET", setting, value]).await;
+    }
+    let mut connection = server.connection().await;
+    let reload = tokio::spawn(async move {
+        let mut reload = redis::cmd("DEBUG");
+        let reload = reload.arg("RELOAD").query_async::<()>(&mut connection);
+        reload.await
+    });
+    let loads = async || server.info("persistence").await["loading"].clone();
+    eventually_eq(SOON, "loading", "1".to_owned(), loads).await;
+    let client = Client::connect_lazy(&server.url()).unwrap();
+    let connected = async || client.is_connected();
+    eventually_eq(SOON, "connected while it loads", true, connected).await;
+    assert_eq!(
+        loads().await,
+        "1",
+        "it has loaded its data before the client has connected"
+    );
+    // The harness may have given up waiting for the answer.
+    let _answer = reload.await.unwrap();
+    eventually_eq(SOON, "loading", "0".to_owned(), loads).await;
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let state = async || match client.health().to_string() {
+        text if text.contains("does not know EVALSHA,") => Ok(()),
+        text => Err(text),
+    };
+    eventually(SOON, "the missing command", state).await;
 }
 
 #[tokio::test]

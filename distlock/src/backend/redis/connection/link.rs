@@ -123,6 +123,8 @@ pub(in crate::backend::redis) struct Link {
     left: AtomicU64,
     /// The number of the last connection that replaced another one; 0 if there was none.
     replaced: AtomicU64,
+    /// How many connections were lost. It changes while `phase` is changed.
+    lost: AtomicU64,
     /// Whether the task that connects runs.
     connecting: Arc<AtomicBool>,
     /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of
@@ -130,7 +132,7 @@ pub(in crate::backend::redis) struct Link {
     timeouts: AtomicU32,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
-    /// When the last connection was lost, or when the link was made. It changes while `phase` is changed.
+    /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
     farewell: Mutex<Option<(Instant, Option<Fault>)>>,
@@ -146,6 +148,7 @@ impl Link {
             epoch: AtomicU64::new(0),
             left: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             connecting: Arc::default(),
             timeouts: AtomicU32::new(0),
             grants_from: Mutex::default(),
@@ -169,6 +172,18 @@ impl Link {
     /// Whether there is a connection.
     pub(in crate::backend::redis) fn is_up(&self) -> bool {
         matches!(&*self.phase.borrow(), Phase::Up(_))
+    }
+
+    /// How many connections were lost before the present gap; `None` while there is a connection.
+    pub(in crate::backend::redis) fn gap(&self) -> Option<u64> {
+        let phase = self.phase.borrow();
+        // Relaxed: it changes while `phase` is changed.
+        matches!(&*phase, Phase::Down(_)).then(|| self.lost.load(Ordering::Relaxed))
+    }
+
+    /// Whether the last try to connect has failed.
+    pub(in crate::backend::redis) fn has_failed(&self) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Down(Some(_)))
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -258,6 +273,7 @@ impl Link {
             if same {
                 *phase = Phase::Down(None);
                 *self.down_since.lock() = Instant::now();
+                self.lost.fetch_add(1, Ordering::Relaxed);
             }
             same
         });
@@ -297,6 +313,10 @@ impl Link {
         };
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
         if !self.connecting.swap(true, Ordering::AcqRel) {
+            let is_first = self.epoch() == 0 && !self.has_failed();
+            if is_first {
+                *self.down_since.lock() = Instant::now();
+            }
             let connecting = Connecting(Arc::clone(&self.connecting));
             drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
         }

@@ -16,6 +16,8 @@ pub(in crate::backend::redis) const REPEATED_AFTER: Duration = Duration::from_se
 pub(in crate::backend::redis) struct OutageLog {
     /// The address, without user and password.
     server: String,
+    /// The servers whose gauges show the outages.
+    gauges: Vec<String>,
     state: Mutex<State>,
 }
 
@@ -38,8 +40,14 @@ struct Outage {
 
 impl OutageLog {
     pub(in crate::backend::redis) fn new(server: String) -> Self {
+        Self::of_seeds(vec![server])
+    }
+
+    /// The log of the first connection to a cluster, which any of these nodes may answer.
+    pub(in crate::backend::redis) fn of_seeds(seeds: Vec<String>) -> Self {
         Self {
-            server,
+            server: seeds.join(", "),
+            gauges: seeds,
             state: Mutex::default(),
         }
     }
@@ -57,6 +65,9 @@ impl OutageLog {
     pub(in crate::backend::redis) fn failed(&self, connection: &'static str, reason: &dyn Display) {
         let line = self.state.lock().failed(connection, Instant::now());
         // Outside of the mutex: a subscriber of the log may run any code.
+        if matches!(line, Some(Line::NotYet | Line::Began)) {
+            self.note_connected(false);
+        }
         match line {
             None => {}
             Some(Line::NotYet) => telemetry::not_connected_yet(&self.server, connection, reason),
@@ -72,7 +83,21 @@ impl OutageLog {
             telemetry::outage_over(&self.server, lasted, is_first);
         }
         let is_connected = self.state.lock().outage.is_none();
-        telemetry::note_connected(&self.server, is_connected);
+        self.note_connected(is_connected);
+    }
+
+    /// The client needs the server no more, so its outage is over.
+    pub(in crate::backend::redis) fn forget(&self) {
+        let was_away = self.state.lock().outage.take().is_some();
+        if was_away {
+            self.note_connected(true);
+        }
+    }
+
+    fn note_connected(&self, is_connected: bool) {
+        for server in &self.gauges {
+            telemetry::note_connected(server, is_connected);
+        }
     }
 }
 
@@ -163,6 +188,16 @@ mod tests {
         assert_eq!(lasted_ms(lasted), Some((301_000, false)));
         // The next one begins anew.
         assert_eq!(state.failed(BOTH[0], at(302_100)), Some(Line::Began));
+    }
+
+    #[test]
+    fn outage_of_a_server_that_is_not_needed_any_more_is_over() {
+        let log = OutageLog::new("192.0.2.1:6379".to_owned());
+        log.tell_first();
+        log.failed(BOTH[0], &"refused");
+        assert!(log.state.lock().outage.is_some());
+        log.forget();
+        assert!(log.state.lock().outage.is_none());
     }
 
     #[test]

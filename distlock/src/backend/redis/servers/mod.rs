@@ -30,7 +30,7 @@ use super::connection::{Address, Connector, Epochs, Expected, Locate};
 use super::messages::{Place, Way};
 use super::script::{Call, Script};
 use super::{facts, names};
-use crate::backend::{Fault, Home, ServerFacts, ServerLayout, cause};
+use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::credentials::CredentialsSource;
@@ -251,6 +251,17 @@ impl Servers {
     /// Why the client is disconnected from the server of a key; `None` if it is connected.
     pub(super) fn disconnected(&self, key: &Key) -> Option<Fault> {
         self.with_node(key, |node| node.link().disconnected())
+    }
+
+    /// The present gap between two connections to the server of a key; `None` if there is a connection.
+    pub(super) fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
+        match self.owner(key) {
+            Owner::Single(node) => {
+                let lost = node.link().gap()?;
+                Some(ConnectionGap { lost, changed: 0 })
+            }
+            Owner::Slot(cluster, slot) => cluster.connection_gap(slot),
+        }
     }
 
     /// The number of the connection for commands to the server of a key.

@@ -179,8 +179,18 @@ impl Node {
 
     /// Begins to connect, and tells in the log if that fails. The caller does not wait for it.
     pub(super) fn begin_to_connect(&self) {
-        self.outages.tell_first();
+        self.tell_first();
         self.link.connect();
+    }
+
+    /// From here on the log tells of failures also if there was no connection yet.
+    pub(super) fn tell_first(&self) {
+        self.outages.tell_first();
+    }
+
+    /// The client needs the server no more.
+    pub(super) fn forget(&self) {
+        self.outages.forget();
     }
 
     /// The connections that lead to this server.

@@ -137,6 +137,9 @@ impl Cluster {
         let owners = map.owners();
         let some_linger = nodes.keys().any(|address| !owners.contains(address));
         drop(state);
+        for node in &forgotten {
+            node.forget();
+        }
         if !forgotten.is_empty() {
             // Before they are dropped: their channels need another place.
             self.move_channels();

@@ -32,10 +32,10 @@ use self::open::Opening;
 use self::slots::SlotMap;
 use self::subscribed::Subscribed;
 use super::node::{Failed, Form, Node, Shared};
-use crate::backend::Fault;
 use crate::backend::redis::connection::{Address, Expected, Locate};
 use crate::backend::redis::messages::{Slots, Way};
 use crate::backend::redis::script::{Call, Publish, Script};
+use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
 
 /// The nodes of a cluster.
@@ -158,6 +158,9 @@ impl Cluster {
             &self.shared,
             (place, way),
         );
+        if self.opening.is_open() {
+            node.tell_first();
+        }
         let node = Arc::new(node);
         state.nodes.insert(address.clone(), Arc::clone(&node));
         node
@@ -168,6 +171,20 @@ impl Cluster {
     pub(super) fn epoch(&self, slot: u16) -> u64 {
         let (node, changed) = self.node(slot);
         node.link().replaced().max(changed)
+    }
+
+    /// The present gap between two connections to the node that has a slot; `None` if there is a connection.
+    pub(super) fn connection_gap(&self, slot: u16) -> Option<ConnectionGap> {
+        // Nothing is sent before the map is known, though nodes are asked for it.
+        if !self.opening.is_open() {
+            return Some(ConnectionGap {
+                lost: 0,
+                changed: 0,
+            });
+        }
+        let (node, changed) = self.node(slot);
+        let lost = node.link().gap()?;
+        Some(ConnectionGap { lost, changed })
     }
 
     /// Whether data of a slot may have been lost since its [`epoch`](Cluster::epoch) was this.

@@ -47,11 +47,11 @@ impl Opening {
             failure: watch::Sender::new(None),
             wanted: Arc::default(),
             runs: Arc::default(),
-            outages: OutageLog::new(names.join(", ")),
+            outages: OutageLog::of_seeds(names),
         }
     }
 
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         // Acquire: pairs with the Release in `open`. Who sees it finds the map.
         self.is_open.load(Ordering::Acquire)
     }
@@ -88,6 +88,10 @@ impl Cluster {
             Ok(Ok(())) => {
                 self.move_channels();
                 self.opening.is_open.store(true, Ordering::Release);
+                // Those that were made before. Later ones find the cluster open.
+                for node in self.state.read().nodes.values() {
+                    node.tell_first();
+                }
                 Ok(())
             }
             Ok(Err(fault)) => Err((self.name(), fault)),
@@ -167,6 +171,7 @@ async fn open_at_last(this: Weak<Cluster>, _running: Running) {
         let patience = cluster.shared.connector.timeout();
         let was_refused = match cluster.open(patience).await {
             Ok(()) => {
+                // From here on each node shows its own outages, when it is used.
                 opening.outages.established(WHAT);
                 opening.failure.send_replace(None);
                 return;
