@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_interop::{Actor, Call, Kind, Peer, Settings, Side};
+use distlock_tests::pulse::monotonic_nanos;
 use distlock_tests::{RedisCluster, SentinelSet};
 use tokio::time::sleep;
 
 use crate::case::{Case, cases};
-use crate::stage::{Lock, Stage, assert_by_message};
+use crate::stage::{Lock, Stage, assert_by_message, settle};
 use crate::table::Row;
 
 const KINDS: [Kind; 3] = [Kind::Reentrant, Kind::Fair, Kind::Semaphore];
@@ -55,8 +56,9 @@ async fn hold_and_hand_over(lock: &Lock, holder: &Actor, waiter: &Actor, wait: O
         "held twice"
     );
     let waiting = waiter.acquire(lock, None);
-    // A waiter that is not asleep by then does without the message, which makes the case easier and not wrong.
+    // A waiter of Rust that is not asleep by then does without the message, which makes the case easier and not wrong.
     sleep(ASLEEP).await;
+    settle(waiter, lock.0).await;
     let released = holder.release(lock).timed::<bool>().await;
     let granted = waiting.granted().await;
     assert!(granted.ended > released.began, "granted before the release");
@@ -73,17 +75,25 @@ async fn over_failover(
 ) {
     let lock = (Kind::Reentrant, vec![format!("{} held", stage.name)]);
     let (by, other) = (holder.actor("held"), waiter.actor("held"));
-    by.acquire(&lock, Some(0)).granted().await;
+    let held = by.acquire(&lock, Some(0)).granted().await;
     fails_over.await;
+    let failed_over = monotonic_nanos();
     // Those that still look for the new master are told of errors, which are no grants.
     let refused = other
         .call(Call::new("acquire", lock.0, &lock.1).wait(2_000))
         .answer()
         .await;
-    assert!(
-        !refused.is_ok_and(|answer| answer.value.is_object()),
-        "held twice"
-    );
+    if let Ok(granted) = refused
+        && granted.value.is_object()
+    {
+        let after = |time: u64| time.saturating_sub(held.ended) / 1_000_000;
+        panic!(
+            "held twice: granted {} ms after the first grant, and all knew the failover after {} ms; the holder's release: {:?}",
+            after(granted.ended),
+            after(failed_over),
+            by.release(&lock).answer().await
+        );
+    }
     let waiting = other.acquire(&lock, Some(FOUND));
     let released = by.release(&lock).timed::<bool>().await;
     let granted = waiting.granted().await;

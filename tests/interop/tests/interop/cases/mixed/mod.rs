@@ -22,6 +22,7 @@ use rand::RngExt as _;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use self::latch::Steady;
 use crate::case::{Case, Play, RUST};
 use crate::stage::{Stage, start};
 use crate::statistics::note;
@@ -60,6 +61,7 @@ struct Run {
     history: History,
     end: u64,
     granted: Arc<AtomicU32>,
+    steady: Arc<tokio::sync::Mutex<Steady>>,
 }
 
 async fn nobody_holds_what_another_one_has(stage: Stage) {
@@ -91,6 +93,7 @@ async fn nobody_holds_what_another_one_has(stage: Stage) {
         history: History::default(),
         end: monotonic_nanos() + TIME.as_nanos() as u64,
         granted: Arc::default(),
+        steady: Arc::default(),
     };
     let workers = Arc::new(Mutex::new(JoinSet::new()));
     let mut living: Vec<(u32, Arc<Peer>)> = (1..).zip(peers).collect();
@@ -132,6 +135,10 @@ impl Run {
         peer.kill();
         let to = monotonic_nanos();
         self.add(to, EventKind::Killed { process });
+        if self.kind == Kind::Latch {
+            // It leaves neither a lease nor a place in a queue, so nothing has to heal.
+            return;
+        }
         self.add(
             to,
             EventKind::Fault(Fault {
