@@ -31,7 +31,7 @@ const BY_MESSAGE: u64 = 3_000_000_000;
 /// for a fenced lock, which leaves no thread in a latch.
 const SETTLED: Duration = Duration::from_millis(60);
 
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) type Lock = (Kind, Vec<String>);
 
@@ -255,7 +255,7 @@ impl Stage {
 }
 
 /// Waits until a waiter that has subscribed, or is about to, sleeps.
-pub(crate) async fn settle(waiter: &Actor, kind: Kind) {
+async fn settle(waiter: &Actor, kind: Kind) {
     if waiter.peer().side().is_java() && kind != Kind::Fenced {
         let what = format!("{waiter} to sleep");
         eventually_eq(DEADLINE, what, true, async || waiter.is_asleep().await).await;
