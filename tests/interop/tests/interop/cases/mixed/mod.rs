@@ -20,7 +20,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use self::latch::Steady;
 use crate::case::{Case, Play, RUST};
@@ -101,8 +101,10 @@ async fn nobody_holds_what_another_one_has(stage: Stage) {
         run.work(&workers, *process, peer);
     }
     let (mut kills, mut process) = (0, 4);
-    while monotonic_nanos() + KILL_EVERY.as_nanos() as u64 <= run.end {
-        sleep(KILL_EVERY).await;
+    let begun = Instant::now();
+    // By the time since the beginning: a start takes seconds on a busy machine.
+    while KILL_EVERY * (kills + 1) < TIME {
+        sleep_until(begun + KILL_EVERY * (kills + 1)).await;
         // The oldest first, so that each side is met in turn.
         let (killed, peer) = living.remove(0);
         run.kill(killed, &peer);
