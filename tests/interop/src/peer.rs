@@ -252,6 +252,15 @@ impl Actor {
         self.call(call).value().await
     }
 
+    /// Whether the Java thread sleeps until a message comes.
+    ///
+    /// # Panics
+    /// If it is not one of Java.
+    pub async fn is_asleep(&self) -> bool {
+        let call = Call::new("is_asleep", Kind::Reentrant, &[]);
+        self.call(call).value().await
+    }
+
     /// Interrupts the call that the thread carries out: drops its future, or interrupts the Java thread.
     pub async fn interrupt(&self) {
         let call = Call::new("interrupt", Kind::Reentrant, &[]);

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use distlock_interop::{Actor, Call, Failure, Grant, Kind, Peer, Pending, Settings, Side};
-use distlock_tests::{RedisServer, eventually};
+use distlock_tests::{RedisServer, eventually, eventually_eq};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
@@ -23,10 +23,15 @@ pub(crate) const SHORT: u64 = 3_000;
 /// How long a waiter may take to have what was released: far less than the lease.
 pub(crate) const WAKE: u64 = 8_000_000_000;
 
-/// From a subscription until its waiter sleeps.
+/// A wake-up by a message takes a few milliseconds. A waiter of distlock that hears nothing looks at its key after 4 s at the
+/// earliest, and one of Redisson when the lease is over.
+const BY_MESSAGE: u64 = 3_000_000_000;
+
+/// From a subscription until a waiter sleeps whose sleep is not seen: one of Rust, which needs no message before, and Redisson's
+/// for a fenced lock, which leaves no thread in a latch.
 const SETTLED: Duration = Duration::from_millis(60);
 
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) type Lock = (Kind, Vec<String>);
 
@@ -128,18 +133,23 @@ impl Stage {
         (self.lock(), holder, waiter)
     }
 
-    /// One waits for what another one has, and has it soon after that one's release.
-    pub(crate) async fn release_wakes(
+    /// One waits for what another one has, and is woken by that one's release.
+    pub(crate) async fn release_wakes(&self, holder: (&Actor, &Lock), waiter: (&Actor, &Lock)) {
+        let (released, granted) = self.hand_over(holder, waiter).await;
+        assert_by_message("the wake-up", released, granted);
+    }
+
+    /// One waits for what another one has, and has it after that one's release. Returns the times of both.
+    pub(crate) async fn hand_over(
         &self,
         (holder, held): (&Actor, &Lock),
         (waiter, wanted): (&Actor, &Lock),
-    ) {
+    ) -> (u64, u64) {
         let waiting = waiter.acquire(wanted, None);
-        self.until_somebody_waits(wanted).await;
+        self.until_asleep(waiter, wanted).await;
         assert!(!waiting.is_answered(), "granted beside a holder");
         let released = holder.release(held).timed::<bool>().await;
-        let granted = waiting.granted().await;
-        assert_soon("the wake-up", released.began, granted.ended);
+        (released.began, waiting.granted().await.ended)
     }
 
     /// How long the waiter waits at a time for the end of a lease. A fair waiter of Redisson before 3.32 may sleep for ever at
@@ -201,12 +211,15 @@ impl Stage {
         (kind, vec![self.name.clone()])
     }
 
-    /// Waits until somebody listens for a release. A spin lock has no messages, so nobody does.
-    pub(crate) async fn until_somebody_waits(&self, lock: &Lock) {
+    /// Waits until a waiter sleeps until it is told of a release. That of a spin lock is told nothing.
+    ///
+    /// A Redisson thread that has subscribed and is not asleep yet misses the message of a write lock, and then sleeps until the
+    /// end of the lease: see the guide.
+    pub(crate) async fn until_asleep(&self, waiter: &Actor, lock: &Lock) {
         if lock.0 == Kind::Spin {
             return;
         }
-        let waits = async || {
+        let subscribed = async || {
             let channels = channels().await;
             let is_of_lock = |channel: &String| lock.1.iter().any(|name| channel.contains(name));
             match channels.iter().any(is_of_lock) {
@@ -214,10 +227,8 @@ impl Stage {
                 false => Err(format!("{channels:?}")),
             }
         };
-        eventually(DEADLINE, format!("a waiter for {lock:?}"), waits).await;
-        // The attempt that follows the subscription is over, or nearly so. A Redisson thread that is not asleep yet misses the
-        // message of a write lock, and then sleeps until the end of the lease: see the guide.
-        sleep(SETTLED).await;
+        eventually(DEADLINE, format!("a waiter for {lock:?}"), subscribed).await;
+        settle(waiter, lock.0).await;
     }
 
     /// Waits until nobody listens for a release any more.
@@ -243,6 +254,16 @@ impl Stage {
     }
 }
 
+/// Waits until a waiter that has subscribed, or is about to, sleeps.
+async fn settle(waiter: &Actor, kind: Kind) {
+    if waiter.peer().side().is_java() && kind != Kind::Fenced {
+        let what = format!("{waiter} to sleep");
+        eventually_eq(DEADLINE, what, true, async || waiter.is_asleep().await).await;
+    } else {
+        sleep(SETTLED).await;
+    }
+}
+
 /// The channels that somebody listens to.
 async fn channels() -> Vec<String> {
     let (mut command, mut connection) = (redis::cmd("PUBSUB"), connection().await);
@@ -250,12 +271,11 @@ async fn channels() -> Vec<String> {
     answer.await.expect("a server that answers")
 }
 
-/// Whether a release woke its waiter by a message. A waiter of distlock that hears nothing looks at its key after 5 s, and one of
-/// Redisson when the lease is over.
+/// Whether a release woke its waiter by a message.
 #[track_caller]
 pub(crate) fn assert_by_message(what: &str, from: u64, to: u64) {
     let late = to.saturating_sub(from);
-    assert!(late < WAKE / 2, "{what} took {} ms", late / 1_000_000);
+    assert!(late < BY_MESSAGE, "{what} took {} ms", late / 1_000_000);
 }
 
 /// Whether the second time follows the first one within the bound.

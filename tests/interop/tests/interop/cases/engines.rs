@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_interop::{Actor, Call, Kind, Peer, Settings, Side};
-use distlock_tests::{RedisCluster, SentinelSet};
+use distlock_tests::{RedisCluster, SentinelSet, eventually, eventually_eq};
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::case::{Case, cases};
-use crate::stage::{Lock, Stage, assert_by_message};
+use crate::stage::{DEADLINE, Lock, Stage, assert_by_message};
 use crate::table::Row;
 
 const KINDS: [Kind; 3] = [Kind::Reentrant, Kind::Fair, Kind::Semaphore];
@@ -55,8 +56,15 @@ async fn hold_and_hand_over(lock: &Lock, holder: &Actor, waiter: &Actor, wait: O
         "held twice"
     );
     let waiting = waiter.acquire(lock, None);
-    // A waiter that is not asleep by then does without the message, which makes the case easier and not wrong.
+    // A waiter of Rust that is not asleep by then does without the message, which makes the case easier and not wrong.
     sleep(ASLEEP).await;
+    if waiter.peer().side().is_java() {
+        let waits = async || waiter.is_asleep().await || waiting.is_answered();
+        eventually_eq(DEADLINE, format!("{waiter} to sleep"), true, waits).await;
+    }
+    if waiting.is_answered() {
+        panic!("answered before the release: {:?}", waiting.answer().await);
+    }
     let released = holder.release(lock).timed::<bool>().await;
     let granted = waiting.granted().await;
     assert!(granted.ended > released.began, "granted before the release");
@@ -73,19 +81,33 @@ async fn over_failover(
 ) {
     let lock = (Kind::Reentrant, vec![format!("{} held", stage.name)]);
     let (by, other) = (holder.actor("held"), waiter.actor("held"));
-    by.acquire(&lock, Some(0)).granted().await;
+    let held = by.acquire(&lock, Some(0)).granted().await;
     fails_over.await;
-    // Those that still look for the new master are told of errors, which are no grants.
-    let refused = other
-        .call(Call::new("acquire", lock.0, &lock.1).wait(2_000))
-        .answer()
-        .await;
-    assert!(
-        !refused.is_ok_and(|answer| answer.value.is_object()),
-        "held twice"
-    );
+    // Redisson 3.16.8 may answer during a failover that a thread has a lock that it has not: see the guide.
+    let is_old = |side| side == Side::Java(Side::versions()[1]);
+    let refused = async || match other.acquire(&lock, Some(0)).answer().await {
+        Ok(answer) if answer.value.is_null() => Ok(()),
+        Ok(_) if !is_old(stage.waiter) => panic!("held twice"),
+        // Those that still look for the new master are told of errors.
+        answer => Err(format!("{answer:?}")),
+    };
+    eventually(DEADLINE, "a refusal by the new master", refused).await;
+    // What Redis has decides.
+    let rust = if stage.holder.is_java() { &other } else { &by };
+    let holders = async || {
+        let call = Call::new("holders", lock.0, &lock.1);
+        let answer = rust.call(call).answer().await;
+        answer.map_err(|failure| failure.to_string())
+    };
+    let holders = eventually(DEADLINE, "an answer of the new master", holders).await;
+    assert_eq!(holders.value, json!([held.value.owner]), "held twice");
     let waiting = other.acquire(&lock, Some(FOUND));
-    let released = by.release(&lock).timed::<bool>().await;
+    let released = async || match by.release(&lock).answer().await {
+        // Its release fails as long as it does not know the new master.
+        Err(failure) if is_old(stage.holder) => Err(failure.to_string()),
+        answer => Ok(answer.expect("a release")),
+    };
+    let released = eventually(DEADLINE, "a release on the new master", released).await;
     let granted = waiting.granted().await;
     assert!(granted.ended > released.began, "granted before the release");
     other.release(&lock).value::<bool>().await;

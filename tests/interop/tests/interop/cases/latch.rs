@@ -3,7 +3,7 @@
 use distlock_interop::{Call, Kind};
 
 use crate::case::{Case, cases};
-use crate::stage::{Stage, assert_soon};
+use crate::stage::{Stage, assert_by_message};
 use crate::table::Row;
 
 async fn set_by_one_and_counted_down_by_the_other_lets_both_go(stage: Stage) {
@@ -17,19 +17,22 @@ async fn set_by_one_and_counted_down_by_the_other_lets_both_go(stage: Stage) {
         );
         assert_eq!(waiter.ask::<u64>("count", &latch).await, 2);
         let both = [stage.holder("a").await, stage.waiter("a").await];
-        let both = both.map(|side| side.call(Call::new("await", latch.0, &latch.1)));
-        stage.until_somebody_waits(&latch).await;
+        let waiting =
+            [0, 1].map(|side: usize| both[side].call(Call::new("await", latch.0, &latch.1)));
+        for side in &both {
+            stage.until_asleep(side, &latch).await;
+        }
         assert!(holder.ask::<bool>("count_down", &latch).await);
         assert!(
-            both.iter().all(|pending| !pending.is_answered()),
+            waiting.iter().all(|pending| !pending.is_answered()),
             "open at 1"
         );
         let counted = waiter.call(Call::new("count_down", latch.0, &latch.1));
         let counted = counted.timed::<bool>().await;
-        for pending in both {
+        for pending in waiting {
             let opened = pending.timed::<bool>().await;
             assert!(opened.value);
-            assert_soon("the wake-up", counted.began, opened.ended);
+            assert_by_message("the wake-up", counted.began, opened.ended);
         }
         assert_eq!(holder.ask::<u64>("count", &latch).await, 0);
     }

@@ -23,7 +23,7 @@ async fn held_is_refused_and_release_wakes_waiter(stage: Stage) {
     holder.take(&lock).await;
     assert!(waiter.try_take(&lock).await.is_none(), "held twice");
     let waiting = waiter.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
+    stage.until_asleep(&waiter, &lock).await;
     assert!(!waiting.is_answered());
     let released = holder.release(&lock).timed::<bool>().await;
     let granted = waiting.granted().await;
@@ -55,7 +55,7 @@ async fn force_release_wakes_waiter(stage: Stage) {
     for forcer in [stage.waiter("f").await, stage.holder("f").await] {
         holder.take(&lock).await;
         let waiting = waiter.acquire(&lock, None);
-        stage.until_somebody_waits(&lock).await;
+        stage.until_asleep(&waiter, &lock).await;
         let forced = forcer.call(Call::new("force_release", lock.0, &lock.1));
         let forced = forced.timed::<bool>().await;
         assert!(forced.value, "nothing was released");
@@ -77,7 +77,7 @@ async fn killed_holder_frees_it_with_its_lease(stage: Stage) {
     }
     holder.actor("h").call(acquire).granted().await;
     let waiting = waiter.acquire(&lock, stage.wait_for_a_lease());
-    stage.until_somebody_waits(&lock).await;
+    stage.until_asleep(&waiter, &lock).await;
     holder.kill();
     let ends = monotonic_nanos() + SHORT * 1_000_000;
     let granted = stage.granted_at(&waiter, &lock, waiting).await;
@@ -90,7 +90,7 @@ async fn waiter_that_gives_up_leaves_nothing(stage: Stage) {
     holder.take(&lock).await;
     assert!(waiter.acquire(&lock, Some(300)).grant().await.is_none());
     let dropped = waiter.acquire(&lock, Some(20_000));
-    stage.until_somebody_waits(&lock).await;
+    stage.until_asleep(&waiter, &lock).await;
     while !dropped.is_answered() {
         waiter.interrupt().await;
         sleep(Duration::from_millis(5)).await;
@@ -215,7 +215,7 @@ pub(super) async fn hundred_hand_overs(stage: Stage) {
     for hand_over in 0..2 * HAND_OVERS {
         let (from, to) = (&sides[hand_over % 2], &sides[(hand_over + 1) % 2]);
         let waiting = to.acquire(&lock, None);
-        stage.until_somebody_waits(&lock).await;
+        stage.until_asleep(to, &lock).await;
         let released = from.release(&lock).timed::<bool>().await;
         let granted = waiting.granted().await;
         times[hand_over % 2].push(granted.ended.saturating_sub(released.began));

@@ -3,7 +3,7 @@
 use distlock_interop::{Call, Kind, Side};
 
 use crate::case::{Case, cases};
-use crate::stage::{Stage, assert_soon};
+use crate::stage::{Stage, assert_by_message, assert_soon};
 use crate::table::Row;
 
 async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
@@ -19,11 +19,12 @@ async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
         waiter.try_take(&lock).await.is_none(),
         "a third permit of two"
     );
-    let waiting = stage.waiter("w2").await.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
+    let second = stage.waiter("w2").await;
+    let waiting = second.acquire(&lock, None);
+    stage.until_asleep(&second, &lock).await;
     let released = holder.give_back(&lock, Some(permit)).timed::<bool>().await;
     let granted = waiting.granted().await;
-    assert_soon("the wake-up", released.began, granted.ended);
+    assert_by_message("the wake-up", released.began, granted.ended);
     for permit in [other, granted.value.permit.unwrap()] {
         assert!(waiter.give_back(&lock, Some(permit)).value::<bool>().await);
     }

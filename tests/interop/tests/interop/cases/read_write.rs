@@ -20,7 +20,7 @@ async fn readers_share_and_writer_waits_for_both(stage: Stage) {
     ] {
         assert!(side.try_take(&write).await.is_none(), "written while read");
         let writing = side.acquire(&write, None);
-        stage.until_somebody_waits(&write).await;
+        stage.until_asleep(&side, &write).await;
         first.release(&read).value::<bool>().await;
         assert!(
             side.peer()
@@ -36,7 +36,9 @@ async fn readers_share_and_writer_waits_for_both(stage: Stage) {
         // Both readers wait for the writer.
         assert!(one.try_take(&read).await.is_none(), "read while written");
         let reading = [one.acquire(&read, None), other.acquire(&read, None)];
-        stage.until_somebody_waits(&read).await;
+        for reader in [&one, &other] {
+            stage.until_asleep(reader, &read).await;
+        }
         let released = side.release(&write).timed::<bool>().await;
         for reading in reading {
             let granted = reading.granted().await;
@@ -50,9 +52,9 @@ async fn downgraded_writer_lets_readers_in_and_no_writer(stage: Stage) {
     let (holder, waiter) = (stage.holder("h").await, stage.waiter("w").await);
     holder.take(&write).await;
     holder.take(&read).await;
-    stage
-        .release_wakes((&holder, &write), (&waiter, &read))
-        .await;
+    // Redisson publishes nothing.
+    let (released, granted) = stage.hand_over((&holder, &write), (&waiter, &read)).await;
+    assert_soon("the grant", released, granted);
     let writer = stage.waiter("writer").await;
     assert!(
         writer.try_take(&write).await.is_none(),

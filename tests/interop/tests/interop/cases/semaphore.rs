@@ -1,10 +1,10 @@
 //! Semaphores whose permits have no lease.
 
-use distlock_interop::Kind;
+use distlock_interop::{Call, Kind};
 
 use super::locks::hundred_hand_overs;
 use crate::case::{Case, cases};
-use crate::stage::Stage;
+use crate::stage::{Stage, assert_by_message};
 use crate::table::Row;
 
 async fn no_more_permits_than_set_and_release_wakes_waiter(stage: Stage) {
@@ -39,10 +39,12 @@ async fn added_permits_wake_waiter(stage: Stage) {
     assert!(waiter.count::<bool>("set_permits", &lock, 1).await);
     holder.take(&lock).await;
     let waiting = waiter.acquire(&lock, None);
-    stage.until_somebody_waits(&lock).await;
-    let added = holder.count::<bool>("add_permits", &lock, 2);
-    assert!(added.await);
-    waiting.granted().await;
+    stage.until_asleep(&waiter, &lock).await;
+    let add = Call::new("add_permits", lock.0, &lock.1).count(2);
+    let added = holder.call(add).timed::<bool>().await;
+    assert!(added.value);
+    let granted = waiting.granted().await;
+    assert_by_message("the wake-up", added.began, granted.ended);
     assert_eq!(holder.ask::<i64>("available", &lock).await, 1);
 }
 

@@ -20,8 +20,9 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
+use self::latch::Steady;
 use crate::case::{Case, Play, RUST};
 use crate::stage::{Stage, start};
 use crate::statistics::note;
@@ -60,6 +61,7 @@ struct Run {
     history: History,
     end: u64,
     granted: Arc<AtomicU32>,
+    steady: Arc<tokio::sync::Mutex<Steady>>,
 }
 
 async fn nobody_holds_what_another_one_has(stage: Stage) {
@@ -91,6 +93,7 @@ async fn nobody_holds_what_another_one_has(stage: Stage) {
         history: History::default(),
         end: monotonic_nanos() + TIME.as_nanos() as u64,
         granted: Arc::default(),
+        steady: Arc::default(),
     };
     let workers = Arc::new(Mutex::new(JoinSet::new()));
     let mut living: Vec<(u32, Arc<Peer>)> = (1..).zip(peers).collect();
@@ -98,8 +101,10 @@ async fn nobody_holds_what_another_one_has(stage: Stage) {
         run.work(&workers, *process, peer);
     }
     let (mut kills, mut process) = (0, 4);
-    while monotonic_nanos() + KILL_EVERY.as_nanos() as u64 <= run.end {
-        sleep(KILL_EVERY).await;
+    let begun = Instant::now();
+    // By the time since the beginning: a start takes seconds on a busy machine.
+    while KILL_EVERY * (kills + 1) < TIME {
+        sleep_until(begun + KILL_EVERY * (kills + 1)).await;
         // The oldest first, so that each side is met in turn.
         let (killed, peer) = living.remove(0);
         run.kill(killed, &peer);
@@ -132,6 +137,10 @@ impl Run {
         peer.kill();
         let to = monotonic_nanos();
         self.add(to, EventKind::Killed { process });
+        if self.kind == Kind::Latch {
+            // It leaves neither a lease nor a place in a queue, so nothing has to heal.
+            return;
+        }
         self.add(
             to,
             EventKind::Fault(Fault {

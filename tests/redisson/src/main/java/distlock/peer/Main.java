@@ -33,11 +33,13 @@ public final class Main {
             JsonObject request = JsonParser.parseString(line).getAsJsonObject();
             Call call = new Call(request);
             Worker worker = workers.computeIfAbsent(call.thread(), name -> Worker.start(name, clients, answers));
-            if (call.operation().equals("interrupt")) {
-                worker.interruptCall();
-                answers.value(call, System.nanoTime(), true);
-            } else {
-                worker.accept(call);
+            switch (call.operation()) {
+                case "interrupt" -> {
+                    worker.interruptCall();
+                    answers.value(call, System.nanoTime(), true);
+                }
+                case "is_asleep" -> answers.value(call, System.nanoTime(), worker.isAsleep());
+                default -> worker.accept(call);
             }
         }
         clients.shutdown();

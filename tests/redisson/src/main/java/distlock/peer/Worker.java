@@ -1,10 +1,16 @@
 package distlock.peer;
 
+import java.util.Arrays;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /** A Java thread with a name in the test. Its calls run one after the other. In Redisson the thread is the owner. */
 final class Worker extends Thread {
+    /** Where Redisson's waiters sleep: those for locks and permits, and those for count-down latches. */
+    private static final Set<String> LATCHES =
+            Set.of("java.util.concurrent.Semaphore", "org.redisson.misc.ReclosableLatch");
+
     private final BlockingQueue<Call> calls = new LinkedBlockingQueue<>();
     private final Operations operations;
     private final Answers answers;
@@ -32,6 +38,12 @@ final class Worker extends Thread {
         if (calling) {
             interrupt();
         }
+    }
+
+    /** Whether it sleeps until Redisson is told of a message. While it waits for a reply it is not in one of these classes. */
+    boolean isAsleep() {
+        boolean isInLatch = Arrays.stream(getStackTrace()).map(StackTraceElement::getClassName).anyMatch(LATCHES::contains);
+        return isInLatch && (getState() == State.WAITING || getState() == State.TIMED_WAITING);
     }
 
     @Override
