@@ -4,7 +4,7 @@ use super::watched;
 
 /// The state of a subscription.
 ///
-/// Messages are hints: a waiter repeats its attempt to learn what happened. Several messages in a row may show as one
+/// Messages are hints: a waiter repeats its attempt, or looks at the key, to learn what happened. Several messages in a row may show as one
 /// change of the version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {

@@ -18,8 +18,9 @@
 //!    subscribes to the key's channel and sleeps only until the subscription is confirmed. Then it attempts again,
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
-//!    decides. If it hears nothing for [`MAX_SLEEP_UNTOLD`](crate::config::MAX_SLEEP_UNTOLD), it [looks](look) at the
-//!    key, because a key can change without a message. A look also tells when the lease is over by now. The looks of all
+//!    decides, or a look that finds another owner; see [`yielding`]. If it hears nothing for
+//!    [`MAX_SLEEP_UNTOLD`](crate::config::MAX_SLEEP_UNTOLD), it [looks](look) at the key, because a key can change without a
+//!    message. A look also tells when the lease is over by now. The looks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
 //! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all; see [`several`].
 //!    Keys of several slots of a cluster are asked for slot by slot; see [`parts`].
@@ -59,8 +60,8 @@
 //! Without a limit, hand-overs would keep a busy key in one process forever. After
 //! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME)
 //! the hold is released in the server instead. The answer to a release says whether other clients listened to its
-//! message. If they did, the head yields: it attempts only after its own message has arrived and one round trip has
-//! passed, or after [`YIELD_TIME`](crate::config::YIELD_TIME). Without this pause the head would win nearly every time,
+//! message. If they did, the head yields: it lets the others go first for one round trip or more, and for
+//! [`YIELD_TIME`](crate::config::YIELD_TIME) at most if it hears nothing. Without this pause the head would win nearly every time,
 //! because it would send its attempt before the other clients had received the message. Clients of Redisson need more
 //! time, and get as many grants as this client had. Clients that hear of the same release take turns; see [`yielding`].
 //!
@@ -320,6 +321,8 @@ impl<'a> Waiter<'a> {
 
     async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
         if yield_first {
+            // What a look told before this client's own release.
+            self.taken = None;
             Box::pin(self.yield_to_others()).await;
         }
         if !self.request.has_several_keys() {

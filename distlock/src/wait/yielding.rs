@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{TakenKey, Waiter};
 use crate::clock::Tick;
-use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
+use crate::config::{FOREIGN_TURN, MOST_AHEAD, PubSub, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
 use crate::owner;
 
@@ -97,9 +97,11 @@ impl Waiter<'_> {
         }
     }
 
-    /// Whether each message ends a turn, so that a waiter can count turns without a look.
+    /// Whether each message ends a turn, so that a waiter can count turns without a look. With [`PubSub::Both`] a release is
+    /// two messages.
     fn counts_turns(&self) -> bool {
         self.requested().resource.kind.family() == Family::Lock
+            && self.session.config.pub_sub != PubSub::Both
             && self.turn.slot.has_turns_of_one_grant()
     }
 
@@ -146,8 +148,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Whether an attempt would be refused for certain when a look shows that another client has the key. Messages have to
-    /// arrive, since this waiter then sleeps without an attempt.
+    /// Whether a look that shows another owner counts as a refusal. This waiter then sleeps without an attempt. A release after
+    /// the look wakes it, because the messages before the look are marked as seen and later ones are not.
     fn is_refused_by_a_look(&self) -> bool {
         let kind = self.requested().resource.kind;
         kind.family() == Family::Lock

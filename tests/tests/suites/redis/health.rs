@@ -201,7 +201,8 @@ async fn node_that_could_not_be_reached_is_away_once_it_was_tried() {
     let tried = Instant::now();
     let error = client.lock(&key).try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    match client.health() {
+    let is_away = |health: &Health| matches!(health, Health::Disconnected { .. });
+    match is(&client, "disconnected", is_away).await {
         Health::Disconnected { server, lasted, .. } => {
             assert_eq!(server, addr);
             assert!(lasted <= tried.elapsed(), "{lasted:?} since the first try");

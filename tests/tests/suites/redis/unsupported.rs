@@ -76,9 +76,9 @@ async fn server_without_a_command_that_locks_need_is_refused_at_once() {
 async fn server_that_loads_its_data_is_asked_for_its_commands_by_the_next_connection() {
     let server = renaming("EVALSHA").await;
     server.cli(&["DEBUG", "POPULATE", "1500"]).await;
-    // 2 ms for each key, and commands are looked at in between.
+    // 20 ms for each key, until the client has connected. Commands are looked at in between.
     for (setting, value) in [
-        ("key-load-delay", "2000"),
+        ("key-load-delay", "20000"),
         ("loading-process-events-interval-bytes", "1024"),
     ] {
         server.cli(&["CONFIG", "SET", setting, value]).await;
@@ -99,6 +99,7 @@ async fn server_that_loads_its_data_is_asked_for_its_commands_by_the_next_connec
         "1",
         "it has loaded its data before the client has connected"
     );
+    server.cli(&["CONFIG", "SET", "key-load-delay", "0"]).await;
     // The harness may have given up waiting for the answer.
     let _answer = reload.await.unwrap();
     eventually_eq(SOON, "loading", "0".to_owned(), loads).await;

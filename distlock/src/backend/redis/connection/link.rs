@@ -181,9 +181,26 @@ impl Link {
         matches!(&*phase, Phase::Down(_)).then(|| self.lost.load(Ordering::Relaxed))
     }
 
-    /// Whether the last try to connect has failed.
-    pub(in crate::backend::redis) fn has_failed(&self) -> bool {
-        matches!(&*self.phase.borrow(), Phase::Down(Some(_)))
+    /// Whether the last try to connect has failed, and the next one follows.
+    pub(in crate::backend::redis) fn fails_to_connect(&self) -> bool {
+        let has_failed = matches!(&*self.phase.borrow(), Phase::Down(Some(_)));
+        // Acquire, as for each who looks at it. The task may have ended with its runtime.
+        has_failed && self.connecting.load(Ordering::Acquire)
+    }
+
+    /// A try to connect has failed. Returns false if there is a connection, which another task has established.
+    fn note_failed(&self, fault: &Fault) -> bool {
+        let is_down = self.phase.send_if_modified(|phase| {
+            let is_down = matches!(phase, Phase::Down(_));
+            if is_down {
+                *phase = Phase::Down(Some(fault.clone()));
+            }
+            is_down
+        });
+        if is_down {
+            self.wiring.outages.failed(self.wiring.what, fault);
+        }
+        is_down
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -313,8 +330,8 @@ impl Link {
         };
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
         if !self.connecting.swap(true, Ordering::AcqRel) {
-            let is_first = self.epoch() == 0 && !self.has_failed();
-            if is_first {
+            let has_failed = matches!(&*self.phase.borrow(), Phase::Down(Some(_)));
+            if self.epoch() == 0 && !has_failed {
                 *self.down_since.lock() = Instant::now();
             }
             let connecting = Connecting(Arc::clone(&self.connecting));
@@ -474,10 +491,10 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             }
             Err(fault) => {
                 telemetry::connect_failed(link.wiring.what, &fault, pause);
-                link.wiring.outages.failed(link.wiring.what, &fault);
-                let was_refused = is_refusal(&fault);
-                link.phase.send_replace(Phase::Down(Some(fault)));
-                was_refused
+                if !link.note_failed(&fault) {
+                    return;
+                }
+                is_refusal(&fault)
             }
         };
         let wanted = Arc::clone(&link.wanted);

@@ -28,6 +28,8 @@ struct State {
     /// Whether failures are told before there was a connection. Otherwise the caller of `connect` gets the error.
     tells_first: bool,
     outage: Option<Outage>,
+    /// Whether the client needs the server no more. A try to connect may be under way then.
+    is_forgotten: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl OutageLog {
     pub(in crate::backend::redis) fn failed(&self, connection: &'static str, reason: &dyn Display) {
         let line = self.state.lock().failed(connection, Instant::now());
         // Outside of the mutex: a subscriber of the log may run any code.
-        if matches!(line, Some(Line::NotYet | Line::Began)) {
+        if line.is_some() {
             self.note_connected(false);
         }
         match line {
@@ -88,8 +90,7 @@ impl OutageLog {
 
     /// The client needs the server no more, so its outage is over.
     pub(in crate::backend::redis) fn forget(&self) {
-        let was_away = self.state.lock().outage.take().is_some();
-        if was_away {
+        if self.state.lock().forget() {
             self.note_connected(true);
         }
     }
@@ -121,7 +122,7 @@ struct Ended {
 impl State {
     /// What the log says of this failure, if it says anything.
     fn failed(&mut self, connection: &'static str, now: Instant) -> Option<Line> {
-        if !self.was_reached && !self.tells_first {
+        if self.is_forgotten || !self.was_reached && !self.tells_first {
             return None;
         }
         let is_new = self.outage.is_none();
@@ -144,6 +145,12 @@ impl State {
         }
         outage.logged = now;
         Some(Line::Lasts(now.duration_since(outage.since)))
+    }
+
+    /// Ends all outages of a server that is not needed any more. Returns whether there was one.
+    fn forget(&mut self) -> bool {
+        self.is_forgotten = true;
+        self.outage.take().is_some()
     }
 
     /// The outage that is over with this connection.
@@ -192,12 +199,13 @@ mod tests {
 
     #[test]
     fn outage_of_a_server_that_is_not_needed_any_more_is_over() {
-        let log = OutageLog::new("192.0.2.1:6379".to_owned());
-        log.tell_first();
-        log.failed(BOTH[0], &"refused");
-        assert!(log.state.lock().outage.is_some());
-        log.forget();
-        assert!(log.state.lock().outage.is_none());
+        let (start, mut state) = (Instant::now(), State::default());
+        state.tells_first = true;
+        assert_eq!(state.failed(BOTH[0], start), Some(Line::NotYet));
+        assert!(state.forget());
+        // A try that was under way.
+        assert_eq!(state.failed(BOTH[0], start), None);
+        assert!(!state.forget());
     }
 
     #[test]

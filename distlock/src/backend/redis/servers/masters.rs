@@ -71,7 +71,7 @@ impl Servers {
         let links = masters.iter().map(|(_, master)| master.node().link());
         // A link that was never up has no number yet. If there was no connection at all, each of them is waited for.
         let was_any_up = links.clone().any(|link| link.epoch() != 0);
-        let is_used = |link: &Link| link.epoch() != 0 || link.has_failed() || !was_any_up;
+        let is_used = |link: &Link| link.epoch() != 0 || link.fails_to_connect() || !was_any_up;
         let disconnections = masters.iter().filter_map(|(server, master)| {
             let link = master.node().link();
             let (lasted, fault) = link.disconnection().filter(|_| is_used(link))?;
