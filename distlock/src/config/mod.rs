@@ -159,6 +159,22 @@ impl Replicas {
 }
 
 impl Config {
+    /// Whether a waiter hears of a release once. With `PubSub::Both` it hears of it in both ways.
+    #[cfg(feature = "redis")]
+    pub(crate) fn has_one_message_per_release(&self) -> bool {
+        self.pub_sub != PubSub::Both
+    }
+
+    /// Whether a waiter hears of a release once.
+    #[cfg(not(feature = "redis"))]
+    #[allow(
+        clippy::unused_self,
+        reason = "it depends on a setting of the feature `redis`"
+    )]
+    pub(crate) fn has_one_message_per_release(&self) -> bool {
+        true
+    }
+
     /// Rejects settings that cannot work, and limits the response timeout to its fraction of the lease.
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_lease(self.watchdog_timeout)?;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{TakenKey, Waiter};
 use crate::clock::Tick;
-use crate::config::{FOREIGN_TURN, MOST_AHEAD, PubSub, YIELD_LOOK, YIELD_TIME};
+use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
 use crate::owner;
 
@@ -97,11 +97,10 @@ impl Waiter<'_> {
         }
     }
 
-    /// Whether each message ends a turn, so that a waiter can count turns without a look. With [`PubSub::Both`] a release is
-    /// two messages.
+    /// Whether each message ends a turn, so that a waiter can count turns without a look.
     fn counts_turns(&self) -> bool {
         self.requested().resource.kind.family() == Family::Lock
-            && self.session.config.pub_sub != PubSub::Both
+            && self.session.config.has_one_message_per_release()
             && self.turn.slot.has_turns_of_one_grant()
     }
 
