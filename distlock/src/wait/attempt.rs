@@ -28,8 +28,9 @@ pub(super) struct Attempts {
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
-    /// The attempt that is under way, if it began while there was no connection.
-    unsent: Option<Unsent>,
+    /// The attempt that is under way, if it began while there was no connection. Boxed, because that is rare, and each waiter
+    /// would have room for it.
+    unsent: Option<Box<Unsent>>,
     /// When the caller began to wait.
     since: Tick,
     /// Whether one of these attempts was refused by a semaphore that exists.
@@ -117,7 +118,7 @@ impl Attempts {
         let key = self.target(0).resource.key.clone();
         let epoch = self.session.backend.epoch(&key);
         let gap = self.session.backend.connection_gap(&key);
-        self.unsent = gap.map(|gap| Unsent { gap, before });
+        self.unsent = gap.map(|gap| Box::new(Unsent { gap, before }));
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),

@@ -248,13 +248,8 @@ struct Waiter<'a> {
     pause: Duration,
     /// The number of the last message after which another client is known to have had its turn.
     counted: i64,
-    /// Who took the key after a release, as a look has told. An attempt would be refused.
-    taken: Option<TakenKey>,
-}
-
-/// A key that a client of this crate took before this waiter's attempt.
-struct TakenKey {
-    ttl: Option<Duration>,
+    /// Whether a look has told that another client took the key after a release, so that an attempt would be refused.
+    is_taken: bool,
 }
 
 impl<'a> Waiter<'a> {
@@ -280,7 +275,7 @@ impl<'a> Waiter<'a> {
             unanswered: None,
             pause: request.requested[at].backoff.first,
             counted: 0,
-            taken: None,
+            is_taken: false,
         }
     }
 
@@ -322,14 +317,21 @@ impl<'a> Waiter<'a> {
     async fn go_to_server(&mut self, yield_first: bool) -> Result<Option<RoundOutcome>, Error> {
         if yield_first {
             // What a look told before this client's own release.
-            self.taken = None;
+            self.is_taken = false;
             Box::pin(self.yield_to_others()).await;
         }
         if !self.request.has_several_keys() {
-            return match self.taken.take() {
-                Some(taken) => self.refused(taken.ttl, false, true).await,
-                None => self.ask_server().await,
+            let (true, Blocking::Owner(until)) =
+                (std::mem::take(&mut self.is_taken), self.turn.blocking)
+            else {
+                return self.ask_server().await;
             };
+            let now = self.session.now();
+            let ttl = until.map(|until| until.left(now));
+            if self.note_refusal(ttl, false)? {
+                Box::pin(self.sleep(ttl, true)).await;
+            }
+            return Ok(None);
         }
         match self.turn.slot.state() {
             PlaceState::Behind(holder) => Box::pin(self.watch_neighbour(&holder)).await,
@@ -372,7 +374,9 @@ impl<'a> Waiter<'a> {
                 return Ok(Some(self.elsewhere(self.asked(at))));
             }
             Outcome::Held { ttl, is_unset, .. } => {
-                return self.refused(ttl, is_unset, was_active).await;
+                if self.note_refusal(ttl, is_unset)? {
+                    Box::pin(self.sleep(ttl, was_active)).await;
+                }
             }
             Outcome::TooLate if self.session.now() >= self.deadline => {
                 return Err(self.timed_out());
@@ -396,14 +400,8 @@ impl<'a> Waiter<'a> {
         Ok(None)
     }
 
-    /// Sleeps after a refusal, until the next attempt makes sense. `was_active`: whether messages arrived when the server
-    /// told that another owner has the key.
-    async fn refused(
-        &mut self,
-        ttl: Option<Duration>,
-        is_unset: bool,
-        was_active: bool,
-    ) -> Result<Option<RoundOutcome>, Error> {
+    /// Another owner has the key, or there is no semaphore. Returns whether this waiter sleeps before its next attempt.
+    fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
         self.count_turns();
         self.let_others_pass();
         self.unanswered = None;
@@ -413,11 +411,11 @@ impl<'a> Waiter<'a> {
         };
         telemetry::attempt_refused(&self.requested().resource, ttl);
         self.turn.count_as_waiter()?;
-        if self.turn.slot.listens_after_refusal() {
+        let sleeps = self.turn.slot.listens_after_refusal();
+        if sleeps {
             self.turn.tell_line();
-            Box::pin(self.sleep(ttl, was_active)).await;
         }
-        Ok(None)
+        Ok(sleeps)
     }
 
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.

@@ -14,7 +14,8 @@
 
 use std::time::Duration;
 
-use super::{TakenKey, Waiter};
+use super::Waiter;
+use super::turn::Blocking;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
@@ -78,7 +79,8 @@ impl Waiter<'_> {
         if let Taker::Ours(ttl) = taker
             && self.is_refused_by_a_look()
         {
-            self.taken = Some(TakenKey { ttl });
+            self.is_taken = true;
+            self.turn.blocking = Blocking::owner(ttl, self.session.now());
             return;
         }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
