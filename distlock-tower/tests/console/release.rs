@@ -194,6 +194,10 @@ impl std::io::Write for Log {
 async fn log_says_who_freed_which_lock_of_whom() {
     let (watcher, worker) = clients();
     let guard = worker.lock("k").acquire().await.unwrap();
+    // The event exists from its first use. If a test of another thread used it first while this one sets its subscriber, it
+    // could be taken for one that nobody wants.
+    let _freed = worker.lock("first").acquire().await.unwrap();
+    post(&allowed(&watcher), &[], &confirmed("first")).await;
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
