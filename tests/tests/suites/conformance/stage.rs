@@ -529,3 +529,36 @@ pub(crate) async fn server_shows(observer: &Client, guard: &Guard, count: u64) -
     let holders = observer.lock(guard.key()).holders().await.unwrap();
     matches!(&holders[..], [holder] if holder.owner == guard.owner().to_string() && holder.count == count)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    async fn a_stage() -> Stage {
+        Stage::on(Server::Memory(MemoryServer::new()))
+    }
+
+    #[test]
+    fn failure_on_a_machine_that_stands_still_does_not_count() {
+        let plays = AtomicU64::new(0);
+        let test = async |stage: &Stage| {
+            // The pulse sleeps.
+            tokio::task::yield_now().await;
+            if plays.fetch_add(1, Ordering::Relaxed) == 0 {
+                thread::sleep(stage.lease());
+                panic!("an answer that came too late");
+            }
+        };
+        in_real_time(&mut one_thread(), REDIS_LEASE, a_stage, test);
+        assert_eq!(plays.into_inner(), 2);
+    }
+
+    #[test]
+    #[should_panic = "a failure of the library"]
+    fn failure_that_comes_again_and_again_counts_on_any_machine() {
+        let test = async |_: &Stage| panic!("a failure of the library");
+        in_real_time(&mut one_thread(), REDIS_LEASE, a_stage, test);
+    }
+}
