@@ -100,7 +100,7 @@ struct Edge<'a> {
     holder: &'a Holder,
 }
 
-/// Cycles of clients that hold what the next one waits for. Only the queues of fair locks say who waits.
+/// Cycles of clients: each waits for a key that the next one holds. Only the queues of fair locks say who waits.
 fn deadlocks(now: Millis, locks: &BTreeMap<String, Arc<Lock>>) -> Vec<Problem> {
     let stands = move |since: Millis| now.saturating_sub(since) >= STANDS;
     let edges = locks.values().flat_map(|lock| {

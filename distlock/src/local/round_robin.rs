@@ -45,7 +45,7 @@ impl RoundRobin {
         self.owed = self.owed.saturating_sub(grants);
     }
 
-    /// Whether each message ends a turn, whoever had it.
+    /// Whether each message ends a turn, also one of another library.
     pub(super) fn has_turns_of_one_grant(self) -> bool {
         self.turn == 1
     }

@@ -400,7 +400,7 @@ impl<'a> Waiter<'a> {
         Ok(None)
     }
 
-    /// Another owner has the key, or there is no semaphore. Returns whether this waiter sleeps before its next attempt.
+    /// Notes that the key was refused. Returns whether this waiter sleeps before its next attempt.
     fn note_refusal(&mut self, ttl: Option<Duration>, is_unset: bool) -> Result<bool, Error> {
         self.count_turns();
         self.let_others_pass();

@@ -183,9 +183,12 @@ impl Link {
 
     /// Whether the last try to connect has failed, and the next one follows.
     pub(in crate::backend::redis) fn fails_to_connect(&self) -> bool {
-        let has_failed = matches!(&*self.phase.borrow(), Phase::Down(Some(_)));
         // Acquire, as for each who looks at it. The task may have ended with its runtime.
-        has_failed && self.connecting.load(Ordering::Acquire)
+        self.has_failed() && self.connecting.load(Ordering::Acquire)
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Down(Some(_)))
     }
 
     /// A try to connect has failed. Returns false if there is a connection, which another task has established.
@@ -330,8 +333,7 @@ impl Link {
         };
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
         if !self.connecting.swap(true, Ordering::AcqRel) {
-            let has_failed = matches!(&*self.phase.borrow(), Phase::Down(Some(_)));
-            if self.epoch() == 0 && !has_failed {
+            if self.epoch() == 0 && !self.has_failed() {
                 *self.down_since.lock() = Instant::now();
             }
             let connecting = Connecting(Arc::clone(&self.connecting));
