@@ -112,6 +112,15 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Whether something is known to be in the way. Then a wait that ends is a timeout, even if the server does not answer.
+    pub(super) fn is_known_blocked(&self, now: Tick) -> bool {
+        match self.blocking {
+            Blocking::Nobody => false,
+            Blocking::Queue => self.slot.busy_until().is_some_and(|until| until > now),
+            Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => true,
+        }
+    }
+
     /// Tells those that stand in line behind it what it knows of the holder.
     pub(super) fn tell_line(&self) {
         if let Blocking::Owner(until) = self.blocking {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Waiter;
-use super::turn::Blocking;
 use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
@@ -95,14 +94,14 @@ impl Waiter<'_> {
     pub(super) fn timed_out(&self) -> Error {
         let key = &self.requested().resource.key;
         let own = self.unanswered.as_ref().map(|own| own.last.clone());
-        let fault = own.or_else(|| match self.turn.blocking {
-            Blocking::Nobody | Blocking::Queue => self.session.known_outage(key),
-            Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => None,
+        let now = self.session.now();
+        let fault = own.or_else(|| match self.turn.is_known_blocked(now) {
+            true => None,
+            false => self.session.known_outage(key),
         });
         match fault {
             Some(fault) => fault.into_error(key, self.waited()),
             None => {
-                let now = self.session.now();
                 let blocker = self.turn.blocker(now);
                 self.request.timed_out(key, now, blocker)
             }

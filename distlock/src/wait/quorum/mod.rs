@@ -227,9 +227,12 @@ impl<'a> Rounds<'a> {
         let is_unanswered = |at| silent_since(requests, spare, at).is_some();
         let waited = turn.wait(deadline, is_unanswered).await;
         self.was_blocked |= turn.was_blocked;
+        let is_blocked = turn.is_known_blocked(requests[0].registry.session.now());
         match waited? {
             MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
-            MyTurn::TimedOut if self.is_known_outage() => Err(self.no_answer(self.request().since)),
+            MyTurn::TimedOut if !is_blocked && self.is_known_outage() => {
+                Err(self.no_answer(self.request().since))
+            }
             MyTurn::TimedOut => Err(self.timed_out(&[])),
             MyTurn::GivenUp => {
                 let since = self.silent_since(self.now());

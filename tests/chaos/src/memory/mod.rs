@@ -296,7 +296,7 @@ impl MemoryRun {
             let happened = history::Fault {
                 kind: format!("{op:?} {name}"),
                 from: time.clock(),
-                to: time.clock() + timestamp(lasts),
+                to: time.clock() + timestamp(whole_steps(lasts)),
                 wiped: Wiped::Nothing,
                 affected: affected(&[op]),
                 heals: if fault == Fault::Double {
@@ -499,6 +499,11 @@ impl MemoryRun {
             what: EventKind::Fault(fault),
         });
     }
+}
+
+/// How long a sleep of this time takes. Tokio's timers end at whole milliseconds.
+fn whole_steps(sleep: Duration) -> Duration {
+    Duration::from_millis(sleep.as_nanos().div_ceil(1_000_000) as u64)
 }
 
 /// Only faults of renewals may cost a hold.

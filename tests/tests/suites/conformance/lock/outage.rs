@@ -6,7 +6,7 @@ use distlock::{Blocker, Error};
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::conformance::stage::{Stage, refused};
 
@@ -119,10 +119,36 @@ async fn short_waits_in_a_long_outage_are_unavailable_in_the_end(stage: &Stage) 
     stage.faults().clear_all();
 }
 
+async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let held = client.lock(KEY).acquire().await.unwrap();
+    let first = tokio::spawn(client.lock(KEY).acquire().into_future());
+    stage.waiting(&client, 1).await;
+    // The first waiter is refused, and sleeps until the lease ends. A later answer to it would end the outage too early, and
+    // the test could not fail.
+    sleep(stage.part(6)).await;
+    // The last attempt of this client for some time is not answered.
+    stage.faults().next(Op::Attempt, Fault::FailAfter);
+    let other = client.lock("{order:42}:other").try_acquire().await;
+    assert!(refused(other).is_unavailable());
+    let error = refused(client.lock(KEY).acquire().wait(stage.part(50)).await);
+    let is_in_line = matches!(
+        &error,
+        Error::Timeout {
+            blocker: Blocker::Queue(Some(_)),
+            ..
+        }
+    );
+    assert!(is_in_line && error.is_busy(), "{error}");
+    held.release().await.unwrap();
+    drop(first.await.unwrap().unwrap());
+}
+
 on_every_backend![
     all_in_line_are_told_of_an_outage_when_the_first_one_is,
     waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy,
     waiters_that_come_after_an_outage_are_served,
     wait_of_a_few_milliseconds_beside_a_live_server_is_a_timeout,
     short_waits_in_a_long_outage_are_unavailable_in_the_end,
+    wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage,
 ];

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use distlock::Blocker;
+use distlock::{Blocker, Quorum};
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -298,6 +298,27 @@ async fn wait_in_line_beside_a_silent_minority_was_a_wait_for_others() {
     let error = program.lock().acquire().wait(wait).await.unwrap_err();
     assert!(error.is_busy(), "{error}");
     program.heal();
+    guard.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    let first = tokio::spawn(program.lock().acquire().into_future());
+    // It is refused, and sleeps until the lease ends.
+    sleep(Duration::from_secs(1)).await;
+    for faults in &program.faults {
+        faults.next(Op::Attempt, Fault::FailAfter);
+    }
+    let other = Quorum::new(program.clients.clone()).lock("other");
+    assert!(other.try_acquire().await.unwrap_err().is_unavailable());
+    let wait = Duration::from_millis(200);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_busy(), "{error}");
     guard.release().await.unwrap();
     first.await.unwrap().unwrap().release().await.unwrap();
     servers.are_empty().await;
