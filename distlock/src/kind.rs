@@ -78,6 +78,10 @@ pub(crate) enum Nesting {
 }
 
 impl Kind {
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) const NUMBER: usize = Self::Latch as usize + 1;
+
     /// The name in logs and metrics, in snake case.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ use crate::guard::{Guard, Leased};
 use crate::key::Resource;
 use crate::kind::Family;
 use crate::local::HoldShare;
-use crate::telemetry::LockType;
+use crate::telemetry::{LockType, Meter};
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
@@ -290,11 +290,13 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         bounds.check(handle, key.text(), self.lease)?;
+        let resource = Resource {
+            kind: handle.kind,
+            key,
+        };
         let requested = RequestedKey {
-            resource: Resource {
-                kind: handle.kind,
-                key,
-            },
+            meter: Meter::of(&resource, config),
+            resource,
             permits,
             backoff: handle.backoff(),
             inside: None,

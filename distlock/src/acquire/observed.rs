@@ -41,10 +41,15 @@ impl<'a> Observation<'a> {
         lock_type: LockType,
         keys: impl Iterator<Item = &'k Key>,
     ) -> Self {
-        let session = &one.registry.session;
+        let (session, first) = (&one.registry.session, one.requested());
         Self {
             one,
-            meter: Meter::new(lock_type, &one.requested().resource.key, &session.config),
+            meter: match lock_type {
+                LockType::Single(_) => first.meter,
+                LockType::Multi | LockType::Red => {
+                    Meter::new(lock_type, &first.resource.key, &session.config)
+                }
+            },
             span: telemetry::acquire_span(lock_type, keys, session.id, one.request.wait),
             is_over: false,
         }

@@ -24,6 +24,7 @@ impl Registry {
     pub(crate) fn count_as_waiter(
         &self,
         wait: Wait,
+        meter: Meter,
         max_waiters: MaxWaiters,
         is_first: bool,
         is_unlimited: bool,
@@ -48,7 +49,7 @@ impl Registry {
             );
         }
         telemetry::waits(&resource, place);
-        slot.count(Meter::of(&resource, &self.session.config).waiter());
+        slot.count(meter.waiter());
         self.session.inspect_waits_by(due);
         if is_inside {
             let entries = self.entries.lock();

@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::kind::Kind;
 
 /// The type of lock that is acquired, in spans and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockType {
     Single(Kind),
     Multi,
@@ -20,6 +20,20 @@ pub(crate) enum LockType {
 }
 
 impl LockType {
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(super) const NUMBER: usize = Kind::NUMBER + 2;
+
+    /// Its place in a table of all types.
+    #[cfg(feature = "metrics")]
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::Single(kind) => kind as usize,
+            Self::Multi => Kind::NUMBER,
+            Self::Red => Kind::NUMBER + 1,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Single(kind) => kind.name(),

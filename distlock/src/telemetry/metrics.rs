@@ -1,12 +1,15 @@
 //! The metrics, by the facade `metrics`. The guide's page `logs_metrics_alerts` has their table.
 //!
-//! Handles are looked up once for each acquisition and kept in its hold, since the look-up in an exporter's registry costs
-//! more than a count. An exporter may be installed at any time: handles that were made before it are replaced. A gauge is
-//! lowered through the handle through which it was raised, so that it never falls below zero.
+//! Handles are made once for each recorder, since the look-up in an exporter's registry costs more than a count. An acquisition
+//! finds them when it begins, and its hold when it is granted. An exporter may be installed at any time: later acquisitions use
+//! its handles. A gauge is lowered through the handle through which it was raised, so that it never falls below zero.
+//!
+//! A recorder is told from others by its address. One that lies where a former one was freed is taken for that one, and gets
+//! no counts. Only recorders of single threads are ever freed.
 
 use std::collections::HashMap;
 use std::panic::catch_unwind;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -52,32 +55,98 @@ const LOSS_REASONS: [(Loss, &str); 4] = [
     (Loss::NumberGone, "number_gone"),
 ];
 
-/// What [`OfType::get`] has made, and the recorder in which it was registered. Never freed, but for each type and class there
-/// is one for each recorder, of which a program has one or two.
-type Known = HashMap<(&'static str, Option<&'static str>), (usize, &'static OfType), RandomState>;
+/// The metrics without a class. They are found without a lock, since each acquisition looks for them.
+static WITHOUT_CLASS: [ByRecorder; LockType::NUMBER] =
+    [const { ByRecorder::new() }; LockType::NUMBER];
 
-static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+/// The metrics of the classes. Never freed: there are few classes.
+static OF_CLASSES: LazyLock<RwLock<OfClasses>> = LazyLock::new(RwLock::default);
+
+type OfClasses = HashMap<(LockType, &'static str), &'static ByRecorder, RandomState>;
+
+/// The metrics of one type and class, as registered in each recorder. A program has one or two recorders: none is installed in
+/// the beginning, and then its exporter. Never freed.
+#[derive(Debug)]
+struct ByRecorder(OnceLock<Box<Registered>>);
+
+#[derive(Debug)]
+struct Registered {
+    recorder: usize,
+    metrics: OfType,
+    others: ByRecorder,
+}
 
 /// Tells one recorder from another.
 fn current_recorder() -> usize {
     metrics::with_recorder(|recorder| std::ptr::from_ref(recorder).cast::<()>().addr())
 }
 
+impl ByRecorder {
+    const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    fn get(&self, lock_type: LockType, class: Option<&'static str>) -> &OfType {
+        let recorder = current_recorder();
+        match self.0.get() {
+            Some(first) if first.recorder == recorder => &first.metrics,
+            _ => self.find_or_register(recorder, lock_type, class),
+        }
+    }
+
+    #[cold]
+    fn find_or_register(
+        &self,
+        recorder: usize,
+        lock_type: LockType,
+        class: Option<&'static str>,
+    ) -> &OfType {
+        let mut at = self;
+        loop {
+            match at.0.get() {
+                Some(registered) if registered.recorder == recorder => return &registered.metrics,
+                Some(of_other) => at = &of_other.others,
+                None => {
+                    let registered = Registered {
+                        recorder,
+                        metrics: OfType::register(lock_type.name(), class),
+                        others: Self::new(),
+                    };
+                    // Not inside of `get_or_init`: a recorder may run any code. If another thread was faster, its metrics are
+                    // looked at next. To register twice does no harm: an exporter gives both the same numbers.
+                    let _faster = at.0.set(Box::new(registered));
+                }
+            }
+        }
+    }
+}
+
 impl OfType {
     pub(super) fn get(lock_type: LockType, key: &Key, class_of: Option<KeyClass>) -> &'static Self {
-        // A panic of the user's function must not interrupt an acquisition.
-        let class = class_of.and_then(|class_of| catch_unwind(|| class_of(key.text())).ok());
-        let (labels, recorder) = ((lock_type.name(), class), current_recorder());
-        if let Some((of, known)) = KNOWN.read().get(&labels)
-            && *of == recorder
-        {
-            return known;
+        match class_of {
+            None => Self::without_class(lock_type),
+            Some(class_of) => Self::classified(lock_type, key, class_of),
         }
-        // Outside of the lock: a recorder may run any code. If two threads come here together, one of them is forgotten, which
-        // does no harm: an exporter gives both the same numbers.
-        let new: &'static Self = Box::leak(Box::new(Self::register(labels.0, labels.1)));
-        KNOWN.write().insert(labels, (recorder, new));
-        new
+    }
+
+    fn without_class(lock_type: LockType) -> &'static Self {
+        WITHOUT_CLASS[lock_type.index()].get(lock_type, None)
+    }
+
+    // Not inlined, so that acquisitions without a class do not make room for it.
+    #[inline(never)]
+    fn classified(lock_type: LockType, key: &Key, class_of: KeyClass) -> &'static Self {
+        // A panic of the user's function must not interrupt an acquisition.
+        let Ok(class) = catch_unwind(|| class_of(key.text())) else {
+            return Self::without_class(lock_type);
+        };
+        let known = OF_CLASSES.read().get(&(lock_type, class)).copied();
+        let by_recorder = known.unwrap_or_else(|| {
+            let mut all = OF_CLASSES.write();
+            let new = || &*Box::leak(Box::new(ByRecorder::new()));
+            all.entry((lock_type, class)).or_insert_with(new)
+        });
+        by_recorder.get(lock_type, Some(class))
     }
 
     fn register(kind: &'static str, class: Option<&'static str>) -> Self {

@@ -15,6 +15,7 @@ use crate::hold::{HoldRef, Session};
 use crate::key::{Key, Resource};
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::owner::Owner;
+use crate::telemetry::Meter;
 
 /// One requested key.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct RequestedKey {
     pub(crate) backoff: Backoff,
     /// The owner of the enclosing hold, which admits this one beside itself.
     pub(crate) inside: Option<Owner>,
+    /// What counts its waits, and the acquisition if it is for this key alone.
+    pub(crate) meter: Meter,
 }
 
 /// The request of an acquisition: one key, or several keys of one client that are granted together or not at all.

@@ -138,8 +138,9 @@ impl<'a> Turn<'a> {
                 self.request,
             );
             let (max_waiters, is_unlimited) = (request.max_waiters, request.wait.is_none());
-            let registry = self.registry;
-            let counted = registry.count_as_waiter(wait, max_waiters, is_first, is_unlimited)?;
+            let (registry, meter) = (self.registry, request.requested[self.at].meter);
+            let counted =
+                registry.count_as_waiter(wait, meter, max_waiters, is_first, is_unlimited)?;
             self.waiter_slot = Some(counted);
         }
         Ok(())

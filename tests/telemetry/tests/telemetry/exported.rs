@@ -26,6 +26,20 @@ fn class(key: &str) -> &'static str {
     }
 }
 
+/// The sum of all series of this name that have all of these labels.
+pub(crate) fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let labels = labels
+        .iter()
+        .map(|(label, value)| format!("{label}=\"{value}\""));
+    let labels: Vec<String> = labels.collect();
+    let series = page.lines().filter(|line| {
+        let rest = line.strip_prefix(name).unwrap_or_default();
+        rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
+    });
+    let values = series.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    values.sum()
+}
+
 struct Exporter {
     url: String,
 }
@@ -47,19 +61,8 @@ impl Exporter {
         page.text().await.unwrap()
     }
 
-    /// The sum of all series of this name that have all of these labels.
     async fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let labels = labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{value}\""));
-        let labels: Vec<String> = labels.collect();
-        let page = self.page().await;
-        let series = page.lines().filter(|line| {
-            let rest = line.strip_prefix(name).unwrap_or_default();
-            rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
-        });
-        let values = series.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
-        values.sum()
+        sum(&self.page().await, name, labels)
     }
 
     async fn eventually(&self, name: &str, labels: &[(&str, &str)], expected: f64) {

@@ -4,5 +4,6 @@
 
 mod exported;
 mod files;
+mod recorders;
 mod snapshot;
 mod spans;

@@ -1,0 +1,142 @@
+//! Recorders of one thread, which see nothing of other tests: what each metric is at a moment, and recorders that replace others.
+
+use std::time::Duration;
+
+use distlock::Client;
+use metrics::set_default_local_recorder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::sleep;
+
+use crate::exported::sum;
+
+/// Never freed: another one at the same address would be taken for it.
+fn recorder() -> &'static PrometheusRecorder {
+    Box::leak(Box::new(PrometheusBuilder::new().build_recorder()))
+}
+
+/// What the recorder has under this name, for all reentrant locks.
+fn value(recorder: &PrometheusRecorder, name: &str) -> f64 {
+    let page = recorder.handle().render();
+    sum(&page, &format!("distlock_{name}"), &[("kind", "reentrant")])
+}
+
+#[track_caller]
+fn assert_values(recorder: &PrometheusRecorder, expected: &[(&str, f64)]) {
+    for (name, expected) in expected {
+        assert_eq!(value(recorder, name), *expected, "{name}");
+    }
+}
+
+/// A class that only one of the tests has.
+fn class(_: &str) -> &'static str {
+    "of recorders"
+}
+
+#[tokio::test(start_paused = true)]
+async fn gauges_are_right_during_a_run_of_hand_overs_and_after_it() {
+    const TASKS: u32 = 8;
+    const TURNS: u32 = 3;
+    let recorder = recorder();
+    let _installed = set_default_local_recorder(recorder);
+    let lock = Client::in_memory().lock("hot");
+    let first = lock.acquire().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let lock = lock.clone();
+        let handle = recorder.handle();
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let held = lock.acquire().await.unwrap();
+                let page = handle.render();
+                assert_eq!(sum(&page, "distlock_holds", &[]), 1.0);
+                // All others wait, or have ended.
+                let waiters = sum(&page, "distlock_waiters", &[]);
+                assert!(waiters < f64::from(TASKS), "{waiters}");
+                held.release().await.unwrap();
+            }
+        });
+    }
+    yield_now().await;
+    assert_values(recorder, &[("holds", 1.0), ("waiters", TASKS.into())]);
+    first.release().await.unwrap();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    let all = f64::from(TASKS * TURNS + 1);
+    assert_values(
+        recorder,
+        &[
+            ("holds", 0.0),
+            ("waiters", 0.0),
+            ("acquisitions_total", all),
+            ("acquire_wait_seconds_count", all),
+            ("hold_seconds_count", all),
+        ],
+    );
+    assert!(value(recorder, "hand_overs_total") > 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_waited_and_held_are_those_of_the_clock() {
+    let recorder = recorder();
+    let _installed = set_default_local_recorder(recorder);
+    let lock = Client::in_memory().lock("timed");
+    let held = lock.acquire().await.unwrap();
+    let next = tokio::spawn(lock.acquire().into_future());
+    sleep(Duration::from_secs(2)).await;
+    held.release().await.unwrap();
+    let held = next.await.unwrap().unwrap();
+    assert_values(recorder, &[("acquire_wait_seconds_sum", 2.0)]);
+    sleep(Duration::from_secs(3)).await;
+    held.release().await.unwrap();
+    assert_values(
+        recorder,
+        &[("acquire_wait_seconds_sum", 2.0), ("hold_seconds_sum", 5.0)],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_recorder_counts_what_begins_under_it() {
+    for client in [
+        Client::builder(),
+        Client::builder().metrics_key_class(class),
+    ] {
+        let client = client.in_memory(&distlock::MemoryServer::new()).unwrap();
+        let (former, later) = (recorder(), recorder());
+        let installed_former = set_default_local_recorder(former);
+        let lock = client.lock("handed over");
+        let held = lock.acquire().await.unwrap();
+        let next = tokio::spawn(lock.acquire().into_future());
+        yield_now().await;
+        assert_values(former, &[("holds", 1.0), ("waiters", 1.0)]);
+
+        // The hold and its waiter belong to the former recorder.
+        let installed_later = set_default_local_recorder(later);
+        held.release().await.unwrap();
+        let held = next.await.unwrap().unwrap();
+        assert_values(former, &[("holds", 1.0), ("waiters", 0.0)]);
+        let other = client.lock("other").acquire().await.unwrap();
+        assert_values(
+            later,
+            &[
+                ("holds", 1.0),
+                ("waiters", 0.0),
+                ("acquisitions_total", 1.0),
+            ],
+        );
+        held.release().await.unwrap();
+        assert_values(later, &[("holds", 1.0)]);
+
+        // The former one again.
+        drop(installed_later);
+        other.release().await.unwrap();
+        let again = lock.acquire().await.unwrap();
+        assert_values(former, &[("holds", 1.0), ("acquisitions_total", 3.0)]);
+        again.release().await.unwrap();
+        for recorder in [former, later] {
+            assert_values(recorder, &[("holds", 0.0), ("waiters", 0.0)]);
+        }
+        drop(installed_former);
+    }
+}
