@@ -262,6 +262,10 @@ impl Session {
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
             self.release_later(PendingRelease::of_hold(hold));
+        } else {
+            // A copy of the server that takes over later may have the hold again.
+            let epoch = self.backend.epoch(&hold.resource.key);
+            self.remember(PendingRelease::of_hold(hold), epoch);
         }
         hold.announce_over();
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::test_util::{Answer, Verbs};
 use distlock::{Client, Error, Loss};
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::poll_immediate;
@@ -371,7 +372,22 @@ async fn loss_that_a_release_finds_is_shown(stage: &Stage) {
     }
 }
 
+async fn lost_hold_that_a_copy_of_the_server_has_again_is_ended(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage.wipe().await;
+    stage.faults().reconnect();
+    let told = async || !guard.is_held();
+    stage.eventually("the loss", stage.lease(), told).await;
+    let copy = Verbs::new(&other, client.id());
+    let back = copy.attempt(KEY, guard.owner().number(), stage.lease() * 10);
+    assert_eq!(back.await.unwrap(), Answer::Granted);
+    stage.faults().reconnect();
+    stage.is_free_within(stage.lease(), KEY).await;
+}
+
 on_every_backend![
+    lost_hold_that_a_copy_of_the_server_has_again_is_ended,
     release_that_nobody_waits_for_is_no_loss,
     loss_that_a_release_finds_is_shown,
     guard_that_was_lost_and_lives_on_is_in_nobodys_way,
