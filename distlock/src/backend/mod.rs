@@ -333,6 +333,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// signal says so.
     fn subscribe(&self, target: &Target) -> Subscription;
 
+    /// Whether the answer to a release counts all that listen to its message. A node of a cluster counts only its own
+    /// subscribers.
+    fn counts_all_listeners(&self) -> bool {
+        true
+    }
+
     /// Why the client is disconnected from the server of a key; `None` if it is connected. A disconnected server answers no
     /// command until the client has connected again.
     fn disconnected(&self, _key: &Key) -> Option<Fault> {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_GRANTS, HAND_OVER_TIME};
+use crate::config::{HAND_OVER_GRANTS, HAND_OVER_GRANTS_ALONE, HAND_OVER_TIME};
 
 /// A waiter's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +64,8 @@ pub(crate) struct Queue<H, W> {
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
     run: Run,
+    /// Whether no other client listened to the last release.
+    is_alone: bool,
     /// The head that was asked for a sign of life.
     asked: Option<Ticket>,
 }
@@ -95,6 +97,7 @@ impl<H, W: Clone> Queue<H, W> {
             behind: BTreeMap::new(),
             slot: None,
             run: Run::default(),
+            is_alone: false,
             asked: None,
         }
     }
@@ -228,12 +231,21 @@ impl<H, W: Clone> Queue<H, W> {
             since,
             is_over,
         } = self.run;
-        !is_over && grants < HAND_OVER_GRANTS && now.since(since) < HAND_OVER_TIME
+        let most = match self.is_alone {
+            true => HAND_OVER_GRANTS_ALONE,
+            false => HAND_OVER_GRANTS,
+        };
+        !is_over && grants < most && now.since(since) < HAND_OVER_TIME
     }
 
-    /// How many grants the run has.
-    pub(crate) fn run_length(&self) -> u32 {
-        self.run.grants + 1
+    /// How many grants another client gets after this run. It is not given more for a time in which it did not wait.
+    pub(crate) fn turn_of_others(&self) -> u32 {
+        (self.run.grants + 1).min(HAND_OVER_GRANTS)
+    }
+
+    /// The server has answered a release. `is_alone`: no other client listened to its message.
+    pub(crate) fn released(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
     }
 
     /// Counts a grant that follows without a turn of other processes.
@@ -434,6 +446,29 @@ mod tests {
             queue.release(7, true, Tick::from_millis(6)),
             QueueEffect::HandedOver(0)
         );
+    }
+
+    #[test]
+    fn run_has_more_grants_while_no_other_client_listens_and_no_longer_time() {
+        let (mut queue, _) = queue(1);
+        let grants = |queue: &mut Local, now| {
+            let _ = queue.began(Tick::default());
+            let handed_over = std::iter::repeat_with(|| {
+                let effect = queue.release(7, true, now);
+                queue.slot = None;
+                effect
+            });
+            let one = QueueEffect::HandedOver(0);
+            handed_over.take_while(|effect| *effect == one).count()
+        };
+        let (start, late) = (Tick::default(), Tick::default().after(HAND_OVER_TIME));
+        assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
+        queue.released(true);
+        assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS_ALONE as usize);
+        assert_eq!(queue.turn_of_others(), HAND_OVER_GRANTS);
+        assert_eq!(grants(&mut queue, late), 0);
+        queue.released(false);
+        assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
     }
 
     #[test]

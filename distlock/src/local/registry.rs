@@ -296,7 +296,7 @@ impl Registry {
                 if last {
                     let _known = hold.stop_renewals(now);
                     self.session.lose(hold, loss);
-                    self.freed(hold, 0);
+                    self.freed(hold, None);
                 }
                 EndOutcome::Lost(loss)
             }
@@ -429,23 +429,29 @@ impl Registry {
 
 impl Inspect for Registry {
     /// The first in line may ask the server now.
-    fn freed(&self, hold: &Hold, others: u32) {
+    fn freed(&self, hold: &Hold, listeners: Option<u32>) {
         let resource = &hold.resource;
+        let others = listeners.unwrap_or(0);
+        let is_alone = listeners == Some(0)
+            && resource.kind.hands_over()
+            && resource.kind.listens()
+            && self.session.backend.counts_all_listeners();
         let mut yielded = None;
         {
             let mut entries = self.entries.lock();
-            if others > 0
-                && let Some(entry) = entries.get_mut(resource)
-            {
-                // An attempt that has followed the release is the last one that others have to wait for, also if its grant
-                // was noticed before this answer.
-                entry.queue.end_run();
+            if let Some(entry) = entries.get_mut(resource) {
+                entry.queue.released(is_alone);
+                if others > 0 {
+                    // An attempt that has followed the release is the last one that others have to wait for, also if its
+                    // grant was noticed before this answer.
+                    entry.queue.end_run();
+                }
             }
             if let Some(entry) = entries.get_mut(resource)
                 && entry.is_held_by(hold)
             {
                 entry.holder = None;
-                let others = RoundRobin::released(others, entry.queue.run_length());
+                let others = RoundRobin::released(others, entry.queue.turn_of_others());
                 entry.yield_to(others);
                 if entry.is_idle() {
                     entries.remove(resource);

@@ -60,10 +60,11 @@
 //! Without a limit, hand-overs would keep a busy key in one process forever. After
 //! [`HAND_OVER_GRANTS`](crate::config::HAND_OVER_GRANTS) grants or [`HAND_OVER_TIME`](crate::config::HAND_OVER_TIME)
 //! the hold is released in the server instead. The answer to a release says whether other clients listened to its
-//! message. If they did, the head yields: it lets the others go first for one round trip or more, and for
-//! [`YIELD_TIME`](crate::config::YIELD_TIME) at most if it hears nothing. Without this pause the head would win nearly every time,
-//! because it would send its attempt before the other clients had received the message. Clients of Redisson need more
-//! time, and get as many grants as this client had. Clients that hear of the same release take turns; see [`yielding`].
+//! message. If none did, the next run may have [more grants](crate::config::HAND_OVER_GRANTS_ALONE). If they did, the head
+//! yields: it lets the others go first for one round trip or more, and for [`YIELD_TIME`](crate::config::YIELD_TIME) at
+//! most if it hears nothing. Without this pause the head would win nearly every time, because it would send its attempt
+//! before the other clients had received the message. Clients of Redisson need more time, and get as many grants as this
+//! client had. Clients that hear of the same release take turns; see [`yielding`].
 //!
 //! # Subscriptions
 //! Waiters of one client share one subscription for each channel. A subscription that was interrupted and made again

@@ -383,6 +383,10 @@ impl Backend for RedisBackend {
         self.servers.home(key)
     }
 
+    fn counts_all_listeners(&self) -> bool {
+        self.servers.count_all_listeners()
+    }
+
     fn disconnected(&self, key: &Key) -> Option<Fault> {
         self.servers.disconnected(key)
     }

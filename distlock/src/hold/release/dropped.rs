@@ -23,15 +23,15 @@ impl Session {
     ) -> Result<PendingRelease, Loss> {
         if let Err(loss) = hold.stop_renewals(now) {
             self.lose(hold, loss);
-            self.freed(hold, 0);
+            self.freed(hold, None);
             return Err(loss);
         }
         self.unwatch(hold);
         Ok(PendingRelease::of_hold(hold).that_frees(hold))
     }
 
-    /// Takes note that a hold is over, and that so many other clients heard of it.
-    pub(in crate::hold) fn freed(&self, hold: &Hold, others: u32) {
+    /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
+    pub(in crate::hold) fn freed(&self, hold: &Hold, others: Option<u32>) {
         match self.inspection.inspector() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.

@@ -147,8 +147,8 @@ impl PendingRelease {
     pub(in crate::hold) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
         if let Some(hold) = self.frees.take() {
             let others = match settled {
-                Settled::Answered(Released::Freed { others }) => others,
-                Settled::Answered(Released::NotOurs) | Settled::GivenUp => 0,
+                Settled::Answered(Released::Freed { others }) => Some(others),
+                Settled::Answered(Released::NotOurs) | Settled::GivenUp => None,
             };
             session.freed(&hold, others);
         }

@@ -470,6 +470,10 @@ impl Backend for Faulty {
         }))
     }
 
+    fn counts_all_listeners(&self) -> bool {
+        self.inner.counts_all_listeners()
+    }
+
     fn longest_disconnection(&self) -> Option<Disconnection> {
         self.inner.longest_disconnection()
     }

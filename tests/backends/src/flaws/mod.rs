@@ -227,6 +227,10 @@ impl Backend for Flawed {
         self.inner.home(key)
     }
 
+    fn counts_all_listeners(&self) -> bool {
+        self.inner.counts_all_listeners()
+    }
+
     fn disconnected(&self, key: &Key) -> Option<BackendFault> {
         self.inner.disconnected(key)
     }

@@ -7,6 +7,7 @@ use distlock::{Acquire, Client, MemoryServer};
 use distlock_tests::faults::{Faults, Op};
 use distlock_tests::{Disturbed as _, RedisServer};
 use futures_util::future::join_all;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 const SECTION: Duration = Duration::from_millis(1);
@@ -89,6 +90,45 @@ async fn four_clients_share_a_hot_write_lock() {
 }
 
 /// Each release wakes all of them. Those that are not next leave the server alone.
+/// Grants to four tasks of one client, of which some wait at any time.
+async fn hot_key(client: &Client, grants: usize) {
+    let task = async || {
+        for _ in 0..grants / 4 {
+            let guard = client.lock("hot").acquire().await.unwrap();
+            yield_now().await;
+            guard.release().await.unwrap();
+        }
+    };
+    join_all((0..4).map(|_| task())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_releases_a_hot_key_more_often_once_another_one_waits() {
+    let (server, faults) = (MemoryServer::new(), Faults::new());
+    let client = Client::builder()
+        .faults(&faults)
+        .in_memory(&server)
+        .unwrap();
+    let other = Client::builder().in_memory(&server).unwrap();
+    hot_key(&client, 4_000).await;
+    let alone = faults.calls(Op::Release);
+    assert!(alone <= 20, "{alone} releases");
+    let waits = tokio::spawn(async move {
+        for _ in 0..20 {
+            let guard = other.lock("hot").acquire().await.unwrap();
+            sleep(SECTION).await;
+            guard.release().await.unwrap();
+        }
+    });
+    // Twenty runs of the length from before would have more grants.
+    hot_key(&client, 4_000).await;
+    assert!(waits.is_finished());
+    let before = faults.calls(Op::Release);
+    hot_key(&client, 4_000).await;
+    let again = faults.calls(Op::Release) - before;
+    assert!(again <= 20, "{again} releases");
+}
+
 #[tokio::test(start_paused = true)]
 async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
     let (server, faults) = (MemoryServer::new(), Faults::new());

@@ -218,6 +218,15 @@ impl Servers {
         vec![facts::of(&single.node, layout, false, key).await]
     }
 
+    /// Whether all that listen to a message are connected to the server that publishes it. In a cluster that is so for
+    /// sharded messages alone.
+    pub(super) fn count_all_listeners(&self) -> bool {
+        match &self.layout {
+            Layout::Cluster(cluster) => cluster.has_sharded_messages(),
+            Layout::One(_) | Layout::Sentinel { .. } => true,
+        }
+    }
+
     /// Where a key lives.
     pub(super) fn home(&self, key: &Key) -> Home {
         match self.owner(key) {
