@@ -12,7 +12,7 @@ use crate::wait::ClientRequest;
 struct Observation<'a> {
     // The request, or the first of several.
     one: &'a ClientRequest,
-    meter: Meter,
+    lock_type: LockType,
     /// Boxed, since it is a part of the future of each acquisition. There is none unless somebody collects spans.
     span: Option<Box<Span>>,
     is_over: bool,
@@ -41,17 +41,23 @@ impl<'a> Observation<'a> {
         lock_type: LockType,
         keys: impl Iterator<Item = &'k Key>,
     ) -> Self {
-        let (session, first) = (&one.registry.session, one.requested());
+        let client = one.registry.session.id;
         Self {
             one,
-            meter: match lock_type {
-                LockType::Single(_) => first.meter,
-                LockType::Multi | LockType::Red => {
-                    Meter::new(lock_type, &first.resource.key, &session.config)
-                }
-            },
-            span: telemetry::acquire_span(lock_type, keys, session.id, one.request.wait),
+            lock_type,
+            span: telemetry::acquire_span(lock_type, keys, client, one.request.wait),
             is_over: false,
+        }
+    }
+
+    /// What counts the acquisition.
+    fn meter(&self) -> Meter {
+        let (config, first) = (&self.one.registry.session.config, self.one.requested());
+        match self.lock_type {
+            LockType::Single(_) => first.meter,
+            LockType::Multi | LockType::Red => {
+                Meter::new(self.lock_type, &first.resource.key, config)
+            }
         }
     }
 
@@ -72,7 +78,7 @@ impl<'a> Observation<'a> {
         let session = &self.one.registry.session;
         let waited = session.now().since(self.one.request.since);
         telemetry::acquire_ended(self.span.as_deref(), outcome, waited);
-        self.meter.acquired(outcome, waited);
+        self.meter().acquired(outcome, waited);
     }
 }
 

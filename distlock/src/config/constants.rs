@@ -89,7 +89,7 @@ pub(crate) const LOOK_BATCH: usize = 250;
 pub(crate) const HAND_OVER_GRANTS: u32 = 64;
 
 /// The same while no other client listened to the last release. With holds of some microseconds, 64 grants take twice as long as
-/// the round trip after them, in which the key is idle. A client that comes then waits for longer, once.
+/// the round trip after them, in which the key is idle. A client that begins to wait then waits for longer.
 pub(crate) const HAND_OVER_GRANTS_ALONE: u32 = 512;
 
 /// How long a client hands a hold over to its own waiters before it releases the hold in the server.
@@ -158,7 +158,7 @@ pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 /// time costs at most a hundred such questions a second.
 pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a client remembers its answered releases, to send them again if a connection stands anew: a server that
+/// How long a client remembers its answered releases and the holds that were gone, to release them again if a connection stands anew: a server that
 /// takes over, or restarts, may have lost what it was told in the last seconds.
 pub(crate) const RELEASES_REMEMBERED: Duration = Duration::from_secs(5);
 

@@ -208,7 +208,8 @@ impl Session {
         }
     }
 
-    /// Remembers a release that was answered, and that was sent over connection `epoch` or a later one.
+    /// Remembers a release that was answered, and that was sent over connection `epoch` or a later one. Or a hold that was
+    /// found to be gone over this connection.
     pub(super) fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
         if !self.backend.has_connection() {
             return;
@@ -245,6 +246,12 @@ impl Session {
 
     /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
     pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
+        let epoch = self.backend.epoch(&hold.resource.key);
+        self.lose_over(hold, loss, epoch);
+    }
+
+    /// Declares a hold lost. The loss was found over connection `epoch`.
+    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         if !self.unwatch(hold) {
             return;
         }
@@ -264,8 +271,7 @@ impl Session {
             self.release_later(PendingRelease::of_hold(hold));
         } else {
             // A copy of the server that takes over later may have the hold again.
-            let epoch = self.backend.epoch(&hold.resource.key);
-            self.remember(PendingRelease::of_hold(hold), epoch);
+            self.remember(PendingRelease::of_gone(hold), epoch);
         }
         hold.announce_over();
     }

@@ -250,11 +250,15 @@ async fn renew(session: Arc<Session>, sent: Tick, planned: Vec<Planned>) {
             lease: *lease,
         })
         .collect();
+    let epochs = planned
+        .iter()
+        .map(|(hold, ..)| session.backend.epoch(&hold.resource.key));
+    let epochs: Vec<u64> = epochs.collect();
     let answers = ask(&session, &batch).await;
     let now = session.now();
-    for ((hold, count, lease), answer) in planned.into_iter().zip(answers) {
+    for (((hold, count, lease), epoch), answer) in planned.into_iter().zip(epochs).zip(answers) {
         match hold.renewed(sent, (count, lease), answer, now) {
-            Some(loss) => session.lose(&hold, loss),
+            Some(loss) => session.lose_over(&hold, loss, epoch),
             None => session.look_again(&hold),
         }
     }

@@ -240,7 +240,7 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// How many grants another client gets after this run. It is not given more for a time in which it did not wait.
     pub(crate) fn turn_of_others(&self) -> u32 {
-        (self.run.grants + 1).min(HAND_OVER_GRANTS)
+        (self.run.grants + 1).min(HAND_OVER_GRANTS + 1)
     }
 
     /// The server has answered a release. `is_alone`: no other client listened to its message.
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);
         queue.released(true);
         assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS_ALONE as usize);
-        assert_eq!(queue.turn_of_others(), HAND_OVER_GRANTS);
+        assert_eq!(queue.turn_of_others(), HAND_OVER_GRANTS + 1);
         assert_eq!(grants(&mut queue, late), 0);
         queue.released(false);
         assert_eq!(grants(&mut queue, start), HAND_OVER_GRANTS as usize);

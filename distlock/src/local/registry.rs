@@ -127,6 +127,8 @@ impl Entry {
     #[must_use]
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
         self.yield_to(RoundRobin::default());
+        // The owner that was in the way has released the key.
+        self.busy_until = None;
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
             runner: Runner::current(),
@@ -184,6 +186,15 @@ impl Registry {
             kind: *kind,
             key: resource.key.clone(),
         })
+    }
+
+    /// Whether a hold of this client has the resource, with a lease that has not ended.
+    pub(crate) fn is_held(&self, resource: &Resource, now: Tick) -> bool {
+        let entries = self.entries.lock();
+        let holder = entries
+            .get(resource)
+            .and_then(|entry| entry.holder.as_ref());
+        holder.is_some_and(|holder| holder.hold.deadline() > now)
     }
 
     fn has_waiters(&self, resource: &Resource) -> bool {
@@ -439,6 +450,14 @@ impl Inspect for Registry {
         let mut yielded = None;
         {
             let mut entries = self.entries.lock();
+            // The server counts no subscriptions of this client, and another kind of lock may wait for the same data.
+            let is_alone = is_alone
+                && self.same_data(resource).all(|other| {
+                    other == *resource
+                        || entries
+                            .get(&other)
+                            .is_none_or(|entry| entry.queue.is_empty())
+                });
             if let Some(entry) = entries.get_mut(resource) {
                 entry.queue.released(is_alone);
                 if others > 0 {

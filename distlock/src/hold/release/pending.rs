@@ -60,6 +60,16 @@ impl PendingRelease {
         }
     }
 
+    /// The owner of a hold that the server does not have. There is nothing to release, unless a copy of the server has the
+    /// hold again.
+    pub(crate) fn of_gone(hold: &Hold) -> Self {
+        Self {
+            answered: true,
+            unconfirmed: 0,
+            ..Self::of_hold(hold)
+        }
+    }
+
     /// The owner of an attempt of unknown outcome.
     pub(crate) fn of_attempt(target: Target, attempt: InDoubtAttempt) -> Self {
         Self {

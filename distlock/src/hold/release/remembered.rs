@@ -1,7 +1,7 @@
-//! The releases of one client that were answered in the last seconds.
+//! The releases of one client that were answered in the last seconds, and the holds that were found to be gone.
 //!
 //! A replica that takes over may not have heard of them, and a server that restarts may not have stored them. It then has
-//! an owner again that nobody renews and nobody releases. So they are sent again when a connection stands anew.
+//! an owner again that nobody renews and nobody releases. So a release is sent when a connection stands anew.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(in crate::hold) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
 #[derive(Debug)]
 struct Remembered {
     pending: PendingRelease,
-    /// The connection that it was sent over.
+    /// The connection that it was sent over, or over which the hold was found to be gone.
     epoch: u64,
     at: Tick,
 }

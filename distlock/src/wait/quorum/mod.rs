@@ -227,10 +227,9 @@ impl<'a> Rounds<'a> {
         let is_unanswered = |at| silent_since(requests, spare, at).is_some();
         let waited = turn.wait(deadline, is_unanswered).await;
         self.was_blocked |= turn.was_blocked;
-        let is_blocked = turn.is_known_blocked(requests[0].registry.session.now());
         match waited? {
             MyTurn::HandedOver(_) | MyTurn::Attempt { .. } => Ok(()),
-            MyTurn::TimedOut if !is_blocked && self.is_known_outage() => {
+            MyTurn::TimedOut if !self.is_held_here() && self.is_known_outage() => {
                 Err(self.no_answer(self.request().since))
             }
             MyTurn::TimedOut => Err(self.timed_out(&[])),
@@ -244,6 +243,15 @@ impl<'a> Rounds<'a> {
     /// Since when too few servers answer this program's attempts.
     fn silent_since(&self, now: Tick) -> Option<Tick> {
         silent_since(self.requests, self.requests.len() - self.quorum, now)
+    }
+
+    /// Whether holds of this program keep so many servers that no quorum is left for others.
+    fn is_held_here(&self) -> bool {
+        let held = |one: &&ClientRequest| {
+            let resource = &one.requested().resource;
+            one.registry.is_held(resource, one.registry.session.now())
+        };
+        self.requests.iter().filter(held).count() > self.requests.len() - self.quorum
     }
 
     /// Whether so many servers are known not to answer that no quorum can be expected.

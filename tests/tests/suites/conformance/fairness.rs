@@ -89,7 +89,6 @@ async fn four_clients_share_a_hot_write_lock() {
     in_memory(|client| client.rw_lock("order:42").write().acquire()).await;
 }
 
-/// Each release wakes all of them. Those that are not next leave the server alone.
 /// Grants to four tasks of one client, of which some wait at any time.
 async fn hot_key(client: &Client, grants: usize) {
     let task = async || {
@@ -129,6 +128,7 @@ async fn client_releases_a_hot_key_more_often_once_another_one_waits() {
     assert!(again <= 20, "{again} releases");
 }
 
+/// Each release wakes all of them. Those that are not next leave the server alone.
 #[tokio::test(start_paused = true)]
 async fn twelve_clients_with_one_task_each_send_few_commands_for_each_grant() {
     let (server, faults) = (MemoryServer::new(), Faults::new());

@@ -379,6 +379,9 @@ async fn lost_hold_that_a_copy_of_the_server_has_again_is_ended(stage: &Stage) {
     stage.faults().reconnect();
     let told = async || !guard.is_held();
     stage.eventually("the loss", stage.lease(), told).await;
+    let noted = async || client.snapshot().losses.len() == 1;
+    stage.eventually("its record", stage.lease(), noted).await;
+    assert_eq!(client.snapshot().losses[0].loss, Loss::Gone);
     let copy = Verbs::new(&other, client.id());
     let back = copy.attempt(KEY, guard.owner().number(), stage.lease() * 10);
     assert_eq!(back.await.unwrap(), Answer::Granted);

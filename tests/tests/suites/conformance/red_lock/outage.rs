@@ -323,3 +323,23 @@ async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage() {
     first.await.unwrap().unwrap().release().await.unwrap();
     servers.are_empty().await;
 }
+
+/// Its part on a server that answers is no quorum.
+#[tokio::test(start_paused = true)]
+async fn wait_in_line_behind_a_holder_without_a_majority_is_unavailable() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    let guard = program.lock().acquire().await.unwrap();
+    program.hang([1, 2]);
+    // The leases on those two are over.
+    sleep(LEASE * 2).await;
+    let first = tokio::spawn(program.lock().acquire().into_future());
+    sleep(Duration::from_secs(2)).await;
+    let wait = Duration::from_millis(200);
+    let error = program.lock().acquire().wait(wait).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    first.abort();
+    drop(guard);
+    program.heal();
+    servers.are_empty().await;
+}
