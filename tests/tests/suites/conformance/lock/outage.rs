@@ -144,7 +144,30 @@ async fn wait_in_line_for_a_key_that_is_held_is_a_timeout_after_an_outage(stage:
     drop(first.await.unwrap().unwrap());
 }
 
+async fn lease_of_a_former_owner_does_not_hide_an_outage(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    // It is not handed over, so the next waiter asks the server.
+    let lock = client.fenced_lock(KEY);
+    let long = other.fenced_lock(KEY).acquire().lease(stage.lease() * 10);
+    let foreign = long.await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    stage.waiting(&client, 1).await;
+    // It is refused, and knows the end of the lease.
+    sleep(stage.part(6)).await;
+    foreign.release().await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    let first = tokio::spawn(lock.acquire().into_future());
+    stage.waiting(&client, 1).await;
+    stage.faults().always(Op::Attempt, Fault::FailBefore);
+    held.release().await.unwrap();
+    let error = refused(lock.acquire().wait(stage.part(10)).await);
+    assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+    stage.faults().clear(Op::Attempt);
+    drop(first.await.unwrap());
+}
+
 on_every_backend![
+    lease_of_a_former_owner_does_not_hide_an_outage,
     all_in_line_are_told_of_an_outage_when_the_first_one_is,
     waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy,
     waiters_that_come_after_an_outage_are_served,
