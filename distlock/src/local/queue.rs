@@ -64,8 +64,6 @@ pub(crate) struct Queue<H, W> {
     /// The hold that was handed to the head and not yet taken.
     slot: Option<H>,
     run: Run,
-    /// Whether no other client listened to the last release.
-    is_alone: bool,
     /// The head that was asked for a sign of life.
     asked: Option<Ticket>,
 }
@@ -88,6 +86,8 @@ struct Run {
     grants: u32,
     since: Tick,
     is_over: bool,
+    /// Whether no other client listened to the last release, before or in this run.
+    is_alone: bool,
 }
 
 impl<H, W: Clone> Queue<H, W> {
@@ -97,7 +97,6 @@ impl<H, W: Clone> Queue<H, W> {
             behind: BTreeMap::new(),
             slot: None,
             run: Run::default(),
-            is_alone: false,
             asked: None,
         }
     }
@@ -179,6 +178,7 @@ impl<H, W: Clone> Queue<H, W> {
             grants: 0,
             since: now,
             is_over: false,
+            ..self.run
         };
         self.slot.take()
     }
@@ -230,8 +230,9 @@ impl<H, W: Clone> Queue<H, W> {
             grants,
             since,
             is_over,
+            is_alone,
         } = self.run;
-        let most = match self.is_alone {
+        let most = match is_alone {
             true => HAND_OVER_GRANTS_ALONE,
             false => HAND_OVER_GRANTS,
         };
@@ -245,7 +246,7 @@ impl<H, W: Clone> Queue<H, W> {
 
     /// The server has answered a release. `is_alone`: no other client listened to its message.
     pub(crate) fn released(&mut self, is_alone: bool) {
-        self.is_alone = is_alone;
+        self.run.is_alone = is_alone;
     }
 
     /// Counts a grant that follows without a turn of other processes.
