@@ -78,7 +78,7 @@ pub(crate) enum Nesting {
 }
 
 impl Kind {
-    /// How many there are.
+    /// How many there are: the variant named here is the last one.
     #[cfg(feature = "metrics")]
     pub(crate) const NUMBER: usize = Self::Latch as usize + 1;
 

@@ -158,8 +158,8 @@ pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 /// time costs at most a hundred such questions a second.
 pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a client remembers its answered releases and the holds that were gone, to release them again if a connection stands anew: a server that
-/// takes over, or restarts, may have lost what it was told in the last seconds.
+/// How long a client remembers its answered releases and the holds that were gone, to release them if a connection stands
+/// anew: a server that takes over, or restarts, may have lost what it was told in the last seconds.
 pub(crate) const RELEASES_REMEMBERED: Duration = Duration::from_secs(5);
 
 /// How many answered releases a client remembers at most: they take about 3 MB.

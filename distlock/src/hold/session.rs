@@ -208,8 +208,8 @@ impl Session {
         }
     }
 
-    /// Remembers a release that was answered, and that was sent over connection `epoch` or a later one. Or a hold that was
-    /// found to be gone over this connection.
+    /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
+    /// `epoch` or a later one.
     pub(super) fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
         if !self.backend.has_connection() {
             return;
