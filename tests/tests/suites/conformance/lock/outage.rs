@@ -151,9 +151,8 @@ async fn lease_of_a_former_owner_does_not_hide_an_outage(stage: &Stage) {
     let long = other.fenced_lock(KEY).acquire().lease(stage.lease() * 10);
     let foreign = long.await.unwrap();
     let waiting = tokio::spawn(lock.acquire().into_future());
+    // The first one in line counts as waiting only after its refusal, which tells it the end of the lease.
     stage.waiting(&client, 1).await;
-    // It is refused, and knows the end of the lease.
-    sleep(stage.part(6)).await;
     foreign.release().await.unwrap();
     let held = waiting.await.unwrap().unwrap();
     let first = tokio::spawn(lock.acquire().into_future());
