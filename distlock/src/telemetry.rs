@@ -20,6 +20,7 @@ pub(crate) use self::meter::note_connected;
 pub(crate) use self::meter::{CountedRelease, CountedWaiter, Meter, renewals};
 use crate::error::{Error, Loss};
 use crate::key::{Key, Resource};
+use crate::kind::Kind;
 use crate::owner::Owner;
 
 const TARGET: &str = "distlock";
@@ -64,6 +65,20 @@ pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Du
 
 pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
     tracing::warn!(target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
+}
+
+/// A guard was alive when the time of a close was over.
+pub(crate) fn held_after_close(
+    kind: Kind,
+    key: &str,
+    owner: Owner,
+    held: Duration,
+    place: &Location<'_>,
+) {
+    tracing::warn!(
+        target: TARGET, kind = kind.name(), key, %owner, ?held, %place,
+        "still held after the client was closed; end the guard before the program ends"
+    );
 }
 
 /// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.

@@ -26,7 +26,7 @@ use crate::backend::Backend;
 use crate::backend::memory::MemoryServer;
 use crate::client::builder::Builder;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, HOLDS_LOGGED_BY_CLOSE};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::Key;
@@ -38,6 +38,7 @@ use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
+use crate::telemetry;
 
 /// A client of one lock server.
 ///
@@ -361,10 +362,14 @@ impl Client {
         self.registry.session.is_closed()
     }
 
-    /// Refuses further acquisitions, and waits until the server has confirmed all background releases.
+    /// Refuses further acquisitions, and waits until this client holds nothing any more: all its guards have ended, and the
+    /// server has confirmed each release.
     ///
-    /// Call it before the program ends. A guard that is dropped right before the end may otherwise not be released in
-    /// time, and its key then stays locked until the lease expires.
+    /// Call it before the program ends. A lock that is held when the program ends, or whose guard is dropped right before
+    /// the end, may otherwise stay locked until its lease expires.
+    ///
+    /// End the guards of the calling function first: a guard that lives in the code that awaits `close` cannot end meanwhile,
+    /// so `close` waits for the whole `timeout`. A guard that has lost its hold has nothing to release, and is not waited for.
     ///
     /// Acquisitions that are waiting get [`Error::Closed`], and later ones as well. The following goes on as before:
     /// * Guards that still exist are renewed until they end, and can be released.
@@ -374,8 +379,9 @@ impl Client {
     /// * Locks can be inspected and force-released.
     ///
     /// # Errors
-    /// [`Error::ReleasesPending`]: the server had not confirmed all releases when `timeout` was over. The client keeps
-    /// retrying them in the background. With [`Duration::MAX`] there is no limit.
+    /// [`Error::ReleasesPending`]: when `timeout` was over, guards were alive, or the server had not confirmed all releases.
+    /// The log names ten holds of such guards, the oldest ones, with the lines that acquired them. The guards go on as before,
+    /// and the client keeps retrying the releases in the background. With [`Duration::MAX`] there is no limit.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed and the releases continue in the background.
@@ -397,11 +403,27 @@ impl Client {
         tokio::select! {
             // In this order: releases that are done count, even if the timeout is zero.
             biased;
-            () = session.releases_done() => Ok(()),
-            () = session.clock.sleep_until(until) => Err(Error::ReleasesPending {
-                releases: session.pending_releases(),
-                after: timeout,
-            }),
+            () = session.holds_nothing() => Ok(()),
+            () = session.clock.sleep_until(until) => Err(self.still_holds(timeout)),
+        }
+    }
+
+    /// What a close that has waited for `after` did not see end.
+    fn still_holds(&self, after: Duration) -> Error {
+        let Snapshot { holds, .. } = self.registry.snapshot();
+        for hold in holds.iter().take(HOLDS_LOGGED_BY_CLOSE) {
+            telemetry::held_after_close(
+                hold.kind,
+                &hold.key,
+                hold.owner,
+                hold.held_for,
+                hold.place,
+            );
+        }
+        Error::ReleasesPending {
+            holds: holds.len(),
+            releases: self.registry.session.pending_releases(),
+            after,
         }
     }
 

@@ -134,6 +134,9 @@ pub(crate) const HOLDERS_TOLD: usize = 3;
 pub(crate) const LOSSES_SHOWN: usize = 20;
 pub(crate) const CYCLES_SHOWN: usize = 20;
 
+/// How many holds a close whose time is over names in the log: a server that is full of requests has thousands.
+pub(crate) const HOLDS_LOGGED_BY_CLOSE: usize = 10;
+
 /// An acquisition of several keys may keep others from them, while it waits for the rest, for the time in which it let them
 /// pass before, divided by this number. Then they lose at most a quarter of their time.
 pub(crate) const WAIT_PER_COLLECTING: u32 = 3;

@@ -108,19 +108,25 @@ pub enum Error {
         server: String,
     },
 
-    /// [`Client::close`](crate::Client::close) reached its timeout before the server had confirmed all releases.
+    /// [`Client::close`](crate::Client::close) reached its timeout while guards were alive, or before the server had
+    /// confirmed all releases.
     ///
-    /// The client keeps retrying them in the background. A hold whose release never arrives ends with its lease; permits
-    /// of a [`Semaphore`](crate::Semaphore) have no lease and stay taken.
+    /// Guards go on as before: their holds are renewed until they end. The client keeps retrying the releases in the
+    /// background. A hold whose release never arrives ends with its lease; permits of a [`Semaphore`](crate::Semaphore)
+    /// have no lease and stay taken.
     #[error(
-        "{releases} releases are not confirmed after {}; they are retried in the background until their leases end",
+        "the client is closed, and after {} there are still locks or permits that it holds ({holds}; they are renewed until \
+         their guards end) or releases that are not confirmed ({releases}; they are retried in the background until their \
+         leases end)",
         show(*after)
     )]
     #[non_exhaustive]
     ReleasesPending {
+        /// How many holds still have a guard.
+        holds: usize,
         /// How many releases the server has not confirmed.
         releases: usize,
-        /// How long `close` waited for them.
+        /// How long `close` waited.
         after: Duration,
     },
 
@@ -336,7 +342,7 @@ impl Error {
     }
 
     /// Returns `true` if the lock server did not answer in time: [`Error::Unavailable`], [`Error::Unreachable`] when a
-    /// client connects, or [`Error::ReleasesPending`] after a close.
+    /// client connects, or [`Error::ReleasesPending`] after a close if a release is not confirmed.
     ///
     /// After a failed acquisition it is not known whether another owner holds the lock.
     ///
@@ -347,7 +353,9 @@ impl Error {
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::ReleasesPending { .. }
+            Self::Unavailable { .. }
+                | Self::Unreachable { .. }
+                | Self::ReleasesPending { releases: 1.., .. }
         )
     }
 

@@ -43,6 +43,7 @@ fn each_error_answers_to_one_predicate() {
             cause: cause.clone(),
         },
         Error::ReleasesPending {
+            holds: 1,
             releases: 3,
             after: Duration::ZERO,
         },

@@ -20,7 +20,7 @@ use super::looks::{self, Looks};
 use super::losses::{Losses, LostHold};
 use super::outage::Outage;
 use super::per_server::PerServer;
-use super::release::{ReleaseTicket, Releaser, releaser};
+use super::release::{Ending, ReleaseTicket, Releaser, releaser};
 use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
 use super::{Flag, Hold, Origin, PendingRelease, watchdog};
@@ -240,6 +240,7 @@ impl Session {
         let was_watched = self.watchdog.unwatch(hold.owner);
         if was_watched {
             hold.meter.hold_ended();
+            self.tell_close();
         }
         was_watched
     }
@@ -252,6 +253,7 @@ impl Session {
 
     /// Declares a hold lost. The loss was found over connection `epoch`.
     pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+        let _ending = self.ending();
         if !self.unwatch(hold) {
             return;
         }
@@ -318,14 +320,31 @@ impl Session {
         looked.await.ok()
     }
 
-    /// Completes when no release is pending.
-    pub(crate) async fn releases_done(self: &Arc<Self>) {
-        self.start_tasks();
-        self.releaser.done().await;
+    /// To be kept while a hold is ended: from before it leaves the watchdog until its release is in the list, or is not
+    /// needed.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        Ending::new(self)
     }
 
+    /// Completes when the closed client holds nothing and no release is pending.
+    pub(crate) async fn holds_nothing(self: &Arc<Self>) {
+        self.start_tasks();
+        // In the order in which a hold goes from one list to the next, so that none is missed on its way.
+        let is_done =
+            || self.watchdog.is_empty() && self.releaser.ending() == 0 && self.releaser.open() == 0;
+        self.releaser.until(is_done).await;
+    }
+
+    /// A hold or the end of one has gone, which a close may wait for.
+    pub(super) fn tell_close(&self) {
+        if self.is_closed() {
+            self.releaser.ask_again();
+        }
+    }
+
+    /// How many releases are not confirmed, with those that their callers send.
     pub(crate) fn pending_releases(&self) -> usize {
-        self.releaser.open()
+        self.releaser.open() + self.releaser.ending()
     }
 
     #[cfg(feature = "test-util")]

@@ -75,6 +75,10 @@ impl Watchdog {
         self.agenda.lock().get(number).map(Arc::clone)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.agenda.lock().holds().len() == 0
+    }
+
     #[cfg(feature = "test-util")]
     pub(super) fn len(&self) -> usize {
         self.agenda.lock().holds().len()

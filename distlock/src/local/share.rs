@@ -81,6 +81,9 @@ impl HoldShare {
 
     /// Decreases the count, and returns the work that remains.
     pub(crate) fn end(mut self) -> Remaining {
+        self.ended = true;
+        let session = &self.registry.session;
+        let _ending = session.ending();
         let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
         let late = term.has_ended(now).then(|| term.loss());
         match (self.end_at(now, false), late) {
@@ -90,27 +93,28 @@ impl HoldShare {
             }
             (EndOutcome::Release(pending), late) => {
                 let deadline = self.hold_ref.hold().deadline();
-                let session = &self.registry.session;
                 Remaining::Release(Release::new(session, pending, deadline, late))
             }
         }
     }
 
-    fn end_at(&mut self, now: Tick, was_dropped: bool) -> EndOutcome {
-        self.ended = true;
+    fn end_at(&self, now: Tick, was_dropped: bool) -> EndOutcome {
         self.registry.end(&self.hold_ref, was_dropped, now)
     }
 
     /// Ends the share without giving permits back.
     pub(crate) fn forget(mut self) {
+        self.ended = true;
+        let session = &self.registry.session;
+        let _ending = session.ending();
         if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), false) {
-            let session = &self.registry.session;
             session.release_later(pending.without_permits());
         }
     }
 
     /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
     pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
+        self.ended = true;
         match self.end_at(self.hold_ref.now(), false) {
             EndOutcome::Done => Ok(()),
             EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
@@ -125,10 +129,14 @@ impl HoldShare {
 impl Drop for HoldShare {
     /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
-        if !self.ended
-            && let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), true)
-        {
-            self.registry.session.release_later(pending);
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        let session = &self.registry.session;
+        let _ending = session.ending();
+        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), true) {
+            session.release_later(pending);
         }
     }
 }

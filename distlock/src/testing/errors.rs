@@ -116,17 +116,21 @@ pub fn time_paused(server: impl Into<String>) -> Error {
     }
 }
 
-/// Makes an [`Error::ReleasesPending`]: a client was closed, and this number of releases was not confirmed in the time
-/// `after`.
+/// Makes an [`Error::ReleasesPending`]: a client was closed, and in the time `after` these numbers of holds had not ended and of
+/// releases were not confirmed.
 ///
 /// # Examples
 /// ```
-/// let pending = distlock::testing::errors::releases_pending(3, std::time::Duration::from_secs(5));
+/// let pending = distlock::testing::errors::releases_pending(0, 3, std::time::Duration::from_secs(5));
 /// assert!(pending.is_unavailable());
 /// ```
 #[must_use]
-pub fn releases_pending(releases: usize, after: Duration) -> Error {
-    Error::ReleasesPending { releases, after }
+pub fn releases_pending(holds: usize, releases: usize, after: Duration) -> Error {
+    Error::ReleasesPending {
+        holds,
+        releases,
+        after,
+    }
 }
 
 /// Makes an [`Error::Denied`]: the server refused a command.
@@ -396,7 +400,7 @@ mod tests {
             ("Unavailable", unavailable(key, time, "away")),
             ("Unreachable", unreachable("host", time, "away")),
             ("TimePaused", time_paused("host")),
-            ("ReleasesPending", releases_pending(3, time)),
+            ("ReleasesPending", releases_pending(1, 3, time)),
             ("Denied", denied(key, std::io::Error::other("NOPERM"))),
             ("LoginDenied", login_denied("host", "WRONGPASS")),
             ("UnsupportedServer", unsupported_server("host", "too old")),

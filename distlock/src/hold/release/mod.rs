@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::pending::{PendingRelease, Settled};
 pub(in crate::hold) use self::releaser::Releaser;
-pub(in crate::hold) use self::ticket::ReleaseTicket;
+pub(in crate::hold) use self::ticket::{Ending, ReleaseTicket};
 use super::Session;
 use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;

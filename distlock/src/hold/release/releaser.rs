@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
@@ -36,6 +37,9 @@ pub(in crate::hold) struct Releaser {
     /// Limits how many are sent at once to each server: a thousand guards that are dropped together must not time each other
     /// out.
     permits: PerServer<Semaphore>,
+    /// How many holds are being ended by the code that had them: from before such a hold leaves the watchdog until its release
+    /// is answered, or is in the list.
+    ending: AtomicUsize,
     pub(in crate::hold) remembered: RememberedReleases,
 }
 
@@ -46,6 +50,7 @@ impl Default for Releaser {
             wake: Notify::new(),
             done: Notify::new(),
             permits: PerServer::new(|| Semaphore::new(RELEASES_AT_ONCE)),
+            ending: AtomicUsize::new(0),
             remembered: RememberedReleases::default(),
         }
     }
@@ -94,15 +99,38 @@ impl Releaser {
         list.open > 0 || !list.waiting.is_empty()
     }
 
-    pub(in crate::hold) async fn done(&self) {
+    /// Completes when `is_done` says so. It is asked again after each end of a release.
+    pub(in crate::hold) async fn until(&self, is_done: impl Fn() -> bool) {
         loop {
             // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
             let done = self.done.notified();
-            if self.open() == 0 {
+            if is_done() {
                 return;
             }
             done.await;
         }
+    }
+
+    /// Has `until` ask again.
+    pub(in crate::hold) fn ask_again(&self) {
+        self.done.notify_waiters();
+    }
+
+    /// How many holds are being ended by the code that had them.
+    pub(in crate::hold) fn ending(&self) -> usize {
+        // A write that changes nothing: an `Ending` that goes after it sees what was written before it, such as that the
+        // client is closed.
+        self.ending.fetch_add(0, Ordering::AcqRel)
+    }
+
+    pub(super) fn one_more_ends(&self) {
+        // Relaxed: the hold leaves the watchdog under a mutex after this, and is found gone under the same mutex.
+        self.ending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether it was the last one.
+    pub(super) fn one_less_ends(&self) -> bool {
+        self.ending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     pub(in crate::hold) fn wake(&self) {

@@ -6,6 +6,27 @@ use super::{PendingRelease, Settled};
 use crate::clock::Tick;
 use crate::hold::Session;
 
+/// A hold that is being ended by the code that had it. While it exists, the client is not done with its holds: between the
+/// moment when the hold leaves the watchdog and the answer to its release it is in no other list.
+#[derive(Debug)]
+pub(crate) struct Ending<'a>(&'a Session);
+
+impl<'a> Ending<'a> {
+    /// Made before the hold leaves the watchdog.
+    pub(in crate::hold) fn new(session: &'a Session) -> Self {
+        session.releaser.one_more_ends();
+        Self(session)
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if self.0.releaser.one_less_ends() {
+            self.0.tell_close();
+        }
+    }
+}
+
 /// A release that its holder sends. If the ticket is dropped unsettled the release goes to the releaser.
 #[derive(Debug)]
 pub(crate) struct ReleaseTicket {
@@ -15,6 +36,8 @@ pub(crate) struct ReleaseTicket {
 
 impl ReleaseTicket {
     pub(in crate::hold) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
+        // Taken over by the drop of the ticket, which needs no reference of its own to the session.
+        std::mem::forget(Ending::new(session));
         Self {
             session: Arc::clone(session),
             pending: Some(pending),
@@ -60,6 +83,8 @@ impl ReleaseTicket {
 
 impl Drop for ReleaseTicket {
     fn drop(&mut self) {
+        // Dropped last: by then the release is in the list.
+        let _ending = Ending(&self.session);
         if let Some(pending) = self.pending.take() {
             self.session.release_later(pending);
         }

@@ -187,6 +187,38 @@ async fn span_tells_refusals_and_cancellations_and_a_reentry_has_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn close_that_ends_before_its_guards_names_the_ten_oldest_with_their_lines() {
+    collect();
+    let client = Client::in_memory();
+    let mut guards = Vec::new();
+    for n in 0..12 {
+        let key = format!("after the close {n}");
+        guards.push(client.lock(key).acquire().await.unwrap());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.close(Duration::from_secs(1)).await.unwrap_err();
+    let named = |n: usize| {
+        let seen = seen(&format!("after the close {n}"));
+        let mut warned = seen.into_iter().filter(|one| one.level == Level::WARN);
+        (warned.next(), warned.count())
+    };
+    for n in 0..10 {
+        let (Some(warned), 0) = named(n) else {
+            panic!("not named once: {n}");
+        };
+        assert!(
+            warned
+                .name
+                .starts_with("still held after the client was closed")
+        );
+        assert!(warned.fields.0["place"].contains("spans.rs"), "{warned:?}");
+    }
+    assert!(named(10).0.is_none() && named(11).0.is_none());
+    drop(guards);
+    client.close(Duration::from_secs(1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn several_keys_are_one_span() {
     collect();
     let client = Client::in_memory();

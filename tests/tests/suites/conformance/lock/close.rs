@@ -49,7 +49,7 @@ async fn close_tells_at_its_deadline_what_is_still_owed(stage: &Stage) {
     let start = Instant::now();
     let error = refused(client.close(stage.part(6)).await);
     stage.assert_took(start, stage.part(6));
-    let pending = matches!(error, Error::ReleasesPending { releases: 1, after, .. } if after == stage.part(6));
+    let pending = matches!(error, Error::ReleasesPending { holds: 0, releases: 1, after, .. } if after == stage.part(6));
     assert!(pending && error.is_unavailable(), "{error}");
     stage.faults().clear(Op::Release);
     // Without limit.
@@ -68,7 +68,7 @@ async fn close_of_an_idle_client_is_immediate_also_twice(stage: &Stage) {
 async fn closed_client_acquires_nothing_and_keeps_what_it_holds(stage: &Stage) {
     let client = stage.faulty_client().await;
     let guard = client.lock("held").acquire().await.unwrap();
-    client.close(stage.lease()).await.unwrap();
+    holds(client.close(Duration::ZERO).await, 1);
     let attempts = stage.faults().calls(Op::Attempt);
     let lock = client.lock(KEY);
     let closed = |error: Error| {
@@ -85,6 +85,83 @@ async fn closed_client_acquires_nothing_and_keeps_what_it_holds(stage: &Stage) {
     sleep(3 * stage.lease()).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
+    client.close(Duration::ZERO).await.unwrap();
+}
+
+/// A close found this number of holds, and no release that it would have to wait for.
+fn holds(closed: Result<(), Error>, number: usize) {
+    let error = refused(closed);
+    let told =
+        matches!(error, Error::ReleasesPending { holds, releases: 0, .. } if holds == number);
+    assert!(told && !error.is_unavailable(), "{error}");
+}
+
+async fn close_waits_for_guards_that_live_in_other_tasks(stage: &Stage) {
+    let client = stage.client().await;
+    let locks: Vec<_> = (0..3).map(|n| client.lock(format!("k:{n}"))).collect();
+    let mut handlers = JoinSet::new();
+    for (n, lock) in (1..).zip(&locks) {
+        let guard = lock.acquire().await.unwrap();
+        let (work, by_drop) = (stage.part(6) * n, n == 1);
+        handlers.spawn(async move {
+            sleep(work).await;
+            end(guard, by_drop).await;
+        });
+    }
+    let start = Instant::now();
+    client.close(stage.lease()).await.unwrap();
+    stage.assert_took(start, stage.part(6) * 3);
+    for n in 0..3 {
+        stage.is_free(&format!("k:{n}")).await;
+    }
+    handlers.join_all().await;
+}
+
+async fn close_waits_for_the_answer_to_a_release_that_a_guard_sends(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let guard = client.lock(KEY).acquire().await.unwrap();
+    stage
+        .faults()
+        .next(Op::Release, Fault::DelayReply(stage.part(30)));
+    let start = Instant::now();
+    let (released, closed) = tokio::join!(guard.release(), client.close(stage.lease()));
+    released.unwrap();
+    closed.unwrap();
+    stage.assert_took(start, stage.part(30));
+    stage.is_free(KEY).await;
+}
+
+async fn close_tells_how_many_holds_are_alive_and_they_go_on(stage: &Stage) {
+    let client = stage.client().await;
+    let plain = client.lock("plain").acquire().await.unwrap();
+    let multi = client.multi_lock(["one", "two"]).acquire().await.unwrap();
+    let semaphore = client.semaphore("permits");
+    semaphore.try_set_permits(2).await.unwrap();
+    let permit = semaphore.acquire().await.unwrap();
+    let start = Instant::now();
+    holds(client.close(stage.part(6)).await, 4);
+    stage.assert_took(start, stage.part(6));
+    assert!(plain.is_held() && multi.is_held());
+    plain.release().await.unwrap();
+    holds(client.close(Duration::ZERO).await, 3);
+    multi.release().await.unwrap();
+    permit.release().await.unwrap();
+    client.close(Duration::ZERO).await.unwrap();
+    assert!(semaphore.delete().await.unwrap());
+}
+
+async fn guard_whose_hold_is_lost_is_not_waited_for_by_a_close(stage: &Stage) {
+    let (client, other) = (stage.client().await, stage.client().await);
+    let guard = client
+        .lock(KEY)
+        .acquire()
+        .lease(stage.part(6))
+        .await
+        .unwrap();
+    guard.lost().await;
+    client.close(stage.lease()).await.unwrap();
+    assert!(!guard.is_held());
+    other.lock(KEY).acquire().await.unwrap();
 }
 
 async fn close_ends_the_wait_of_all_that_stand_in_line(stage: &Stage) {
@@ -111,7 +188,7 @@ async fn close_ends_the_wait_of_all_that_stand_in_line(stage: &Stage) {
     }
     sleep(stage.part(20)).await;
     assert!(waiting.try_join_next().is_none());
-    client.close(stage.lease()).await.unwrap();
+    holds(client.close(Duration::ZERO).await, 1);
     // What is freed from here on is for others.
     own.release().await.unwrap();
     for freed in [held, fair, write] {
@@ -208,6 +285,10 @@ on_every_backend![
     close_tells_at_its_deadline_what_is_still_owed,
     close_of_an_idle_client_is_immediate_also_twice,
     closed_client_acquires_nothing_and_keeps_what_it_holds,
+    close_waits_for_guards_that_live_in_other_tasks,
+    close_waits_for_the_answer_to_a_release_that_a_guard_sends,
+    close_tells_how_many_holds_are_alive_and_they_go_on,
+    guard_whose_hold_is_lost_is_not_waited_for_by_a_close,
     close_ends_the_wait_of_all_that_stand_in_line,
     guard_outlives_its_client,
     dropped_client_still_sends_its_pending_releases,
