@@ -195,8 +195,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if !units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h")) {
         return Err(expected());
     }
-    humantime::parse_duration(text).map_err(|_| expected())
+    let duration = humantime::parse_duration(text).map_err(|_| expected())?;
+    if duration > LONGEST {
+        return Err("longer than 8760h, which is a year".to_owned());
+    }
+    Ok(duration)
 }
+
+/// The longest time of an option. Clocks overflow with much longer ones, and the library takes no longer waits and leases.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -221,6 +228,14 @@ mod tests {
         }
         for text in ["", "5", "1M", "1d", "-5s", "soon"] {
             assert!(duration(text).unwrap_err().contains("1m30s"), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_longer_than_a_year_are_refused() {
+        assert_eq!(duration("8760h"), Ok(LONGEST));
+        for text in ["8760h1ms", "5124095576030431h", "18446744073709551615s"] {
+            assert!(duration(text).unwrap_err().contains("8760h"), "{text}");
         }
     }
 

@@ -24,7 +24,7 @@ struct Seen {
     runtimes: Vec<Base>,
 }
 
-/// When a runtime was first seen: by its own clock, and as a tick.
+/// One instant of a runtime's own clock, and its tick. Later ticks of this runtime are counted from there.
 #[derive(Debug)]
 struct Base {
     runtime: Handle,
@@ -59,29 +59,35 @@ impl TokioClock {
 }
 
 impl Seen {
-    /// The tick when the clock of this runtime shows `now`. Each runtime has its own start, because a test may pause and
+    /// The tick when the clock of this runtime shows `now`. Each runtime has its own base, because a test may pause and
     /// advance one of them. The result never goes back.
     fn at(&mut self, runtime: &Handle, now: Instant) -> Tick {
+        let latest = self.latest;
         let known = self
             .runtimes
-            .iter()
+            .iter_mut()
             .find(|base| base.runtime.id() == runtime.id());
-        let tick = match known {
-            Some(base) => base.tick.after(now.saturating_duration_since(base.start)),
+        match known {
+            Some(base) => {
+                let tick = base.tick.after(now.saturating_duration_since(base.start));
+                if tick < latest {
+                    // Another runtime was advanced. Without a new base, time would stand still here until it has caught up.
+                    (base.start, base.tick) = (now, latest);
+                } else {
+                    self.latest = tick;
+                }
+            }
             None => {
-                let base = Base {
-                    runtime: runtime.clone(),
-                    start: now,
-                    tick: self.latest,
-                };
                 if self.runtimes.len() == RUNTIMES {
                     self.runtimes.remove(0);
                 }
-                self.runtimes.push(base);
-                self.latest
+                self.runtimes.push(Base {
+                    runtime: runtime.clone(),
+                    start: now,
+                    tick: latest,
+                });
             }
-        };
-        self.latest = self.latest.max(tick);
+        }
         self.latest
     }
 }
@@ -120,6 +126,31 @@ mod tests {
             clock.now();
             tokio::time::advance(hour).await;
             assert_eq!(clock.now().since(Tick::default()), 2 * hour);
+        });
+    }
+
+    #[test]
+    fn time_goes_on_in_a_runtime_after_another_one_was_advanced() {
+        let clock = Clock::tokio();
+        let paused = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().unwrap()
+        };
+        let (first, second) = (paused(), paused());
+        let (hour, moment) = (Duration::from_secs(3600), Duration::from_secs(1));
+        first.block_on(async { clock.now() });
+        second.block_on(async {
+            clock.now();
+            tokio::time::advance(hour).await;
+            clock.now();
+        });
+        first.block_on(async {
+            let start = clock.now();
+            assert_eq!(start.since(Tick::default()), hour);
+            tokio::time::advance(moment).await;
+            assert_eq!(clock.now().since(start), moment);
+            let woken = clock.sleep_until(clock.now().after(moment));
+            assert!(tokio::time::timeout(2 * moment, woken).await.is_ok());
         });
     }
 

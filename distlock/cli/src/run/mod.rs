@@ -91,7 +91,30 @@ pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, F
     Ok(outcome.told(json, ""))
 }
 
+/// The variable in which a command finds the key of the lock around it.
+const KEY_VARIABLE: &str = "DISTLOCK_KEY";
+
+/// After this time a wait for the key of a `run` around this one is told.
+const NESTED_WAIT: Duration = Duration::from_secs(1);
+
+/// Acquires the lock. A wait that seems to be for the `run` around this one is told on stderr, because it may never end.
 async fn acquire(client: &Client, args: &Run) -> Result<Guard, Error> {
+    let mut acquiring = pin!(acquire_without_a_word(client, args));
+    if std::env::var_os(KEY_VARIABLE).is_some_and(|around| args.key.as_str() == around) {
+        tokio::select! {
+            acquired = &mut acquiring => return acquired,
+            () = tokio::time::sleep(NESTED_WAIT) => eprintln!(
+                "distlock: still waiting for {:?}. {KEY_VARIABLE} says that this command was started by a `distlock run` of \
+                 the same key. If that one still runs and uses the same server, this wait cannot succeed: leave out the inner \
+                 `distlock run`, or give it another key.",
+                args.key
+            ),
+        }
+    }
+    acquiring.await
+}
+
+async fn acquire_without_a_word(client: &Client, args: &Run) -> Result<Guard, Error> {
     let mut acquire = LockSource::from(client).acquire(args.kind.into(), [&args.key]);
     if let Some(wait) = args.wait {
         acquire = acquire.wait(wait);
@@ -108,7 +131,7 @@ async fn acquire(client: &Client, args: &Run) -> Result<Guard, Error> {
 /// Runs the command until it has ended, by itself or because the lock is lost.
 async fn command(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<ExitStatus, Failed> {
     let variables = [
-        ("DISTLOCK_KEY", Some(args.key.clone())),
+        (KEY_VARIABLE, Some(args.key.clone())),
         (
             "DISTLOCK_TOKEN",
             guard.token().map(|token| token.to_string()),

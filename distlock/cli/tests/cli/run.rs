@@ -38,6 +38,24 @@ async fn lock_is_held_while_the_command_runs_and_free_when_it_has_ended() {
 }
 
 #[tokio::test]
+async fn run_of_the_same_key_inside_a_run_says_that_it_waits_for_itself() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let nested = |key| {
+        let inner = [
+            PROGRAM, "--url", &url, "run", key, "--wait", "2s", "--", "true",
+        ];
+        [&["run", "job", "--"], &inner[..]].concat()
+    };
+    let same = output(&server, &nested("job")).await;
+    assert_eq!(same.status.code(), Some(75), "{}", stderr(&same));
+    let told = stderr(&same).matches("DISTLOCK_KEY says").count();
+    assert_eq!(told, 1, "{}", stderr(&same));
+    let other = output(&server, &nested("other")).await;
+    assert_eq!((other.status.code(), &*stderr(&other)), (Some(0), ""));
+}
+
+#[tokio::test]
 async fn lease_is_renewed_while_the_command_runs() {
     let server = RedisServer::start().await;
     let args = ["run", "job", "--lease", "6s", "--", "sh", "-c", UNTIL_TOLD];
