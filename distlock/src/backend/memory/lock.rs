@@ -10,6 +10,9 @@ use crate::key::Key;
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
 
+/// A hash with more fields counts as a value of another type, as over Redis, when a lock looks for its holder.
+const MOST_FIELDS: usize = 16;
+
 /// Who holds a lock, and how often the holder has entered it. No verb here adds a second holder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
@@ -187,7 +190,10 @@ pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<
 pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspected, Fault> {
     let holders = match state.values.get(key.name()).map(|entry| &entry.value) {
         Some(Value::Lock(held)) => vec![(held.text().into_bytes(), u64::from(held.count))],
-        Some(Value::ReadWrite(holders)) => holders.holders().collect(),
+        // One field more is that of the mode.
+        Some(Value::ReadWrite(holders)) if holders.holders().count() < MOST_FIELDS => {
+            holders.holders().collect()
+        }
         Some(_) => return Err(Fault::WrongType),
         None => return Ok(Inspected::default()),
     };

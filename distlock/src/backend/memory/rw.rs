@@ -90,6 +90,15 @@ fn holders<'a>(state: &'a mut State, key: &Key) -> Option<&'a mut ReadWrite> {
     }
 }
 
+/// The holders of a lock, if it is held. Any other value is not this lock.
+fn found<'a>(state: &'a State, key: &Key) -> Result<Option<&'a ReadWrite>, Fault> {
+    match state.values.get(key.name()).map(|entry| &entry.value) {
+        None => Ok(None),
+        Some(Value::ReadWrite(holders)) => Ok(Some(holders)),
+        Some(_) => Err(Fault::WrongType),
+    }
+}
+
 /// The answer to an attempt on a key that holds another kind of value: another kind of lock counts as held by another
 /// owner, and anything else has the wrong type.
 fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
@@ -261,6 +270,10 @@ pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {
 }
 
 pub(super) fn release(state: &mut State, target: &Target, call: Call) -> Result<Released, Fault> {
+    let key = &target.resource.key;
+    if let Some(Err(fault)) = foreign(state, key, call.now) {
+        return Err(fault);
+    }
     match target.resource.kind {
         Kind::Write => Ok(release_write(state, target, call)),
         _ => Ok(release_read(state, target, call)),
@@ -345,9 +358,9 @@ pub(super) fn force_release(
     call: Call,
 ) -> Result<bool, Fault> {
     let is_write = *kind == Kind::Write;
-    let is_held = holders(state, key).is_some_and(|found| found.writer.is_some() == is_write);
-    if !is_held {
-        return Ok(false);
+    match found(state, key)? {
+        Some(found) if found.has_writer() == is_write => {}
+        _ => return Ok(false),
     }
     state.remove(key.name());
     if is_write {
@@ -363,7 +376,7 @@ pub(super) fn inspect(
     now: Tick,
 ) -> Result<Inspected, Fault> {
     let ttl = state.ttl(key.name(), now);
-    let Some(found) = holders(state, key) else {
+    let Some(found) = found(state, key)? else {
         return Ok(Inspected::default());
     };
     let bytes = |(name, count): (String, u32)| (name.into_bytes(), u64::from(count));

@@ -17,8 +17,7 @@ use crate::report::{KeyReport, client_id};
 
 /// The rights to the commands of the script that locks do not need. Before version 7.2 the server does not say which of them
 /// the user lacks.
-const NEEDED: &str =
-    "+time +type +getrange +hlen +hscan +llen +lrange +zscore +zcount +zrangebyscore";
+const NEEDED: &str = "+time +type +getrange +hscan +llen +lrange +zscore +zcount +zrangebyscore";
 
 /// The commands that count listeners, and the right to each.
 const PLAIN: (&str, &str) = ("NUMSUB", "+pubsub|numsub");
@@ -197,7 +196,7 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
         let before = holders.len();
         // A reader whose timeouts have ended holds nothing any more.
         let is_alive = |holder: &HolderSeen| {
-            holder.owner.ends_with(b":write") || holder.left.is_some_and(|left| !left.is_zero())
+            is_writer(&holder.owner) || holder.left.is_some_and(|left| !left.is_zero())
         };
         holders.retain(is_alive);
         total = total.saturating_sub((before - holders.len()) as u64 + 1);
@@ -215,6 +214,12 @@ fn owners_of_lock(fields: &[Value]) -> Option<ValueSeen> {
         },
         None => ValueSeen::Lock(holders),
     })
+}
+
+/// Whether an owner is a writer. Those of Redisson's transactions have their id behind it.
+fn is_writer(owner: &[u8]) -> bool {
+    let words = owner.split(|byte| *byte == b':');
+    words.skip(2).any(|word| word == b"write")
 }
 
 fn bytes(value: &Value) -> Option<&[u8]> {

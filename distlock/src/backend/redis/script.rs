@@ -56,8 +56,8 @@ scripts! {
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_KEEP = "scripts/lock_keep.lua";
-    LOCK_FORCE_RELEASE = "scripts/force_release.lua", "scripts/lock_force_release.lua";
-    LOCK_INSPECT = "scripts/lock_inspect.lua";
+    LOCK_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/lock_force_release.lua";
+    LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/fenced_acquire.lua";
@@ -73,14 +73,14 @@ scripts! {
     PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
     FAIR_ACQUIRE = "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
-    FAIR_FORCE_RELEASE = "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
-    RW_READ_ACQUIRE = "scripts/rw_read_acquire.lua";
-    RW_READ_RELEASE = "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
-    RW_WRITE_ACQUIRE = "scripts/rw_write_acquire.lua";
-    RW_WRITE_RELEASE = "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
-    RW_RENEW = "scripts/rw_renew.lua";
-    RW_FORCE_RELEASE = "scripts/rw_force_release.lua";
-    RW_INSPECT = "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
+    FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
+    RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";
+    RW_READ_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
+    RW_WRITE_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_write_acquire.lua";
+    RW_WRITE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_write_release.lua";
+    RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
+    RW_FORCE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_force_release.lua";
+    RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
     SEMAPHORE_ACQUIRE = "scripts/semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "scripts/semaphore_release.lua";
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
@@ -89,7 +89,7 @@ scripts! {
     NUMBER_COUNT = "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number_delete.lua";
     LOOK = "scripts/look.lua";
-    EXAMINE = "scripts/rw_readers.lua", "scripts/examine.lua";
+    EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
     NUMBER_INSPECT = "scripts/number_inspect.lua";
 }
 

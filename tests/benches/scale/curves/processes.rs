@@ -70,8 +70,8 @@ async fn share(server: &RedisServer, plan: Plan, children: &mut [Process], kind:
 
 /// In the order of the columns.
 fn per_grant(spent: &Spent, of_clients: f64, longest: f64) -> Vec<f64> {
-    // A release deletes the lock, and nothing else calls DEL.
-    let grants = spent.calls("del");
+    // A release removes its owner, and nothing else calls HDEL.
+    let grants = spent.calls("hdel");
     vec![
         grants / spent.seconds(),
         // Only an attempt asks whether the key exists. A release of a fair lock does so as well.

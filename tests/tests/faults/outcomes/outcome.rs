@@ -168,7 +168,7 @@ async fn f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended
     warm_up(&unlucky).await;
     let (granted, freed) = (
         server.command_calls("hset").await,
-        server.command_calls("del").await,
+        server.command_calls("publish").await,
     );
     server.stop();
     let attempt = async |n| {
@@ -191,7 +191,7 @@ async fn f04_attempts_that_a_hung_server_carries_out_after_their_lease_are_ended
     free(&server, &[&unlucky]).await;
     // Each was ended by a release, unless the machine stood still for the lease that the server gave them.
     let in_time = resumed.elapsed() < lease / 2;
-    let freed = server.command_calls("del").await - freed;
+    let freed = server.command_calls("publish").await - freed;
     assert!(freed >= KEYS as u64 || !in_time, "{freed} were ended");
     assert!(
         in_time || row.stretch(Duration::ZERO) > lease / 4,

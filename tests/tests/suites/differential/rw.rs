@@ -137,7 +137,7 @@ impl Act {
             Self::PlainInspect => plain.inspect(key).await,
             Self::Renew(_) => unreachable!("not on one key"),
         };
-        answer.unwrap()
+        side::or_wrong_type(answer)
     }
 }
 

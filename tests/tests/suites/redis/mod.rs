@@ -11,6 +11,7 @@ mod golden;
 mod health;
 mod latch;
 mod lazy;
+mod other_data;
 mod permit;
 mod permit_lease;
 mod permit_messages;

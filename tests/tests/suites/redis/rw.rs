@@ -381,7 +381,15 @@ async fn hash_without_a_mode_and_other_values_stay_as_they_are() {
     for lock in [lock.read().acquire(), lock.write().acquire()] {
         assert!(lock.wait(Duration::ZERO).await.unwrap_err().is_busy());
     }
-    assert!(!lock.force_release().await.unwrap() && !lock.is_locked().await.unwrap());
+    for refused in [
+        lock.force_release().await.unwrap_err(),
+        lock.is_locked().await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(refused, distlock::Error::WrongType { .. }),
+            "{refused}"
+        );
+    }
     assert_fields(&server, &[(FOREIGN, "2")]).await;
     server.cli(&["SET", "k", "v"]).await;
     for lock in [lock.read().acquire(), lock.write().acquire()] {

@@ -252,8 +252,9 @@ fn field<'a>(hello: &'a Value, wanted: &str) -> Option<&'a str> {
 
 /// The commands that a lock needs. Most of them are in scripts, and a script that meets an unknown command has executed those
 /// before it.
-const NEEDED: [&str; 10] = [
-    "DEL", "EVALSHA", "EXISTS", "HEXISTS", "HGET", "HKEYS", "HSET", "PEXPIRE", "PTTL", "PUBLISH",
+const NEEDED: [&str; 12] = [
+    "DEL", "EVALSHA", "EXISTS", "HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HSET", "PEXPIRE",
+    "PTTL", "PUBLISH",
 ];
 
 /// Asks whether the server has the commands that a lock needs: they may be renamed or disabled. Returns whether it has said. A

@@ -42,7 +42,7 @@ elseif kind == 'hash' then
   holders[1] = total
   for at = 1, #fields, 2 do
     local field, value, field_left = fields[at], fields[at + 1], left
-    if mode and string.sub(field, -6) ~= ':write' then
+    if mode and not is_writer(field) then
       field_left = left_of(stem, field, math.min(tonumber(value) or 0, MOST_ENTRIES))
     end
     holders[#holders + 1] = field

@@ -5,7 +5,7 @@
 -- Reply 1 freed   0 the lock was free
 local channel = ARGV[1]
 
-if is_no_lock(lock) then return wrong_type end
+if is_no_lock(lock) then return wrong_type() end
 local freed = redis.call('DEL', lock)
 local head = sweep()
 if head then wake(head, channel) end

@@ -6,8 +6,7 @@
 -- Reply 0 freed   -1 this owner held nothing
 local owner, channel = ARGV[1], ARGV[2]
 
-local held = redis.call('HEXISTS', lock, owner) == 1
-if held then redis.call('DEL', lock) end
+local held = redis.call('HDEL', lock, owner) == 1
 if redis.call('ZSCORE', timeouts, owner) or redis.call('ZSCORE', ours, owner) then leave(owner) end
 local head = sweep()
 if head and redis.call('EXISTS', lock) == 0 then wake(head, channel) end

@@ -1,13 +1,11 @@
 -- What the scripts have in common that free a lock, whoever holds it. Each script follows with a header of its own.
 
 -- Whether the key holds anything else than a lock. Only the hash of a lock is deleted: it has one field, an owner with its
--- count. A read/write lock and data of the user stay. HKEYS fails on a value of another type.
+-- count. A read/write lock and data of the user stay. HLEN fails on a value of another type.
 local function is_no_lock(lock)
-  local fields = redis.call('HKEYS', lock)
-  if #fields == 0 then return false end
-  local id = string.match(fields[1], '^([%x%-]+):%d+')
-  local count = redis.call('HGET', lock, fields[1])
-  return #fields > 1 or not id or #id ~= 36 or not string.match(count, '^%d+$')
+  local fields = redis.call('HLEN', lock)
+  if fields ~= 1 then return fields > 1 end
+  local owner = redis.call('HKEYS', lock)[1]
+  return not is_owner(owner) or not string.find(redis.call('HGET', lock, owner), '^%d+$')
 end
-local wrong_type = redis.error_reply('WRONGTYPE the key does not hold such a lock')
 

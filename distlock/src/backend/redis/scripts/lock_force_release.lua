@@ -5,7 +5,7 @@
 local lock = KEYS[1]
 local channel = ARGV[1]
 
-if is_no_lock(lock) then return wrong_type end
+if is_no_lock(lock) then return wrong_type() end
 if redis.call('DEL', lock) == 0 then return 0 end
 redis.call('PUBLISH', channel, '0')
 return 1

@@ -8,8 +8,10 @@
 local lock = KEYS[1]
 local owner, channel, rest = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('HEXISTS', lock, owner) == 0 then return -1 end
-redis.call('DEL', lock)
-redis.call('HSET', lock, owner .. ':rest', '1')
-redis.call('PEXPIRE', lock, rest)
+if redis.call('HDEL', lock, owner) == 0 then return -1 end
+-- Fields of other programs stay, with the TTL that they have.
+if redis.call('EXISTS', lock) == 0 then
+  redis.call('HSET', lock, owner .. ':rest', '1')
+  redis.call('PEXPIRE', lock, rest)
+end
 return redis.call('PUBLISH', channel, '0')

@@ -6,16 +6,12 @@
 local replies = {}
 for i, lock in ipairs(KEYS) do
   local owner, channel = ARGV[i * 2 - 1], ARGV[i * 2]
-  local ours = redis.pcall('HEXISTS', lock, owner)
+  local ours = redis.pcall('HDEL', lock, owner)
   if type(ours) == 'table' then
     -- A value of another type is not this owner's lock, and does not keep the others from being released.
     if not string.find(ours.err, 'WRONGTYPE', 1, true) then return ours end
     ours = 0
   end
-  replies[i] = -1
-  if ours == 1 then
-    redis.call('DEL', lock)
-    replies[i] = redis.call('PUBLISH', channel, '0')
-  end
+  replies[i] = ours == 1 and redis.call('PUBLISH', channel, '0') or -1
 end
 return replies

@@ -20,11 +20,16 @@ local function refuse(left)
 end
 
 local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
--- A lock of another kind counts as held by another owner, and is left as it is.
-if not mode and redis.call('EXISTS', lock) == 1 then return redis.call('PTTL', lock) end
+local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') == 1
+-- A lock of another kind and other data count as held by another owner, and are left as they are. A hash with an owner of
+-- ours was recognised when that owner was granted.
+if not mode then
+  if redis.call('EXISTS', lock) == 1 then return redis.call('PTTL', lock) end
+elseif not count and not inside and not is_lock(lock, mode) then
+  return redis.call('PTTL', lock)
+end
 
 local again = count and redis.call('EXISTS', timeouts .. '1') == 1
-local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') == 1
 if not again and not inside then
   if mode == 'write' then return refuse(redis.call('PTTL', lock)) end
   local whose = redis.call('GET', turn)
@@ -35,8 +40,8 @@ local left = tonumber(lease)
 if again then left = math.max(left, redis.call('PTTL', timeouts .. '1')) end
 -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
 -- anything is stored. It also passes when memory is full, and then lets the other writes pass.
-redis.call('PEXPIRE', lock, mode and math.max(redis.call('PTTL', lock), left) or left)
-for hold = 2, tonumber(count or '0') do redis.call('DEL', timeouts .. hold) end
+if mode then lengthen(lock, left) else redis.call('PEXPIRE', lock, left) end
+for hold = 2, entries(count) do redis.call('DEL', timeouts .. hold) end
 if mode then
   redis.call('HSET', lock, owner, '1')
 else

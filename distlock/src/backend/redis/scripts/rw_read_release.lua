@@ -9,9 +9,9 @@ local lock = KEYS[1]
 local owner, stem, channel = ARGV[1], ARGV[2], ARGV[3]
 
 local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
-if not mode or not count then return -1 end
+if not is_mode(mode) or not count then return -1 end
 local ours, heard = left_of(stem, owner, count), 0
-for hold = 1, tonumber(count) or 0 do
+for hold = 1, entries(count) do
   redis.call('DEL', stem .. owner .. ':rwlock_timeout:' .. hold)
 end
 redis.call('HDEL', lock, owner)

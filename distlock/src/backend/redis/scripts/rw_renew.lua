@@ -8,7 +8,7 @@
 
 -- Renews a reader: one timeout for each of its entries, all with the same end.
 local function renew_reader(lock, owner, count, lease, timeouts)
-  local had, left = tonumber(redis.call('HGET', lock, owner)) or 0, 0
+  local had, left = entries(redis.call('HGET', lock, owner)), 0
   for hold = 1, had do left = math.max(left, redis.call('PTTL', timeouts .. hold)) end
   if left <= 0 then return 0 end
   left = math.max(left, tonumber(lease))

@@ -9,13 +9,14 @@ local lock, turn = KEYS[1], KEYS[2]
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
 
-if redis.call('HEXISTS', lock, writer) == 1 then
+local mode, again = unpack(redis.call('HMGET', lock, 'mode', writer))
+if again then
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
   redis.call('HSET', lock, writer, '1')
   return nil
 end
 local whose = redis.call('GET', turn)
-if redis.call('EXISTS', lock) == 0 then
+if not mode and redis.call('EXISTS', lock) == 0 then
   if whose == 'readers' and place ~= '0' then return redis.call('PTTL', turn) end
   -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
   -- anything is stored. It also passes when memory is full, and then lets the HSET pass.
@@ -28,15 +29,15 @@ if redis.call('EXISTS', lock) == 0 then
   redis.call('DEL', turn)
   return nil
 end
--- A lock of another kind has no turns.
-local waits = place ~= '0' and redis.call('HEXISTS', lock, 'mode') == 1
 local left = redis.call('PTTL', lock)
-if waits and whose == 'readers' then
+-- A lock of another kind and other data have no turns.
+if place == '0' or not is_lock(lock, mode) then return left end
+if whose == 'readers' then
   local turn_left = redis.call('PTTL', turn)
   if left < 0 then return turn_left end
   return math.min(left, turn_left)
 end
-if waits and (not whose or whose == owner) then
+if not whose or whose == owner then
   -- A PEXPIRE first, for the reasons above.
   redis.call('PEXPIRE', turn, place)
   redis.call('SET', turn, owner, 'PX', place)

@@ -10,15 +10,15 @@ local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
 local owner, stem, channel, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
 
-if redis.call('HEXISTS', lock, writer) == 0 then
+if redis.call('HDEL', lock, writer) == 0 then
   if redis.call('GET', turn) == owner then
     redis.call('DEL', turn, mark)
     redis.call('PUBLISH', channel, '1')
   end
   return -1
 end
-redis.call('HDEL', lock, writer)
-if leave_to_readers(lock, stem) ~= 0 then redis.call('HSET', lock, 'mode', 'read') end
+local left, _, is_other = leave_to_readers(lock, stem)
+if left ~= 0 and not is_other then redis.call('HSET', lock, 'mode', 'read') end
 if redis.call('DEL', mark) == 1 then
   redis.call('SET', turn, 'readers', 'PX', moment)
 else

@@ -79,6 +79,7 @@ operations! {
     ACQUIRE = acquire;
     ACQUIRE_WITH_SCRIPTS_FORGOTTEN = acquire_with_scripts_forgotten;
     ACQUIRE_IN_MOVING_SLOT = acquire_in_moving_slot;
+    ACQUIRE_HELD = acquire_held;
     RELEASE = release;
     HOLDERS = holders;
     FORCE_RELEASE = force_release;
@@ -192,6 +193,15 @@ async fn acquire_in_moving_slot(scene: &Scene<'_>) -> Result<(), Failed> {
     let acquired = client.lock(&scene.key).acquire().wait(ms(2_000)).await;
     cluster.finish(half).await;
     drop(acquired?);
+    Ok(())
+}
+
+/// The second owner is told that the first one holds the lock.
+async fn acquire_held(scene: &Scene<'_>) -> Result<(), Failed> {
+    let client = scene.client().await?;
+    let verbs = Verbs::new(&client, Uuid::from_u128(7));
+    verbs.attempt(&scene.key, 1, SOON).await?;
+    verbs.attempt(&scene.key, 2, SOON).await?;
     Ok(())
 }
 

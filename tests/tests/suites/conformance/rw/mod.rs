@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{Kind, Verbs};
-use distlock::{Client, Guard, RwLock};
+use distlock::{Client, Error, Guard, RwLock};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -170,7 +170,14 @@ async fn lock_of_another_kind_on_the_key_is_held_by_another(stage: &Stage) {
     let (plain, lock) = (client.lock(KEY), client.rw_lock(KEY));
     let held = plain.acquire().await.unwrap();
     assert!(!may_read(&lock).await && !may_write(&lock).await);
-    assert!(!lock.is_locked().await.unwrap() && !lock.force_release().await.unwrap());
+    for refused in [
+        lock.is_locked().await.unwrap_err(),
+        lock.read().holders().await.unwrap_err(),
+        lock.force_release().await.unwrap_err(),
+        lock.write().force_release().await.unwrap_err(),
+    ] {
+        assert!(matches!(refused, Error::WrongType { .. }), "{refused}");
+    }
     assert_eq!(plain.hold_count().await.unwrap(), 1);
     held.release().await.unwrap();
     for read in [true, false] {
