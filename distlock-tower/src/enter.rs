@@ -63,10 +63,12 @@ impl Settings {
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
             KeyOutcome::Keys(keys) => key::distinct(keys),
-            KeyOutcome::Missing(_) if self.optional => return EnterOutcome::Unlocked,
+            KeyOutcome::NoKey | KeyOutcome::Missing(_) if self.optional => {
+                return EnterOutcome::Unlocked;
+            }
+            KeyOutcome::NoKey => Err(KeyError::NoKey),
             KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
             KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
-            KeyOutcome::NoLock => return EnterOutcome::Unlocked,
             KeyOutcome::Answer(answer) => {
                 return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
             }

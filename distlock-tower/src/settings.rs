@@ -14,7 +14,7 @@ use crate::key::{ErasedKey, Keys};
 use crate::request_body::{self, BodyClock, Watched};
 use crate::respond::{self, Answers};
 
-/// How long a request waits for its lock by default. Few clients wait longer for an answer, and the number of waiting
+/// How long a request waits for its lock if neither the layer nor the client says it. Few clients wait longer for an answer, and the number of waiting
 /// requests must have a limit.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// which it would rather not hold up others.
 const DEFAULT_REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many acquisitions may wait for one key by default. The number of waiting requests must have a limit.
+/// How many acquisitions may wait for one key if neither the layer nor the client says it. The number of waiting requests must have a limit.
 const DEFAULT_MAX_WAITERS: u32 = 1024;
 
 /// Where locks come from, and how long a request waits for one and holds it.
@@ -31,10 +31,10 @@ pub(crate) struct LockSettings {
     pub(crate) source: LockSource,
     /// Where the user has made the layer: its acquisitions are reported to be made there.
     place: &'static Location<'static>,
-    pub(crate) wait: Duration,
+    pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) max_waiters: u32,
+    pub(crate) max_waiters: Option<u32>,
     pending: Option<PendingLimit>,
 }
 
@@ -66,10 +66,10 @@ impl LockSettings {
         Self {
             source,
             place,
-            wait: DEFAULT_WAIT,
+            wait: None,
             lease: None,
             max_hold: None,
-            max_waiters: DEFAULT_MAX_WAITERS,
+            max_waiters: None,
             pending: None,
         }
     }
@@ -78,17 +78,29 @@ impl LockSettings {
         self.pending = Some(PendingLimit::new(limit));
     }
 
+    /// How long a request waits: what the layer says, or the client, or the default.
+    fn wait(&self) -> Duration {
+        let wait = self.wait.or_else(|| self.source.default_wait());
+        wait.unwrap_or(DEFAULT_WAIT)
+    }
+
+    fn max_waiters(&self) -> u32 {
+        let most = self.max_waiters.or_else(|| self.source.max_waiters());
+        most.unwrap_or(DEFAULT_MAX_WAITERS)
+    }
+
     pub(crate) async fn acquire(&self, mode: Mode, keys: Keys) -> Result<Guard, NotAcquired> {
+        let wait = self.wait();
         let Some(PendingLimit { slots, limit }) = &self.pending else {
-            let acquired = self.acquire_within(self.wait, mode, keys).await;
+            let acquired = self.acquire_within(wait, mode, keys).await;
             return acquired.map_err(NotAcquired::Failed);
         };
         match slots.try_acquire() {
-            Ok(_slot) => self.acquire_within(self.wait, mode, keys).await,
+            Ok(_slot) => self.acquire_within(wait, mode, keys).await,
             // Without a slot the request makes one attempt, because its lock may be free. It must not retry while the
             // server does not answer: it would be one more pending request.
             Err(_) => match self.acquire_within(Duration::ZERO, mode, keys).await {
-                Err(busy) if busy.is_busy() && !self.wait.is_zero() => {
+                Err(busy) if busy.is_busy() && !wait.is_zero() => {
                     let limit = *limit;
                     return Err(NotAcquired::TooManyPending { limit, busy });
                 }
@@ -107,13 +119,13 @@ impl LockSettings {
         if let Some(max_hold) = self.max_hold {
             acquire = acquire.max_hold(max_hold);
         }
-        acquire.max_waiters(self.max_waiters).await
+        acquire.max_waiters(self.max_waiters()).await
     }
 
     pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
             .field("locks", &self.source)
-            .field("wait", &self.wait)
+            .field("wait", &self.wait())
             .field("lease", &self.lease)
             .finish_non_exhaustive()
     }

@@ -107,7 +107,8 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 /// * `String`, `&'static str`, `Cow<'static, str>`: one key.
 /// * `Vec` and arrays of these: several keys as one lock (a [multi-lock](distlock::MultiLock)). Either all are acquired or
 ///   none. Duplicates are removed. An empty list, or more than 256 different keys, is answered with 400.
-/// * `Option<_>`: the request runs unlocked for `None`.
+/// * `Option<_>`: `None` is answered with 400. If the layer is [optional](crate::LockLayer::optional), the request runs
+///   unlocked instead.
 /// * `Result<_, E>` with `E: IntoResponse` (without the feature `axum`: `E = http::Response<Full<Bytes>>`): `Err` is the
 ///   answer, and the handler is not called.
 ///
@@ -143,7 +144,7 @@ pub trait KeyFn<M, S>: Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used as lock keys",
     label = "a key function cannot return `{Self}`",
-    note = "return `String`, `&'static str`, a `Vec` or an array of them, an `Option` of these (`None`: no lock), or a `Result` of these whose error is an answer (`impl IntoResponse`)",
+    note = "return `String`, `&'static str`, a `Vec` or an array of them, an `Option` of these (`None`: 400, or no lock if the layer is `optional`), or a `Result` of these whose error is an answer (`impl IntoResponse`)",
     note = "a key function is not `async`: write an extractor for work that must be awaited"
 )]
 pub trait IntoLockKeys {
@@ -161,7 +162,8 @@ pub trait IntoLockKeys {
 pub struct LockKeys(pub(crate) KeyOutcome);
 
 pub(crate) enum KeyOutcome {
-    NoLock,
+    /// The key function returned `None`.
+    NoKey,
     Keys(Keys),
     /// The request lacks the named data.
     Missing(String),
@@ -187,7 +189,7 @@ impl LockKeys {
 impl fmt::Debug for LockKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            KeyOutcome::NoLock => f.write_str("LockKeys::NoLock"),
+            KeyOutcome::NoKey => f.write_str("LockKeys::NoKey"),
             KeyOutcome::Keys(keys) => f.debug_tuple("LockKeys::Keys").field(keys).finish(),
             KeyOutcome::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
             KeyOutcome::Ambiguous(what) => {
@@ -229,6 +231,7 @@ pub(crate) fn distinct(mut keys: Keys) -> Result<Keys, KeyError> {
 
 /// Why a request has no usable keys.
 pub(crate) enum KeyError {
+    NoKey,
     Empty,
     TooMany { keys: usize },
     Invalid { key: String },
@@ -250,6 +253,7 @@ impl KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoKey => f.write_str("the key function found no lock key in the request"),
             Self::Empty => f.write_str("the key function returned an empty list of keys"),
             Self::TooMany { keys } => write!(
                 f,
@@ -316,7 +320,7 @@ impl<T: Into<String>, const N: usize> IntoLockKeys for [T; N] {
 
 impl<T: IntoLockKeys> IntoLockKeys for Option<T> {
     fn into_lock_keys(self) -> LockKeys {
-        self.map_or(LockKeys(KeyOutcome::NoLock), T::into_lock_keys)
+        self.map_or(LockKeys(KeyOutcome::NoKey), T::into_lock_keys)
     }
 }
 

@@ -181,8 +181,10 @@ impl<R> LockLayer<R> {
 
     /// Lets requests without the data for their key run unlocked. By default they are answered with 400.
     ///
-    /// This applies to keys from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header). If the data is
-    /// present, but empty, not UTF-8, or repeated, the answer is still 400.
+    /// This applies to keys from a [template](Unkeyed::key_template) or a [header](Unkeyed::key_header), and to a key
+    /// function that returns `None`. If the data of a template or a header is present, but empty, not UTF-8, or repeated,
+    /// the answer is still 400. A key function has to tell the two cases apart: it returns `None` where the key is absent, and
+    /// an `Err` with an answer where it cannot be read.
     ///
     /// Clients can bypass an optional lock by leaving the data out. Do not rely on it for correctness.
     ///
@@ -210,10 +212,8 @@ impl<R> LockLayer<R> {
     /// disconnects while its request waits for the lock, the request still gives up its place in line. With
     /// [`HoldUntil::Body`], the response body is dropped with the connection, and the hold ends with it.
     ///
-    /// A handler can outlive its connection and a graceful shutdown. [`Client::close`](distlock::Client::close) does
-    /// not wait for it, and a handler that is still running when the runtime shuts down is dropped. If that matters,
-    /// give each handler a clone of a channel's sender, and let `main` wait until the receiver reports that all senders
-    /// are gone.
+    /// A handler can outlive its connection and a graceful shutdown. [`Client::close`](distlock::Client::close) waits
+    /// for it as long as it holds its lock. A handler that is still running when the runtime shuts down is dropped.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]

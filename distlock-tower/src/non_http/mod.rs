@@ -28,8 +28,8 @@ use crate::settings::LockSettings;
 /// The layer cannot make responses of an unknown type, so it reports failures as [`LockError`], which also wraps the
 /// inner service's errors. In an axum router it needs a `HandleErrorLayer` around it.
 ///
-/// The key function is a closure over `&R` that returns an [`IntoLockKeys`]. For `None` the request runs unlocked. If
-/// it returns an answer in place of keys, the request fails with [`LockError::Keys`].
+/// The key function is a closure over `&R` that returns an [`IntoLockKeys`]. For `None` the request fails with
+/// [`LockError::Keys`], or runs unlocked if the layer is [optional](Self::optional). If the function returns an answer in place of keys, the request fails with [`LockError::Keys`].
 ///
 /// # Examples
 /// ```
@@ -59,6 +59,7 @@ struct Settings<R> {
     lock: LockSettings,
     mode: Mode,
     key: ErasedKeyFn<R>,
+    optional: bool,
 }
 
 type ErasedKeyFn<R> = Arc<dyn Fn(&R) -> KeyOutcome + Send + Sync>;
@@ -93,6 +94,7 @@ impl<R> ServiceLockLayer<R> {
             lock: LockSettings::new(locks.into(), Location::caller()),
             mode: Mode::default(),
             key: Arc::new(move |request| key(request).into_lock_keys().0),
+            optional: false,
         };
         Self {
             settings: Arc::new(settings),
@@ -108,6 +110,24 @@ impl<R> ServiceLockLayer<R> {
     /// See [`new`](Self::new).
     pub fn mode(mut self, mode: Mode) -> Self {
         Arc::make_mut(&mut self.settings).mode = mode;
+        self
+    }
+
+    /// Lets requests run unlocked for which the key function returns `None`. By default they fail with
+    /// [`LockError::Keys`].
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::ServiceLockLayer;
+    ///
+    /// struct Job { tenant: Option<u64> }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let of_tenant = |job: &Job| job.tenant.map(|tenant| format!("sweep:{tenant}"));
+    /// let layer = ServiceLockLayer::new(&client, of_tenant).optional();
+    /// ```
+    pub fn optional(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).optional = true;
         self
     }
 }
@@ -135,6 +155,7 @@ impl<R> Clone for Settings<R> {
             lock: self.lock.clone(),
             mode: self.mode,
             key: Arc::clone(&self.key),
+            optional: self.optional,
         }
     }
 }

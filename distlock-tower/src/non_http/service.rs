@@ -73,7 +73,10 @@ async fn handle<S: Service<R>, R>(
     request: R,
 ) -> Result<S::Response, LockError<S::Error>> {
     let keys = match keys {
-        KeyOutcome::NoLock => return service.call(request).await.map_err(LockError::Inner),
+        KeyOutcome::NoKey if settings.optional => {
+            return service.call(request).await.map_err(LockError::Inner);
+        }
+        KeyOutcome::NoKey => Err(KeyError::NoKey),
         KeyOutcome::Keys(keys) => key::distinct(keys),
         KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
         KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::ServiceLockLayer;
 
 impl<R> ServiceLockLayer<R> {
-    /// Sets how long a request waits for its lock at most: 10 s by default.
+    /// Sets how long a request waits for its lock at most. By default the client's
+    /// [`default_wait`](distlock::Builder::default_wait) applies, and 10 s if the client has none.
     ///
-    /// Zero means one complete attempt and no waiting. [`Duration::MAX`] means waiting without limit. The client's own
-    /// [`default_wait`](distlock::Builder::default_wait) does not apply here. When the wait is over the request fails
+    /// Zero means one complete attempt and no waiting. [`Duration::MAX`] means waiting without limit. When the wait is over the request fails
     /// with [`Error::Timeout`](distlock::Error::Timeout).
     ///
     /// # Examples
@@ -21,7 +21,7 @@ impl<R> ServiceLockLayer<R> {
     ///     .wait(Duration::ZERO);
     /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).lock.wait = wait;
+        Arc::make_mut(&mut self.settings).lock.wait = Some(wait);
         self
     }
 
@@ -68,7 +68,8 @@ impl<R> ServiceLockLayer<R> {
         self
     }
 
-    /// Sets how many acquisitions may wait for one key: 1024 by default.
+    /// Sets how many acquisitions may wait for one key. By default the client's
+    /// [`max_waiters`](distlock::Builder::max_waiters) applies, and 1024 if the client has none.
     ///
     /// A request beyond this limit fails with [`Error::Overloaded`](distlock::Error::Overloaded) at once. The limit
     /// counts all acquisitions of the client that wait for the key, also those of other layers and of code without a
@@ -85,7 +86,7 @@ impl<R> ServiceLockLayer<R> {
     ///     .max_pending_requests(10_000);
     /// ```
     pub fn max_waiters(mut self, limit: u32) -> Self {
-        Arc::make_mut(&mut self.settings).lock.max_waiters = limit;
+        Arc::make_mut(&mut self.settings).lock.max_waiters = Some(limit);
         self
     }
 

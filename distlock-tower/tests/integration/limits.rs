@@ -149,6 +149,56 @@ async fn dropped_requests_are_no_longer_pending() {
     all_done(waiting).await;
 }
 
+/// A client with settings of its own, and a layer that sets none.
+fn of_client(client: distlock::Builder) -> (Client, LockLayer) {
+    let client = client.in_memory(&MemoryServer::new()).unwrap();
+    let layer = LockLayer::new(&client).key_template("<uri.path>");
+    (client, layer)
+}
+
+#[tokio::test]
+async fn max_waiters_of_the_client_hold_for_a_layer_without_its_own() {
+    let (client, layer) = of_client(Client::builder().max_waiters(1));
+    let taken = client.lock("/a").acquire().await.unwrap();
+    let waiting = start_waiting(&client, &layer, &["/a"]).await;
+    let refused = send(layer.clone(), "/a").await;
+    refused.is_problem("overloaded", 503, true);
+    // A limit of the layer is used instead.
+    let second = start_waiting(&client, &layer.max_waiters(2), &["/a"]).await;
+    taken.release().await.unwrap();
+    all_done(waiting).await;
+    all_done(second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_of_the_client_holds_for_a_layer_without_its_own() {
+    for (wait, ends_after) in [(2 * SEC, 2 * SEC), (Duration::ZERO, Duration::ZERO)] {
+        let (client, layer) = of_client(Client::builder().default_wait(wait));
+        let _taken = client.lock("/a").acquire().await.unwrap();
+        let since = tokio::time::Instant::now();
+        let pending = layer.clone().max_pending_requests(1);
+        send(pending, "/a").await.is_problem("busy", 409, true);
+        assert_eq!(since.elapsed().as_secs(), ends_after.as_secs());
+        // Without a wait, a request is never pending.
+        let full = send(layer.clone().max_pending_requests(0), "/a").await;
+        let reason = if wait.is_zero() {
+            ("busy", 409)
+        } else {
+            ("overloaded", 503)
+        };
+        full.is_problem(reason.0, reason.1, true);
+        let since = tokio::time::Instant::now();
+        send(layer.wait(SEC), "/a")
+            .await
+            .is_problem("busy", 409, true);
+        assert_eq!(since.elapsed().as_secs(), 1);
+    }
+    let (client, layer) = of_client(Client::builder().default_wait(Duration::MAX));
+    let _taken = client.lock("/a").acquire().await.unwrap();
+    let forever = tokio::time::timeout(3600 * SEC, send(layer, "/a"));
+    assert!(forever.await.is_err());
+}
+
 #[tokio::test]
 async fn max_waiters_is_1024_by_default() {
     let client = Client::in_memory();

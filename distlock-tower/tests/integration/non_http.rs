@@ -121,11 +121,14 @@ async fn loss_found_at_the_release_replaces_the_response_but_not_an_error() {
 }
 
 #[tokio::test]
-async fn without_a_key_runs_unlocked_and_with_several_holds_all() {
+async fn without_a_key_fails_or_runs_unlocked_and_with_several_holds_all() {
     let client = Client::in_memory();
     let _taken = client.lock("a").acquire().await.unwrap();
-    let open = ServiceLockLayer::new(&client, |_: &Job| None::<String>);
-    let service = open.layer(service_fn(async |_: Job| {
+    let keyless = || ServiceLockLayer::new(&client, |_: &Job| None::<String>);
+    let never = service_fn(async |_: Job| -> Result<u32, &str> { unreachable!("no key") });
+    let error = keyless().layer(never).oneshot(Job("a")).await.unwrap_err();
+    assert!(matches!(&error, LockError::Keys(why) if why.contains("found no lock key")));
+    let service = keyless().optional().layer(service_fn(async |_: Job| {
         Ok::<_, &str>(u32::from(distlock::is_held("a")))
     }));
     assert_eq!(service.oneshot(Job("a")).await.unwrap(), 0);

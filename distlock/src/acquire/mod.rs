@@ -286,9 +286,9 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             check_lease(lease)?;
         }
         let config = &handle.session().config;
-        let wait = checked_wait(self.wait.or(config.default_wait))?;
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
+        let wait = checked_wait(self.wait.or(config.default_wait))?;
         bounds.check(handle, key.text(), self.lease)?;
         let resource = Resource {
             kind: handle.kind,
@@ -310,8 +310,11 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             margin: Duration::ZERO,
             takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: MaxWaiters {
-                per_key: bounds.max_waiters.unwrap_or(config.max_waiters.per_key),
-                ..config.max_waiters
+                per_key: bounds
+                    .max_waiters
+                    .or(config.max_waiters)
+                    .unwrap_or(u32::MAX),
+                total: config.max_total_waiters,
             },
             place: self.place,
             around: None,

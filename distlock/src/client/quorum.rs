@@ -61,6 +61,10 @@ impl Quorum {
         RedLock::new(self.handles(Kind::Reentrant, &key.into()))
     }
 
+    pub(super) fn first_client(&self) -> Option<&Client> {
+        self.clients.first()
+    }
+
     /// Acquires a lock of this kind on a majority of the servers.
     #[track_caller]
     pub(crate) fn acquire(&self, kind: Kind, key: &str) -> Acquire {

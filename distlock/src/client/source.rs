@@ -1,10 +1,12 @@
 //! The source of the locks of an attribute or a layer: one client, or a quorum of several servers.
 
 use std::iter;
+use std::time::Duration;
 
 use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
 use crate::client::quorum::Quorum;
+use crate::config::Config;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::Kind;
@@ -78,6 +80,46 @@ impl LockSource {
                 self.acquire_all(mode, all.collect())
             }
         }
+    }
+
+    /// The client's [`default_wait`](crate::Builder::default_wait), or that of the first client of a quorum. `None` if
+    /// nobody has set one; [`Duration::MAX`] if a wait without limit was set.
+    ///
+    /// Middleware that has a default of its own uses it only where this is `None`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use distlock::{Client, LockSource, MemoryServer};
+    ///
+    /// assert_eq!(LockSource::from(Client::in_memory()).default_wait(), None);
+    /// let (server, wait) = (MemoryServer::new(), Duration::from_secs(5));
+    /// let client = Client::builder().default_wait(wait).in_memory(&server)?;
+    /// assert_eq!(LockSource::from(client).default_wait(), Some(wait));
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn default_wait(&self) -> Option<Duration> {
+        self.config()?.default_wait
+    }
+
+    /// The client's [`max_waiters`](crate::Builder::max_waiters), or that of the first client of a quorum. `None` if nobody has
+    /// set it.
+    ///
+    /// # Examples
+    /// ```
+    /// let locks = distlock::LockSource::from(distlock::Client::in_memory());
+    /// assert_eq!(locks.max_waiters(), None);
+    /// ```
+    pub fn max_waiters(&self) -> Option<u32> {
+        self.config()?.max_waiters
+    }
+
+    fn config(&self) -> Option<&Config> {
+        let client = match self {
+            Self::Client(client) => client,
+            Self::Quorum(quorum) => quorum.first_client()?,
+        };
+        Some(&client.registry.session.config)
     }
 
     #[track_caller]

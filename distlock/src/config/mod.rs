@@ -52,7 +52,8 @@ pub(crate) struct Config {
     pub(crate) name: ClientName,
     pub(crate) default_wait: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) max_waiters: MaxWaiters,
+    pub(crate) max_waiters: Option<u32>,
+    pub(crate) max_total_waiters: u32,
     pub(crate) response_timeout: Duration,
     pub(crate) unavailable_after: Duration,
     pub(crate) waiter_timeout: Duration,
@@ -112,10 +113,8 @@ impl Default for Config {
             name: ClientName::default(),
             default_wait: None,
             max_hold: None,
-            max_waiters: MaxWaiters {
-                per_key: u32::MAX,
-                total: u32::MAX,
-            },
+            max_waiters: None,
+            max_total_waiters: u32::MAX,
             response_timeout: RESPONSE_TIMEOUT,
             unavailable_after: UNAVAILABLE_AFTER,
             waiter_timeout: WAITER_TIMEOUT,
@@ -179,7 +178,8 @@ impl Config {
     pub(crate) fn validated(mut self) -> Result<Self, Error> {
         check_lease(self.watchdog_timeout)?;
         self.name.check()?;
-        self.default_wait = checked_wait(self.default_wait)?;
+        // Kept as it is: a wait without limit that was asked for is another thing than one that nobody set.
+        checked_wait(self.default_wait)?;
         self.max_hold = checked_max_hold(self.max_hold)?;
         for limit in [&mut self.response_timeout, &mut self.unavailable_after] {
             if *limit == Duration::MAX {
@@ -297,7 +297,8 @@ mod tests {
             ..Config::default()
         };
         let config = config.validated().unwrap();
-        assert_eq!((config.default_wait, config.max_hold), (None, None));
+        assert_eq!(checked_wait(config.default_wait).unwrap(), None);
+        assert_eq!(config.max_hold, None);
         assert_eq!(config.unavailable_after, MAX_WAIT);
         assert_eq!(
             config.response_timeout,

@@ -220,8 +220,8 @@ impl Config {
         set(&mut self.name, settings.name.map(ClientName::new));
         replace(&mut self.default_wait, settings.default_wait);
         replace(&mut self.max_hold, settings.max_hold);
-        set(&mut self.max_waiters.per_key, settings.max_waiters);
-        set(&mut self.max_waiters.total, settings.max_total_waiters);
+        self.max_waiters = settings.max_waiters.or(self.max_waiters);
+        set(&mut self.max_total_waiters, settings.max_total_waiters);
         set(&mut self.response_timeout, settings.response_timeout);
         set(&mut self.unavailable_after, settings.unavailable_after);
         set(&mut self.waiter_timeout, settings.waiter_timeout);
@@ -274,7 +274,7 @@ mod tests {
         });
         let config = Config::default().with(settings).unwrap();
         assert_eq!(config.default_wait, Some(SECOND));
-        assert_eq!(config.max_waiters.per_key, 2);
+        assert_eq!(config.max_waiters, Some(2));
         assert_eq!(config.warn_after, 2 * SECOND);
         assert_eq!(config.response_timeout, Config::default().response_timeout);
     }

@@ -52,7 +52,7 @@ async fn extractor_says_why_there_is_no_hold() {
 
     let unkeyed = || LockLayer::new(Client::in_memory());
     for layer in [
-        unkeyed().key(|_: Method| None::<String>),
+        unkeyed().key(|_: Method| None::<String>).optional(),
         unkeyed().key(|_: Method| "k").methods([Method::PUT]),
         unkeyed().key_header("x-absent").optional(),
     ] {

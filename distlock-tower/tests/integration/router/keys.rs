@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, OriginalUri, Path, Query, RawQuery};
-use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use distlock::Client;
@@ -142,7 +142,6 @@ async fn all_return_types_of_a_key_function() {
         "array"
     );
     assert_eq!(under(|_: Method| Some("some"), uri).await.text, "some");
-    assert_eq!(under(|_: Method| None::<String>, uri).await.text, "-");
     assert_eq!(
         under(|_: Method| Ok::<_, StatusCode>("ok"), uri).await.text,
         "ok"
@@ -151,8 +150,39 @@ async fn all_return_types_of_a_key_function() {
         under(|Path(id): Path<u64>| Own(id), uri).await.text,
         "own:7"
     );
+}
+
+#[tokio::test]
+async fn none_of_a_key_function_is_400_unless_the_layer_is_optional() {
+    let none = |_: Method| None::<String>;
     let nested = |_: Method| Ok::<_, StatusCode>(None::<[String; 1]>);
-    assert_eq!(under(nested, uri).await.text, "-");
+    for answer in [
+        under(none, "/orders/7").await,
+        under(nested, "/orders/7").await,
+    ] {
+        answer.is_problem("key", 400, false);
+    }
+    // A header that is missing or no text is what a stranger chooses.
+    let by_tenant = |parts: &Parts| {
+        let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
+        Some(format!("tenant:{tenant}"))
+    };
+    let layers = || {
+        let layer = || LockLayer::new(Client::in_memory()).key(by_tenant);
+        [(layer(), 400), (layer().optional(), 200)]
+    };
+    for value in [None, Some(&b"\xff"[..])] {
+        for (layer, status) in layers() {
+            let app: Router = Router::new().route("/", get(async || "ran")).layer(layer);
+            let mut request = Request::new(Body::empty());
+            if let Some(value) = value {
+                let value = HeaderValue::from_bytes(value).unwrap();
+                request.headers_mut().insert("x-tenant", value);
+            }
+            let answer = send(app, request).await;
+            assert_eq!(answer.status, status, "{value:?} {answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

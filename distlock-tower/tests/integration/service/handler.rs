@@ -66,7 +66,7 @@ async fn any_body_type_works_and_the_handler_gets_the_whole_request() {
 }
 
 #[tokio::test]
-async fn without_a_key_the_handler_runs_unlocked() {
+async fn without_a_key_the_handler_runs_unlocked_if_the_layer_is_optional() {
     let client = Client::in_memory();
     let _guard = client.lock("k").acquire().await.unwrap();
     let handler = service_fn(async |request: Request<()>| {
@@ -74,7 +74,8 @@ async fn without_a_key_the_handler_runs_unlocked() {
         Ok::<_, Infallible>(text("done"))
     });
     let layer = LockLayer::new(client.clone())
-        .key(|parts: &Parts| parts.headers.contains_key("x-lock").then_some("k"));
+        .key(|parts: &Parts| parts.headers.contains_key("x-lock").then_some("k"))
+        .optional();
     assert_eq!(
         layer
             .layer(handler)
