@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::Cause;
+use crate::foreign;
 
 /// The user and the password with which a client logs in to its servers.
 ///
@@ -83,7 +84,7 @@ impl CredentialsSource {
     pub(crate) async fn get(&self) -> Result<Credentials, Cause> {
         match self {
             Self::Fixed(credentials) => Ok(credentials.clone()),
-            Self::Asked(ask) => ask().await,
+            Self::Asked(ask) => foreign::call_user(|| ask()).await,
         }
     }
 }

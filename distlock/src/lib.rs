@@ -9,12 +9,14 @@ mod config;
 #[cfg(feature = "redis")]
 mod credentials;
 mod error;
+mod foreign;
 mod guard;
 mod hold;
 mod key;
 mod kind;
 mod local;
 mod mode;
+mod mutex;
 mod owner;
 #[cfg(feature = "_tls")]
 mod pem;

@@ -65,8 +65,7 @@ impl<'a> Observation<'a> {
         self.is_over = true;
         self.take_note(Outcome::of(error));
         if let Some(error) = error {
-            let _entered = self.span.as_ref().map(|span| span.enter());
-            telemetry::refused(error);
+            telemetry::acquire_refused(self.span.as_deref(), error);
         }
     }
 

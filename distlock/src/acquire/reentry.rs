@@ -102,9 +102,9 @@ fn reenter(
     };
     let outer = frame.hold_ref();
     let nested = outer.nest(frame.closed(), term, request.margin)?;
-    session.look_at(nested.hold());
-    let gate = Some(Arc::new(permit));
-    let share = HoldShare::new(Arc::clone(registry), nested, gate);
+    // Made first: its drop ends the re-entry, whatever happens from here on.
+    let share = HoldShare::new(Arc::clone(registry), nested, Some(Arc::new(permit)));
+    session.look_at(share.hold_ref().hold());
     Ok(Enclosing::Reenter(share, frame.view().clone()))
 }
 

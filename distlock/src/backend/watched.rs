@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Signal;
+use crate::foreign;
+use crate::mutex::Mutex;
 
 /// Makes both sides.
 #[cfg_attr(
@@ -82,7 +83,7 @@ impl Sender {
             is_announced
         };
         if is_announced {
-            self.0.changed.notify_waiters();
+            foreign::notify_waiters(&self.0.changed);
         }
     }
 }
@@ -101,8 +102,9 @@ impl Drop for Sender {
             state.senders -= 1;
             state.senders == 0
         };
-        if is_last {
-            self.0.changed.notify_waiters();
+        // Nobody else has the signal: nobody waits for it.
+        if is_last && Arc::strong_count(&self.0) > 1 {
+            foreign::notify_waiters(&self.0.changed);
         }
     }
 }

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
-use parking_lot::RwLock;
 use pin_project_lite::pin_project;
 use tokio::runtime;
 use tokio::task::futures::TaskLocalFuture;
@@ -13,6 +12,7 @@ use tokio::task::futures::TaskLocalFuture;
 use crate::client::Client;
 #[cfg(feature = "macros")]
 use crate::error::Error;
+use crate::mutex::RwLock;
 use crate::telemetry;
 
 static INSTALLED: RwLock<Clients> = RwLock::new(Clients {
@@ -261,6 +261,7 @@ pub(crate) fn carry<F: Future>(future: F) -> Carried<F> {
 
 #[cfg(test)]
 #[cfg(feature = "macros")]
+#[allow(clippy::disallowed_types, reason = "a subscriber locks its log")]
 mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};

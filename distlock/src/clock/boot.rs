@@ -8,13 +8,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::{Tick, nanos};
+use crate::foreign;
+use crate::mutex::Mutex;
 
 /// How long after a suspend its sleepers are woken at the latest.
 pub(super) const LONGEST_UNWATCHED: Duration = Duration::from_secs(1);
@@ -59,7 +60,7 @@ impl BootClock {
                 tokio::time::sleep(LONGEST_UNWATCHED).await;
                 apart = self.now().since(start).abs_diff(timers.elapsed());
             }
-            self.read_again.notify_waiters();
+            foreign::notify_waiters(&self.read_again);
         }
     }
 }
@@ -77,7 +78,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         *self.0.watched.lock() = None;
-        self.0.read_again.notify_waiters();
+        foreign::notify_waiters(&self.0.read_again);
     }
 }
 

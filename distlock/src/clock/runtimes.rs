@@ -1,10 +1,10 @@
 //! The clock of the memory backend, made of the clocks of tokio's runtimes.
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Tick;
+use crate::mutex::Mutex;
 
 /// One clock made of the tokio clocks of all runtimes that use a client.
 #[cfg_attr(

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
+use crate::foreign;
+
 /// A flag that is set once. It is part of what it belongs to, so it needs no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Flag {
@@ -16,7 +18,7 @@ impl Flag {
     pub(crate) fn set(&self) {
         // AcqRel, and Acquire in `is_set`: who sees the flag sees what was done before it was set.
         if !self.is_set.swap(true, Ordering::AcqRel) {
-            self.waiters.notify_waiters();
+            foreign::notify_waiters(&self.waiters);
         }
     }
 
@@ -33,7 +35,7 @@ impl Flag {
 
     /// Wakes those that wait for a [change](Flag::changed), and does not set the flag. Not under a mutex.
     pub(super) fn announce_change(&self) {
-        self.waiters.notify_waiters();
+        foreign::notify_waiters(&self.waiters);
     }
 
     /// Completes when the flag is set, or when a change before that is announced.

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
-
 use super::Hold;
 use crate::clock::Tick;
+use crate::mutex::Mutex;
 
 /// What is looked at while acquisitions wait, and what learns that a hold is over.
 pub(crate) trait Inspect: fmt::Debug + Send + Sync {

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::Session;
 use crate::backend::{Home, Looked, Target};
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
+use crate::foreign;
+use crate::mutex::Mutex;
 
 /// The looks that one client's waiters wait for.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ impl Looks {
     }
 
     pub(super) fn wake(&self) {
-        self.wake.notify_one();
+        foreign::notify_one(&self.wake);
     }
 
     /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.
@@ -104,7 +105,7 @@ async fn look(session: &Session, batch: Vec<WantedLook>) {
     if let Ok(looked) = session.backend.look(&targets).await {
         for (look, looked) in batch.into_iter().zip(looked) {
             // The waiter may have left meanwhile.
-            let _gone = look.answer.send(looked);
+            let _gone = foreign::answer(look.answer, looked);
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::panic::Location;
 
-use parking_lot::Mutex;
-
 use super::Hold;
 use crate::clock::Tick;
 use crate::config::LOSSES_SHOWN;
 use crate::error::Loss;
 use crate::key::Resource;
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 
 /// A hold that was lost.

@@ -27,8 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 pub(crate) use self::flag::Flag;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 pub(crate) use self::inspection::Inspect;
@@ -40,6 +38,7 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::key::Resource;
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 use crate::telemetry::Meter;
 

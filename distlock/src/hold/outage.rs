@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::Session;
 use crate::backend::{Fault, cause};
 use crate::clock::Tick;
 use crate::key::Key;
+use crate::mutex::Mutex;
 
 /// The attempts in a row that a server did not answer, for all keys of one client that live there.
 #[derive(Debug, Default)]

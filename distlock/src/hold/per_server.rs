@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use crate::mutex::RwLock;
 
 /// One value for each server of a client.
 pub(super) struct PerServer<T> {

@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
@@ -29,6 +28,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::key::Key;
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 use crate::telemetry;
 

@@ -23,6 +23,7 @@ use super::HoldRef;
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
+use crate::foreign;
 
 /// The holds of a guard. The cost of a clone does not depend on their number.
 #[derive(Clone, Debug)]
@@ -105,7 +106,7 @@ impl QuorumMembers {
 
     /// Adds a member, in the place of an earlier one on the same server.
     pub(crate) fn put(&self, member: &Arc<HoldRef>) {
-        self.now.send_modify(|members| {
+        foreign::send_modify(&self.now, |members| {
             let others = members.iter().filter(|old| old.client() != member.client());
             *members = others.chain([member]).map(Arc::clone).collect();
         });

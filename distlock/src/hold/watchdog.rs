@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::agenda::Agenda;
@@ -31,8 +30,10 @@ use crate::clock::Tick;
 use crate::config::{
     INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
 };
+use crate::foreign;
 use crate::key::Resource;
 use crate::kind::Family;
+use crate::mutex::{Mutex, MutexGuard};
 use crate::owner::Owner;
 use crate::telemetry;
 
@@ -62,7 +63,7 @@ impl Watchdog {
         let wake = agenda.arm(at);
         drop(agenda);
         if wake {
-            self.wake.notify_one();
+            foreign::notify_one(&self.wake);
         }
     }
 
@@ -85,7 +86,7 @@ impl Watchdog {
     }
 
     pub(super) fn wake(&self) {
-        self.wake.notify_one();
+        foreign::notify_one(&self.wake);
     }
 
     /// All watched holds.

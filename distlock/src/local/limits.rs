@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use parking_lot::Mutex;
 
 use super::signal::Signal;
 use super::slot::QueueSlot;
@@ -14,6 +13,7 @@ use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
 use crate::key::{Key, Resource};
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 use crate::telemetry::CountedWaiter;
 

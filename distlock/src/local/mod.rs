@@ -23,6 +23,6 @@ pub(crate) use self::limits::WaiterSlot;
 pub(crate) use self::place::PlaceState;
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
-pub(crate) use self::share::{HoldShare, Remaining};
+pub(crate) use self::share::{HoldShare, Remaining, ShareRef};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot};
 pub(crate) use self::waits::{Around, Wait};

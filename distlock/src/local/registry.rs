@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
-use parking_lot::Mutex;
 
 use super::limits::WaiterLimits;
 use super::queue::{HeadCheck, Queue, QueueEffect};
@@ -27,6 +26,7 @@ use crate::error::Loss;
 use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session};
 use crate::key::Resource;
 use crate::kind::{Kind, Line};
+use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
@@ -250,16 +250,16 @@ impl Registry {
         let hold = hold_ref.hold();
         // The count, the queue and the hand-over change in one section of the mutex. Otherwise two guards could end as
         // the last one.
-        let (ended, effect, waits_for_release) = {
+        let (ended, effect, waits_for_release, needs_checks) = {
             let mut entries = self.entries.lock();
-            let mut waits_for_release = false;
+            let (mut waits_for_release, mut needs_checks) = (false, false);
             let ended = hold_ref.finish(now);
             let effect = match (ended, entries.get_mut(&hold.resource)) {
                 (GuardEnd::Last { may_pass_on, .. }, Some(entry)) => {
                     let may_pass_on =
                         may_pass_on && hold.resource.kind.hands_over() && entry.is_held_by(hold);
                     let effect = entry.queue.release(Arc::clone(hold), may_pass_on, now);
-                    self.check_later(entry, &hold.resource);
+                    needs_checks = self.check_later(entry, &hold.resource);
                     waits_for_release = was_dropped && may_pass_on && entry.queue.is_empty();
                     effect
                 }
@@ -273,9 +273,12 @@ impl Registry {
             if waits_for_release {
                 hold.wait_for_release();
             }
-            (ended, effect, waits_for_release)
+            (ended, effect, waits_for_release, needs_checks)
         };
-        // Outside of the mutex: a waker may run any code.
+        // Outside of the mutex, as all that follows: a waker may run any code.
+        if needs_checks {
+            self.session.inspect_soon();
+        }
         hold_ref.announce_end();
         match (ended, effect) {
             (GuardEnd::Last { held, .. }, QueueEffect::HandedOver(wake)) => {
@@ -322,20 +325,23 @@ impl Registry {
         }
     }
 
-    /// Has the first waiter of this key checked at intervals, if somebody needs it.
-    pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) {
-        if !entry.is_checked && entry.queue.needs_its_head() {
+    /// Has the first waiter of this key checked at intervals, if somebody needs it. Returns whether the checks
+    /// [begin soon](Session::inspect_soon), which the caller asks for outside of the mutex.
+    #[must_use]
+    pub(super) fn check_later(&self, entry: &mut Entry, resource: &Resource) -> bool {
+        let is_new = !entry.is_checked && entry.queue.needs_its_head();
+        if is_new {
             entry.is_checked = true;
             self.checked.lock().insert(resource.clone());
-            self.session.inspect_soon();
         }
+        is_new
     }
 
     /// Checks the first waiters of all queues where somebody needs them. One that has not been polled since the last check
     /// loses its place, and the hold in its slot goes on to the next one. Returns whether there is any such queue.
     fn check_heads(self: &Arc<Self>) -> bool {
         let now = self.session.now();
-        let (mut asked, mut effects) = (Vec::new(), Vec::new());
+        let (mut asked, mut absent, mut effects) = (Vec::new(), Vec::new(), Vec::new());
         let is_any_left = {
             let mut entries = self.entries.lock();
             let mut checked = self.checked.lock();
@@ -347,7 +353,7 @@ impl Registry {
                     HeadCheck::Fine => entry.is_checked = false,
                     HeadCheck::Ask(head) => asked.push(head),
                     HeadCheck::Absent(ticket) => {
-                        telemetry::waiter_absent(&resource.key);
+                        absent.push(resource.key.clone());
                         let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
                         effects.push(effect);
                     }
@@ -360,7 +366,8 @@ impl Registry {
             });
             !checked.is_empty()
         };
-        // Outside of the mutexes: a waker may run any code.
+        // Outside of the mutexes: a waker and a subscriber of the log may run any code.
+        absent.iter().for_each(telemetry::waiter_absent);
         asked.iter().for_each(|head| head.ask());
         for effect in effects {
             self.follow(effect);

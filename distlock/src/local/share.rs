@@ -37,6 +37,36 @@ pub(crate) enum Remaining {
     Release(Release),
 }
 
+/// Re-enters the hold of a share.
+pub(crate) struct ShareRef {
+    registry: Arc<Registry>,
+    hold_ref: Arc<HoldRef>,
+    gate: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl ShareRef {
+    /// Another share of the same hold, with the same lease.
+    pub(crate) fn reenter(&self) -> Result<HoldShare, Error> {
+        let resource = &self.hold_ref.hold().resource;
+        if let Nesting::Never(reason) = resource.kind.within(resource.kind) {
+            let key = resource.key.text().to_owned();
+            return Err(Error::Deadlock { key, reason });
+        }
+        let open = AtomicBool::new(false);
+        let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());
+        match self.hold_ref.nest(&open, term, margin) {
+            Ok(nested) => {
+                let (registry, gate) = (Arc::clone(&self.registry), self.gate.clone());
+                let share = HoldShare::new(registry, nested, gate);
+                self.registry.session.look_at(share.hold_ref().hold());
+                Ok(share)
+            }
+            Err(NestError::Lost(loss)) => Err(Error::lost(resource.key.text(), loss)),
+            Err(NestError::Closed) => Err(Error::lost(resource.key.text(), Loss::Expired)),
+        }
+    }
+}
+
 impl HoldShare {
     pub(crate) fn new(
         registry: Arc<Registry>,
@@ -61,21 +91,15 @@ impl HoldShare {
 
     /// Another share of the same hold, with the same lease.
     pub(crate) fn reenter(&self) -> Result<Self, Error> {
-        let kind = self.hold_ref.hold().resource.kind;
-        if let Nesting::Never(reason) = kind.within(kind) {
-            let key = self.key().to_owned();
-            return Err(Error::Deadlock { key, reason });
-        }
-        let open = AtomicBool::new(false);
-        let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());
-        match self.hold_ref.nest(&open, term, margin) {
-            Ok(nested) => {
-                self.registry.session.look_at(nested.hold());
-                let gate = self.gate.clone();
-                Ok(Self::new(Arc::clone(&self.registry), nested, gate))
-            }
-            Err(NestError::Lost(loss)) => Err(Error::lost(self.key(), loss)),
-            Err(NestError::Closed) => Err(Error::lost(self.key(), Loss::Expired)),
+        self.to_ref().reenter()
+    }
+
+    /// What re-enters the hold later, as long as this share has not ended.
+    pub(crate) fn to_ref(&self) -> ShareRef {
+        ShareRef {
+            registry: Arc::clone(&self.registry),
+            hold_ref: Arc::clone(&self.hold_ref),
+            gate: self.gate.clone(),
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::foreign;
+
 /// Wakes one waiter. A waiter whose future exists but is not polled cannot be told apart from one that sleeps, so it is
 /// asked for a sign now and then.
 #[derive(Debug, Default)]
@@ -20,7 +22,7 @@ pub(crate) struct Signal {
 
 impl Signal {
     pub(super) fn wake(&self) {
-        self.wake.notify_one();
+        foreign::notify_one(&self.wake);
     }
 
     pub(super) fn woken(&self) -> Notified<'_> {
@@ -32,7 +34,7 @@ impl Signal {
         // Relaxed, here and below: nothing else is read on the strength of these flags, and `Notify` orders the wake-up.
         self.is_present.store(false, Ordering::Relaxed);
         if self.is_with_server.load(Ordering::Relaxed) {
-            self.question.notify_one();
+            foreign::notify_one(&self.question);
         } else {
             self.wake();
         }

@@ -110,7 +110,7 @@ impl QueueSlot {
     /// Joins the queue: at its end, or where it stood before. `others`: the other clients that just heard that this client
     /// released the key.
     pub(super) fn join_queue(&mut self, others: Option<RoundRobin>) {
-        let unwanted = {
+        let (unwanted, needs_checks) = {
             let mut entries = self.registry.entries.lock();
             let entry = entries
                 .entry(self.resource.clone())
@@ -121,13 +121,17 @@ impl QueueSlot {
             let (signal, rank) = (Arc::clone(&self.signal), self.rank.take());
             let ticket = entry.queue.join(signal, self.takes_over, rank);
             self.ticket = Some(ticket);
-            self.registry.check_later(entry, &self.resource);
+            let needs_checks = self.registry.check_later(entry, &self.resource);
             // A hold that was handed to a waiter behind its place.
-            match self.takes_over {
+            let unwanted = match self.takes_over {
                 true => None,
                 false => entry.queue.take(ticket),
-            }
+            };
+            (unwanted, needs_checks)
         };
+        if needs_checks {
+            self.registry.session.inspect_soon();
+        }
         if let Some(hold) = unwanted {
             self.registry.give_back(&hold);
         }

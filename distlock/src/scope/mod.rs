@@ -21,15 +21,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::foreign;
 use crate::hold::{Flag, HoldRef, HoldView};
 use crate::key::{Key, Resource};
 use crate::kind::Nesting;
 use crate::local::Around;
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
@@ -97,7 +98,7 @@ pub(crate) fn within<R>(frames: &Frames, run: impl FnOnce() -> R) -> R {
     let mut frames = frames.clone();
     swap_in(&mut frames);
     let _restore = Restore(frames);
-    run()
+    foreign::call_user(run)
 }
 
 /// The open scopes, innermost first.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::TARGET;
 use crate::error::Error;
+use crate::foreign;
 use crate::key::Key;
 use crate::kind::Kind;
 
@@ -106,17 +107,29 @@ pub(crate) fn acquire_span<'k>(
     wait: Option<Duration>,
 ) -> Option<Box<Span>> {
     let keys = || keys.map(Key::text).collect::<Vec<_>>().join(", ");
-    let span = tracing::debug_span!(
-        target: TARGET, "distlock.acquire", kind = lock_type.name(), key = keys(), %client,
-        wait = wait.map(debug), outcome = Empty, waited = Empty,
-    );
+    let span = foreign::tell(|| {
+        tracing::debug_span!(
+            target: TARGET, "distlock.acquire", kind = lock_type.name(), key = keys(), %client,
+            wait = wait.map(debug), outcome = Empty, waited = Empty,
+        )
+    });
     (!span.is_disabled()).then(|| Box::new(span))
 }
 
 /// Records how an acquisition ended. `span`: its span, if there is one.
 pub(crate) fn acquire_ended(span: Option<&Span>, outcome: Outcome, waited: Duration) {
     if let Some(span) = span {
-        span.record("outcome", outcome.name());
-        span.record("waited", debug(waited));
+        foreign::tell(|| {
+            span.record("outcome", outcome.name());
+            span.record("waited", debug(waited));
+        });
     }
+}
+
+/// Logs that an acquisition ended without a grant, inside its span.
+pub(crate) fn acquire_refused(span: Option<&Span>, error: &Error) {
+    foreign::tell(|| match span {
+        Some(span) => span.in_scope(|| super::refused(error)),
+        None => super::refused(error),
+    });
 }

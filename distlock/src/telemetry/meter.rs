@@ -107,7 +107,7 @@ impl CountedRelease {
 #[cfg(feature = "metrics")]
 impl Drop for CountedRelease {
     fn drop(&mut self) {
-        self.0.decrement(1.0);
+        metrics::one_release_less(&self.0);
     }
 }
 

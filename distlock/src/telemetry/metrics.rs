@@ -17,12 +17,13 @@ use metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
     describe_histogram, gauge, histogram,
 };
-use parking_lot::RwLock;
 
 use super::acquisition::{LockType, Outcome};
 use crate::config::KeyClass;
 use crate::error::Loss;
+use crate::foreign;
 use crate::key::Key;
+use crate::mutex::RwLock;
 
 const ACQUISITIONS: &str = "distlock_acquisitions_total";
 const ACQUIRE_WAIT: &str = "distlock_acquire_wait_seconds";
@@ -109,7 +110,7 @@ impl ByRecorder {
                 None => {
                     let registered = Registered {
                         recorder,
-                        metrics: OfType::register(lock_type.name(), class),
+                        metrics: foreign::count(|| OfType::register(lock_type.name(), class)),
                         others: Self::new(),
                     };
                     // Not inside of `get_or_init`: a recorder may run any code. If another thread was faster, its metrics are
@@ -137,7 +138,7 @@ impl OfType {
     #[inline(never)]
     fn classified(lock_type: LockType, key: &Key, class_of: KeyClass) -> &'static Self {
         // A panic of the user's function must not interrupt an acquisition.
-        let Ok(class) = catch_unwind(|| class_of(key.text())) else {
+        let Ok(class) = catch_unwind(|| foreign::call_user(|| class_of(key.text()))) else {
             return Self::without_class(lock_type);
         };
         let known = OF_CLASSES.read().get(&(lock_type, class)).copied();
@@ -174,30 +175,32 @@ impl OfType {
     }
 
     pub(super) fn acquired(&self, outcome: Outcome, waited: Duration) {
-        self.acquisitions[outcome as usize].increment(1);
-        self.wait.record(waited);
+        foreign::count(|| {
+            self.acquisitions[outcome as usize].increment(1);
+            self.wait.record(waited);
+        });
     }
 
     pub(super) fn add_holds(&self, change: f64) {
-        self.holds.increment(change);
+        foreign::count(|| self.holds.increment(change));
     }
 
     pub(super) fn add_waiters(&self, change: f64) {
-        self.waiters.increment(change);
+        foreign::count(|| self.waiters.increment(change));
     }
 
     pub(super) fn held(&self, held: Duration) {
-        self.hold_time.record(held);
+        foreign::count(|| self.hold_time.record(held));
     }
 
     pub(super) fn handed_over(&self) {
-        self.hand_overs.increment(1);
+        foreign::count(|| self.hand_overs.increment(1));
     }
 
     pub(super) fn lost(&self, loss: Loss) {
         let reasons = LOSS_REASONS.iter().zip(&self.losses);
         for (_, losses) in reasons.filter(|((reason, _), _)| *reason == loss) {
-            losses.increment(1);
+            foreign::count(|| losses.increment(1));
         }
     }
 }
@@ -251,25 +254,34 @@ fn describe() {
 /// Counts renewals by their outcome.
 pub(super) fn renewals(outcome: &'static str, number: usize) {
     if number > 0 {
-        counter!(RENEWALS, "outcome" => outcome).increment(number as u64);
+        foreign::count(|| counter!(RENEWALS, "outcome" => outcome).increment(number as u64));
     }
 }
 
 /// The gauge of pending releases, raised by one.
 pub(super) fn one_release_pending() -> Gauge {
-    let pending = gauge!(RELEASES_PENDING);
-    pending.increment(1);
-    pending
+    foreign::count(|| {
+        let pending = gauge!(RELEASES_PENDING);
+        pending.increment(1);
+        pending
+    })
+}
+
+/// One release is not pending any more; `gauge` was raised for it.
+pub(super) fn one_release_less(gauge: &Gauge) {
+    foreign::count(|| gauge.decrement(1.0));
 }
 
 #[cfg(feature = "redis")]
 pub(super) fn connected(server: &str, is_connected: bool) {
-    gauge!(CONNECTED, "server" => server.to_owned()).set(f64::from(u8::from(is_connected)));
-    // Registered from the start, so that its first increase is seen.
-    counter!(RECONNECTS, "server" => server.to_owned()).increment(0);
+    foreign::count(|| {
+        gauge!(CONNECTED, "server" => server.to_owned()).set(f64::from(u8::from(is_connected)));
+        // Registered from the start, so that its first increase is seen.
+        counter!(RECONNECTS, "server" => server.to_owned()).increment(0);
+    });
 }
 
 #[cfg(feature = "redis")]
 pub(super) fn reconnected(server: &str) {
-    counter!(RECONNECTS, "server" => server.to_owned()).increment(1);
+    foreign::count(|| counter!(RECONNECTS, "server" => server.to_owned()).increment(1));
 }

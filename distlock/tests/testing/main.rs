@@ -1,5 +1,5 @@
 //! The feature `testing`: what users need to test their own code, through the public API alone.
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test may")]
 
 mod faults;
 #[cfg(feature = "redis")]

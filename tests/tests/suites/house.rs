@@ -29,6 +29,8 @@ const DISTLOCK: Staircase<'_> = &[
     &["kind"],
     &["owner"],
     &["error"],
+    &["foreign"],
+    &["mutex"],
 ];
 
 const DISTLOCK_TOWER: Staircase<'_> = &[
@@ -141,6 +143,46 @@ fn modules_of_distlock_import_only_what_stands_below_them() {
 #[test]
 fn modules_of_distlock_tower_import_only_what_stands_below_them() {
     check("distlock-tower", DISTLOCK_TOWER);
+}
+
+/// The files of distlock that name this crate outside of comments and unit tests.
+fn naming(crate_name: &str) -> Vec<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../distlock/src");
+    let path_of = format!("{crate_name}::");
+    let names_it = |file: &PathBuf| {
+        let source = fs::read_to_string(file).unwrap();
+        let code = source.lines().map(str::trim_start);
+        let code = code.take_while(|line| !line.starts_with("#[cfg(test)]"));
+        let mut paths = code
+            .filter(|line| !line.starts_with("//"))
+            .flat_map(|line| line.match_indices(&path_of).map(move |(at, _)| (line, at)));
+        // Not `self::metrics::`, which is a module of the crate.
+        paths.any(|(line, at)| {
+            line[..at].ends_with(|c: char| !c.is_alphanumeric() && c != ':') || at == 0
+        })
+    };
+    let mut files: Vec<_> = rust_files(&src).into_iter().filter(names_it).collect();
+    files.sort();
+    let relative = files.iter().map(|file| file.strip_prefix(&src).unwrap());
+    relative.map(|file| file.display().to_string()).collect()
+}
+
+#[test]
+fn mutexes_of_distlock_are_those_that_count_in_tests() {
+    assert_eq!(naming("parking_lot"), ["mutex/counted.rs", "mutex.rs"]);
+}
+
+#[test]
+fn log_and_metrics_are_told_by_telemetry_alone() {
+    // By `foreign::tell` and `foreign::count`, which find a call under a mutex. The acquisition enters its span when it is
+    // polled.
+    let telemetry = ["telemetry/acquisition.rs", "telemetry.rs"];
+    assert_eq!(
+        naming("tracing"),
+        [&["acquire/observed.rs"], &telemetry[..]].concat()
+    );
+    let with_metrics = ["telemetry/meter.rs", "telemetry/metrics.rs", "telemetry.rs"];
+    assert_eq!(naming("metrics"), with_metrics);
 }
 
 #[test]

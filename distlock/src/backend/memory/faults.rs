@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::MemoryServer;
@@ -11,6 +10,8 @@ use super::store::State;
 
 use crate::backend::{Fault, Signal, cause};
 use crate::clock::Tick;
+use crate::foreign;
+use crate::mutex::Mutex;
 
 /// What is planned for the next commands.
 #[derive(Debug, Default)]
@@ -145,7 +146,7 @@ impl MemoryServer {
         let was_down = faults.plan.lock().down_since.take();
         if was_down.is_some() {
             faults.epoch.fetch_add(1, Ordering::Release);
-            faults.brought_up.send_replace(());
+            foreign::send_modify(&faults.brought_up, |()| ());
             self.set_subscriptions_active(true);
         }
     }

@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::task::coop::cooperative;
 use uuid::Uuid;
 
@@ -55,6 +54,7 @@ use crate::clock::{Clock, Tick};
 use crate::config::Config;
 use crate::key::{Key, Resource};
 use crate::kind::Family;
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 
 /// A lock server inside this process, to be shared by several clients.

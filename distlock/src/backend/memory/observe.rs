@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -12,8 +11,10 @@ use super::store::{State, Store, Value};
 use super::{MemoryServer, lock, permit, rw, semaphore};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
+use crate::foreign;
 use crate::key::{Key, Resource};
 use crate::kind::Kind;
+use crate::mutex::Mutex;
 use crate::owner::Holder;
 
 /// An acquisition that waits at a [`MemoryServer`]; listed by [`MemoryServer::waiters`].
@@ -47,7 +48,7 @@ struct Waits {
 impl Observed {
     /// Something may have changed. It is called outside of all mutexes, because it wakes.
     pub(super) fn changed(&self) {
-        self.changes.send_replace(());
+        foreign::send_modify(&self.changes, |()| ());
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use parking_lot::Mutex;
 
 use super::channels::{Channel, Topic};
 use super::tokens::Tokens;
 use super::{fair, lock, number, permit, rw, semaphore};
 use crate::backend::{NamedClient, watched};
 use crate::clock::{Clock, Tick};
+use crate::mutex::Mutex;
 
 /// The name of a key, with its client's prefix.
 pub(super) type Name = Arc<str>;

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -52,6 +51,7 @@ use crate::config::{Config, MOST_MARKS_KEPT};
 use crate::error::Error;
 use crate::key::{Key, Resource};
 use crate::kind::{Family, Kind};
+use crate::mutex::Mutex;
 use crate::owner::Owner;
 
 /// One client's connections to its servers.

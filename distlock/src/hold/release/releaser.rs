@@ -17,15 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 use super::remembered::RememberedReleases;
 use super::{PendingRelease, Settled, noting};
 use crate::backend::{Fault, Released};
 use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
+use crate::foreign;
 use crate::hold::per_server::PerServer;
 use crate::hold::{Hold, Session};
+use crate::mutex::Mutex;
 use crate::telemetry::{self, CountedRelease};
 
 /// The pending releases of one client.
@@ -113,7 +114,7 @@ impl Releaser {
 
     /// Has `until` ask again.
     pub(in crate::hold) fn ask_again(&self) {
-        self.done.notify_waiters();
+        foreign::notify_waiters(&self.done);
     }
 
     /// How many holds are being ended by the code that had them.
@@ -134,7 +135,7 @@ impl Releaser {
     }
 
     pub(in crate::hold) fn wake(&self) {
-        self.wake.notify_one();
+        foreign::notify_one(&self.wake);
     }
 
     fn take(&self) -> VecDeque<PendingRelease> {
@@ -156,7 +157,7 @@ impl Releaser {
 
     fn one_answered(&self) {
         self.list.lock().open -= 1;
-        self.done.notify_waiters();
+        foreign::notify_waiters(&self.done);
     }
 }
 

@@ -5,12 +5,11 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
-
 use super::PendingRelease;
 use crate::clock::Tick;
 use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
 use crate::key::Key;
+use crate::mutex::Mutex;
 
 /// Answered releases, oldest first.
 #[derive(Debug, Default)]

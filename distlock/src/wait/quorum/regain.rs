@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -22,7 +22,8 @@ use super::HoldShares;
 use crate::config::{MIN_LEASE, RENEWALS_PER_LEASE};
 use crate::hold::lease::Term;
 use crate::hold::{Hold, HoldRef, HoldView, QuorumMembers};
-use crate::local::HoldShare;
+use crate::local::{HoldShare, ShareRef};
+use crate::mutex::Mutex;
 use crate::wait::{ClientRequest, Request, TryOutcome, try_once};
 
 /// The hold of a Redlock, as its guard has it. Dropping it ends the hold in the background.
@@ -43,7 +44,7 @@ struct Parts {
     members: Arc<QuorumMembers>,
 }
 
-// A panic leaves nothing half-changed here: no code of a user runs under the mutex.
+// A panic leaves nothing half-changed here: no foreign code runs under the mutex.
 impl RefUnwindSafe for Parts {}
 
 impl QuorumHold {
@@ -82,12 +83,12 @@ impl QuorumHold {
 
     /// Shares of the same holds, of those that are not lost.
     pub(crate) fn reenter(&self) -> HoldShares {
-        let shares = self.parts.shares.lock();
-        shares
-            .iter()
-            .flatten()
-            .flat_map(HoldShare::reenter)
-            .collect()
+        let again: SmallVec<[ShareRef; 1]> = {
+            let shares = self.parts.shares.lock();
+            shares.iter().flatten().map(HoldShare::to_ref).collect()
+        };
+        // Outside of the mutex: a re-entry wakes the watchdog's task.
+        again.iter().flat_map(ShareRef::reenter).collect()
     }
 
     /// Ends the guard. The caller ends its shares.
@@ -245,7 +246,6 @@ impl Parts {
             if let Some(old) = &old {
                 hold_ref.take_gate_of(old.hold_ref());
             }
-            self.members.put(&hold_ref);
             match old {
                 Some(old) => Some(std::mem::replace(old, share)),
                 None => {
@@ -254,7 +254,8 @@ impl Parts {
                 }
             }
         };
-        // Outside of the mutex: the end of a share wakes tasks.
+        // Outside of the mutex, both: new members and the end of a share wake tasks.
+        self.members.put(&hold_ref);
         drop(replaced);
     }
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
+use crate::foreign;
+
 /// Numbers the connections of one client, to all of its servers, and the changes of the nodes that have its keys, so that
 /// no two have the same number.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ impl Epochs {
 
     /// A connection stands anew, or keys have another server.
     pub(in crate::backend::redis) fn changed(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
+        foreign::send_modify(&self.changes, |changes| *changes += 1);
     }
 
     /// How often a connection stood anew.

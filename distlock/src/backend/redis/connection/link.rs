@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind};
@@ -29,6 +28,8 @@ use crate::config::{
     FAREWELL_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
     TIMEOUTS_TO_REPLACE,
 };
+use crate::foreign;
+use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// Called with the number of a connection, and with what the server sends over it unrequested.
@@ -193,7 +194,7 @@ impl Link {
 
     /// A try to connect has failed. Returns false if there is a connection, which another task has established.
     fn note_failed(&self, fault: &Fault) -> bool {
-        let is_down = self.phase.send_if_modified(|phase| {
+        let is_down = foreign::send_if_modified(&self.phase, |phase| {
             let is_down = matches!(phase, Phase::Down(_));
             if is_down {
                 *phase = Phase::Down(Some(fault.clone()));
@@ -243,7 +244,7 @@ impl Link {
         }
         let mut phase = self.phase.subscribe();
         self.connect();
-        self.wanted.notify_one();
+        foreign::notify_one(&self.wanted);
         // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
         let mut is_new = false;
         let settled = phase.wait_for(|phase| {
@@ -288,7 +289,7 @@ impl Link {
     /// Replaces connection `epoch`, without a word in the log: the server did not end it. Returns whether it was the
     /// current one.
     pub(in crate::backend::redis) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
-        let was_up = self.phase.send_if_modified(|phase| {
+        let was_up = foreign::send_if_modified(&self.phase, |phase| {
             let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
             if same {
                 *phase = Phase::Down(None);
@@ -452,7 +453,7 @@ impl Link {
             self.replaced.fetch_max(epoch, Ordering::AcqRel);
         }
         self.wiring.epochs.changed();
-        let was_taken = self.phase.send_if_modified(|phase| {
+        let was_taken = foreign::send_if_modified(&self.phase, |phase| {
             let is_needed = matches!(phase, Phase::Down(_));
             if is_needed {
                 *phase = Phase::Up(connected);

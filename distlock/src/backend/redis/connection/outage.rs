@@ -4,8 +4,7 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
+use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// The time between two log lines about the same lasting failure.

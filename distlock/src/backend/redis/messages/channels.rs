@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::backend::{Signal, watched};
 use crate::clock::Tick;
+use crate::foreign;
 
 /// A channel's name.
 pub(in crate::backend::redis) type Channel = Arc<str>;
@@ -56,18 +57,22 @@ struct Entry {
 /// state of the subscription; a message leaves it as it is.
 #[must_use]
 #[derive(Debug, Default)]
-pub(super) struct Notifications(Vec<(watched::Sender, Option<bool>)>);
+pub(super) struct Notifications {
+    changes: Vec<(watched::Sender, Option<bool>)>,
+    /// The signals of channels that were removed. Dropping one wakes those that still watch it.
+    ended: Vec<watched::Sender>,
+}
 
 impl Notifications {
     /// Wakes the waiters.
     pub(super) fn send(self) {
-        for (signal, active) in self.0 {
+        foreign::each(self.changes, |(signal, active)| {
             signal.send_modify(|signal| {
                 signal.active = active.unwrap_or(signal.active);
                 signal.version += 1;
                 signal.messages += u64::from(active.is_none());
             });
-        }
+        });
     }
 }
 
@@ -126,17 +131,23 @@ impl Channels {
 
     /// Removes a share in a channel. Returns the place whose task wakes too late for the end of the channel's lingering, if
     /// there is one.
-    pub(super) fn leave(&mut self, channel: &Channel, now: Tick) -> Option<Place> {
-        let entry = self.entries.get_mut(channel)?;
+    pub(super) fn leave(&mut self, channel: &Channel, now: Tick) -> (Option<Place>, Notifications) {
+        let mut notifications = Notifications::default();
+        let Some(entry) = self.entries.get_mut(channel) else {
+            return (None, notifications);
+        };
         entry.shares = entry.shares.saturating_sub(1);
         if entry.shares > 0 {
-            return None;
+            return (None, notifications);
         }
         let (place, state) = (entry.place, entry.state);
         let before = self.next_end(place);
         match state {
             State::Wanted => {
-                self.entries.remove(channel);
+                let removed = self.entries.remove(channel);
+                notifications
+                    .ended
+                    .extend(removed.map(|entry| entry.signal));
                 self.wanted.remove(&(place, Arc::clone(channel)));
             }
             State::Live => self.begin_lingering(channel, now),
@@ -144,7 +155,8 @@ impl Channels {
             State::Subscribing | State::Lingering(_) | State::Leaving => {}
         }
         // The task sleeps until `before`. It need not wake for channels that linger until later.
-        (self.next_end(place) < before).then_some(place)
+        let late = (self.next_end(place) < before).then_some(place);
+        (late, notifications)
     }
 
     fn begin_lingering(&mut self, channel: &Channel, now: Tick) {
@@ -222,7 +234,9 @@ impl Channels {
                 continue;
             }
             entry.state = State::Live;
-            notifications.0.push((entry.signal.clone(), Some(true)));
+            notifications
+                .changes
+                .push((entry.signal.clone(), Some(true)));
             if entry.shares == 0 {
                 self.begin_lingering(channel, now);
             }
@@ -309,10 +323,15 @@ impl Channels {
             self.lingering.remove(&lingering);
         }
         if entry.shares == 0 {
-            self.entries.remove(channel);
+            let removed = self.entries.remove(channel);
+            notifications
+                .ended
+                .extend(removed.map(|entry| entry.signal));
         } else if entry.state != State::Wanted {
             entry.state = State::Wanted;
-            notifications.0.push((entry.signal.clone(), Some(false)));
+            notifications
+                .changes
+                .push((entry.signal.clone(), Some(false)));
             self.wanted.insert((entry.place, Arc::clone(channel)));
         }
     }
@@ -323,7 +342,10 @@ impl Channels {
             .entries
             .get(channel)
             .map(|entry| (entry.signal.clone(), None));
-        Notifications(signal.into_iter().collect())
+        Notifications {
+            changes: signal.into_iter().collect(),
+            ended: Vec::new(),
+        }
     }
 
     /// How many of this client's connections the server at a place counts as subscribers of a channel: one or none.

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -23,6 +22,8 @@ use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::{Fault, Subscription, cause};
 use crate::clock::Clock;
 use crate::config::{RECONNECT_BACKOFF, SUBSCRIPTION_LINGER, SUBSCRIPTION_PING};
+use crate::foreign;
+use crate::mutex::{Mutex, RwLock};
 use crate::telemetry;
 
 /// The most channels in one command.
@@ -162,7 +163,7 @@ impl Subscriber {
         let (signal, send) = self.shared.channels.lock().join(&channel, place);
         self.start();
         if send {
-            self.post.wake.notify_one();
+            foreign::notify_one(&self.post.wake);
         }
         let share = Share {
             shared: Arc::clone(&self.shared),
@@ -180,7 +181,7 @@ impl Subscriber {
             .move_to(self.post.place, channel);
         moved.send();
         self.start();
-        self.post.wake.notify_one();
+        foreign::notify_one(&self.post.wake);
     }
 
     /// How many of this client's subscriptions the server counts for a channel.
@@ -230,7 +231,7 @@ impl Drop for Subscriber {
         drop(posts);
         // Release, before the wake-up: the task that is woken by it sees the flag.
         self.post.closed.store(true, Ordering::Release);
-        self.post.wake.notify_one();
+        foreign::notify_one(&self.post.wake);
     }
 }
 
@@ -249,11 +250,11 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let now = self.shared.clock.now();
-        let place = self.shared.channels.lock().leave(&self.channel, now);
-        if let Some(place) = place
-            && let Some(post) = self.shared.posts.read().get(&place)
-        {
-            post.wake.notify_one();
+        let (place, notifications) = self.shared.channels.lock().leave(&self.channel, now);
+        notifications.send();
+        let post = place.and_then(|place| self.shared.posts.read().get(&place).cloned());
+        if let Some(post) = post {
+            foreign::notify_one(&post.wake);
         }
     }
 }

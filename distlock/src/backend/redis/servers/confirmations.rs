@@ -10,7 +10,6 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -19,6 +18,8 @@ use super::node::{Failed, read_error};
 use crate::backend::redis::connection::{Connected, Link};
 use crate::backend::{Fault, cause};
 use crate::config::Replicas;
+use crate::foreign;
+use crate::mutex::Mutex;
 
 /// The confirmations of the grants of one server.
 pub(super) struct Confirmations {
@@ -109,10 +110,11 @@ impl Confirmations {
         let confirmed = self.send(renewals).await;
         for (at, answer) in answers.into_iter().enumerate() {
             // Whoever does not listen any more has given up.
-            let _listens = answer.send(match &confirmed {
+            let outcome = match &confirmed {
                 Ok(confirmed) => self.outcome(confirmed, at),
                 Err(fault) => Err(Failed::With(fault.clone())),
-            });
+            };
+            let _listens = foreign::answer(answer, outcome);
         }
     }
 

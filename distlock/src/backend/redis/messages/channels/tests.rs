@@ -25,8 +25,8 @@ fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
     let signal = live(&mut channels, &channel);
     assert!(signal.get().active);
     assert!(!channels.join(&channel, HERE).1);
-    channels.leave(&channel, Tick::default());
-    channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
     assert!(
         channels
             .take_lingered(HERE, Tick::from_millis(9), 9)
@@ -42,7 +42,7 @@ fn second_share_sends_nothing_and_the_last_one_lingers_before_it_leaves() {
 fn share_that_joins_during_the_unsubscription_is_subscribed_again() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let _signal = live(&mut channels, &channel);
-    channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
     let send = channels.take_lingered(HERE, Tick::from_millis(10), 9);
     let (signal, _) = channels.join(&channel, HERE);
     channels.unsubscribed(HERE, &send).send();
@@ -67,7 +67,7 @@ fn lost_connection_is_signalled_and_shared_channels_are_subscribed_again() {
 fn share_dropped_before_the_command_leaves_nothing() {
     let (mut channels, channel) = (Channels::new(LINGER), name("c"));
     let _signal = channels.join(&channel, HERE);
-    channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
     assert!(channels.wanted.is_empty() && channels.is_empty(HERE));
     assert!(channels.take_wanted(HERE, 9).is_empty());
 }
@@ -89,7 +89,7 @@ fn channel_that_moves_is_wanted_at_its_new_place_only() {
     assert!(signal.get().active && channels.subscribers(THERE, "c") == 1);
     assert_eq!(channels.subscribers(HERE, "c"), 0);
     // Without shares it does not move, it ends.
-    channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
     channels.move_to(HERE, &channel).send();
     assert!(channels.len() == 0 && channels.lingering.is_empty() && channels.wanted.is_empty());
 }
@@ -101,7 +101,7 @@ fn refused_channel_is_wanted_again_while_it_has_shares() {
     let send = channels.take_wanted(HERE, 9);
     channels.refused(HERE, &channel).send();
     assert_eq!(channels.take_wanted(HERE, 9), send);
-    channels.leave(&channel, Tick::default());
+    let _late = channels.leave(&channel, Tick::default());
     channels.refused(HERE, &channel).send();
     assert!(channels.is_empty(HERE));
 }
@@ -158,7 +158,7 @@ proptest! {
             match step {
                 Step::Join(which) => shares[which].push(channels.join(&names[which], at[which]).0),
                 Step::Leave(which) => if shares[which].pop().is_some() {
-                    channels.leave(&names[which], tick);
+                    let _late = channels.leave(&names[which], tick);
                 },
                 Step::Pass(by) => now += by,
                 Step::Send => for (place, under_way) in places.iter().zip(&mut under_way) {

@@ -19,6 +19,7 @@ use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::node::{Failed, Sending};
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
+use crate::foreign;
 use crate::telemetry;
 
 /// The task that reads the map, if it runs.
@@ -60,7 +61,7 @@ impl Cluster {
         let reader = &self.map_reader;
         // Release, and the wake-up after it: the task that is woken sees the flag.
         reader.wanted.store(true, Ordering::Release);
-        reader.wake.notify_one();
+        foreign::notify_one(&reader.wake);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

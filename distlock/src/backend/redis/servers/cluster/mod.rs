@@ -22,7 +22,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::RwLock;
 use redis::{Cmd, Value};
 
 use self::follow::moving;
@@ -37,6 +36,7 @@ use crate::backend::redis::messages::{Slots, Way};
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
+use crate::mutex::RwLock;
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {

@@ -15,6 +15,7 @@ use super::map::no_map;
 use crate::backend::redis::connection::{Address, OutageLog};
 use crate::backend::{Fault, cause};
 use crate::config::{PubSub, RECONNECT_BACKOFF, REFUSED_PAUSE};
+use crate::foreign;
 use crate::telemetry;
 
 /// What the log calls the connections of this file.
@@ -80,7 +81,8 @@ impl Cluster {
             };
             if self.publish.set(publish).is_ok() {
                 // Waiters may have made nodes before it was known how these publish. They end when their channels have moved.
-                drop(std::mem::take(&mut self.state.write().nodes));
+                let nodes = std::mem::take(&mut self.state.write().nodes);
+                drop(nodes);
             }
         }
         let each = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
@@ -113,7 +115,7 @@ impl Cluster {
         }
         let mut failure = opening.failure.subscribe();
         self.open_in_background();
-        opening.wanted.notify_one();
+        foreign::notify_one(&opening.wanted);
         let opened = async {
             while !opening.is_open() {
                 // What an earlier try met may be over by now, so only a change counts.
@@ -173,14 +175,14 @@ async fn open_at_last(this: Weak<Cluster>, _running: Running) {
             Ok(()) => {
                 // From here on each node shows its own outages, when it is used.
                 opening.outages.established(WHAT);
-                opening.failure.send_replace(None);
+                foreign::send_modify(&opening.failure, |value| *value = None);
                 return;
             }
             Err((name, fault)) => {
                 telemetry::connect_failed(WHAT, &format_args!("{name}: {fault}"), pause);
                 opening.outages.failed(WHAT, &fault);
                 let was_refused = is_refusal(&fault);
-                opening.failure.send_replace(Some(fault));
+                foreign::send_modify(&opening.failure, |value| *value = Some(fault));
                 was_refused
             }
         };

@@ -19,7 +19,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
 use redis::{PushInfo, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -33,6 +32,8 @@ use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
 use crate::backend::{Fault, cause};
 use crate::config::RECONNECT_BACKOFF;
+use crate::foreign;
+use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// The Sentinels of one service.
@@ -123,9 +124,9 @@ impl Sentinels {
         });
         for sentinel in forgotten {
             telemetry::sentinel_forgotten(&sentinel.address, &self.service);
-            let mut named = self.named.lock();
-            sentinel.is_forgotten.send_replace(true);
-            named.forget(&sentinel.address);
+            // In this order: what it said last is either forgotten here, or not noted any more.
+            foreign::send_modify(&sentinel.is_forgotten, |value| *value = true);
+            self.named.lock().forget(&sentinel.address);
         }
         self.listen();
     }
@@ -209,7 +210,8 @@ impl Sentinels {
         };
         if let Some(server) = &server {
             let mut named = self.named.lock();
-            // What a Sentinel said last does not count once it is forgotten. It is forgotten under the same lock.
+            // What a Sentinel said last does not count once it is forgotten. What it has named is removed under the same lock
+            // after that.
             if !*sentinel.is_forgotten.borrow() {
                 named.note(&sentinel.address, server);
             }
@@ -229,19 +231,20 @@ impl Sentinels {
     fn switch_to(&self, server: &Address, instead_of: Option<&Address>) {
         let now = Instant::now();
         let left = self.named.lock().switch_to(server, instead_of, now);
-        self.switched.send_replace(());
+        foreign::send_modify(&self.switched, |()| ());
         let Some(left) = left else {
             return;
         };
         telemetry::master_switched(&self.service, &left, server);
         // After the change: a connection that was just made to the old one finds that it is not the master.
-        self.followers.lock().retain(|link| match link.upgrade() {
-            Some(link) => {
-                link.leave();
-                true
-            }
-            None => false,
-        });
+        let links: Vec<_> = {
+            let mut followers = self.followers.lock();
+            followers.retain(|link| link.strong_count() > 0);
+            followers.iter().filter_map(Weak::upgrade).collect()
+        };
+        for link in links {
+            link.leave();
+        }
     }
 }
 

@@ -1,0 +1,89 @@
+//! Calls of foreign code: wakers, subscribers of the log, recorders of metrics, and functions that the user has set.
+//!
+//! Such code may do anything: call this crate again, block, or panic. So it never runs under a [mutex](crate::mutex) of this
+//! crate, and each sort of call goes through one function here. With the feature `test-util` these functions panic if the
+//! thread has locked such a mutex. `clippy.toml` names the methods and macros that only this file and `telemetry` may use.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "they are called here, and nowhere else"
+)]
+
+#[cfg(feature = "test-util")]
+mod marker;
+
+use scopeguard::guard;
+use tokio::sync::{Notify, oneshot, watch};
+
+/// Wakes tasks, by whatever means: a waker may run its task at once.
+#[inline]
+pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "test-util")]
+    marker::check("a waker");
+    wake()
+}
+
+/// [Wakes](wake) one task.
+pub(crate) fn notify_one(notify: &Notify) {
+    wake(|| notify.notify_one());
+}
+
+/// [Wakes](wake) all tasks that wait.
+pub(crate) fn notify_waiters(notify: &Notify) {
+    wake(|| notify.notify_waiters());
+}
+
+/// Changes a watched value and [wakes](wake) all tasks that watch it.
+pub(crate) fn send_modify<T>(sender: &watch::Sender<T>, modify: impl FnOnce(&mut T)) {
+    wake(|| sender.send_modify(modify));
+}
+
+/// Changes a watched value, and [wakes](wake) all tasks that watch it if `modify` answers `true`. Returns that answer.
+#[cfg(feature = "redis")]
+pub(crate) fn send_if_modified<T>(
+    sender: &watch::Sender<T>,
+    modify: impl FnOnce(&mut T) -> bool,
+) -> bool {
+    wake(|| sender.send_if_modified(modify))
+}
+
+/// Answers a question, and [wakes](wake) the task that has asked. Returns the answer if nobody waits for it any more.
+pub(crate) fn answer<T>(question: oneshot::Sender<T>, answer: T) -> Result<(), T> {
+    wake(|| question.send(answer))
+}
+
+/// Calls a function with each item, also with those behind one with which it panics.
+pub(crate) fn each<T>(items: impl IntoIterator<Item = T>, call: impl FnMut(T)) {
+    let mut left = guard((items.into_iter(), call), |(items, call)| {
+        items.for_each(call);
+    });
+    let (items, call) = &mut *left;
+    for item in items {
+        call(item);
+    }
+}
+
+/// Tells the subscribers of the log of an event or of a span.
+#[inline]
+pub(crate) fn tell<T>(tell: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "test-util")]
+    marker::check("a subscriber of the log");
+    tell()
+}
+
+/// Counts something in the recorder of metrics.
+#[cfg(feature = "metrics")]
+#[inline]
+pub(crate) fn count<T>(count: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "test-util")]
+    marker::check("a recorder of metrics");
+    count()
+}
+
+/// Calls a function that the user has set.
+#[inline]
+pub(crate) fn call_user<T>(call: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "test-util")]
+    marker::check("a function of the user");
+    call()
+}

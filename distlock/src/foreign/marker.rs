@@ -1,0 +1,101 @@
+//! Finds foreign code that runs under a mutex of this crate. For the tests alone.
+
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::thread;
+
+use crate::mutex;
+
+/// The first breach of the rule in this process.
+static BREACH: OnceLock<String> = OnceLock::new();
+
+thread_local! {
+    /// Whether a test breaks the rule on purpose.
+    static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics if the thread has locked a mutex of this crate.
+///
+/// The panic may end a task that nobody looks at, so each later call panics as well, on any thread.
+pub(super) fn check(what: &'static str) {
+    let held = mutex::held();
+    if held > 0 {
+        let breach = format!("{what} is called while the thread has locked {held} mutexes");
+        if IS_EXPECTED.get() {
+            panic!("{breach}");
+        }
+        let _earlier = BREACH.set(format!("{breach}\n{}", Backtrace::force_capture()));
+    }
+    // A second panic would abort the process. The next call panics instead.
+    if let Some(breach) = BREACH.get()
+        && !thread::panicking()
+        && !IS_EXPECTED.get()
+    {
+        panic!("foreign code ran under a mutex: {breach}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::mutex::{Mutex, RwLock};
+
+    /// The panic of foreign code that is called while the thread has locked a mutex.
+    fn panic_under(lock: impl FnOnce(&dyn Fn()), call: impl Fn()) -> String {
+        IS_EXPECTED.set(true);
+        let panic = catch_unwind(AssertUnwindSafe(|| lock(&call)));
+        IS_EXPECTED.set(false);
+        *panic.unwrap_err().downcast::<String>().unwrap()
+    }
+
+    fn under_a_mutex(call: &dyn Fn()) {
+        let mutex = Mutex::new(());
+        let _locked = mutex.lock();
+        call();
+    }
+
+    fn check_sort(what: &str, call: impl Fn()) {
+        call();
+        let panic = panic_under(under_a_mutex, &call);
+        assert_eq!(
+            panic,
+            format!("{what} is called while the thread has locked 1 mutexes")
+        );
+        // Unlocked by the panic.
+        call();
+    }
+
+    #[test]
+    fn each_sort_of_foreign_call_panics_under_a_mutex_and_only_there() {
+        check_sort("a waker", || super::super::wake(|| ()));
+        check_sort("a subscriber of the log", || super::super::tell(|| ()));
+        #[cfg(feature = "metrics")]
+        check_sort("a recorder of metrics", || super::super::count(|| ()));
+        check_sort("a function of the user", || super::super::call_user(|| ()));
+    }
+
+    #[test]
+    fn read_and_write_locks_count_as_mutexes_do() {
+        let lock = RwLock::new(());
+        let call = || super::super::wake(|| ());
+        let read = panic_under(
+            |call| {
+                let _read = lock.read();
+                call();
+            },
+            call,
+        );
+        let write = panic_under(
+            |call| {
+                let _write = lock.write();
+                under_a_mutex(call);
+            },
+            call,
+        );
+        assert!(read.ends_with("locked 1 mutexes") && write.ends_with("locked 2 mutexes"));
+        call();
+    }
+}
