@@ -173,7 +173,7 @@ fn memory(info: &Info) -> Finding {
         None => Finding::new("memory", Verdict::Ok, "no limit"),
         Some(percent) if percent >= 90 => {
             Finding::new("memory", Verdict::Warn, format!("{percent} % of maxmemory")).advice(
-                "A full server with the policy noeviction refuses to grant locks. Raise maxmemory, or find what fills it.",
+                "A full server with the policy noeviction still grants locks, but refuses the writes of other programs. Raise maxmemory, or find what fills it.",
             )
         }
         Some(percent) => Finding::new("memory", Verdict::Ok, format!("{percent} % of maxmemory")),
