@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use distlock::{Client, Error, distributed_lock};
-use distlock_examples::{Failure, LockServer, check};
+use distlock_examples::{Failure, LockServer, check, http_client};
 use distlock_tower::Rejection;
 use tokio::net::TcpListener;
 
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Failure> {
     let base = format!("http://{}", listener.local_addr()?);
     tokio::spawn(axum::serve(listener, app).into_future());
 
-    let http = reqwest::Client::new();
+    let http = http_client()?;
     let send = |path: &str| http.post(format!("{base}{path}")).send();
     // Another replica works on the order.
     let other = locks.lock("order:42").acquire().await?;

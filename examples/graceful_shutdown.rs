@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::post;
-use distlock_examples::{Failure, LockServer, check};
+use distlock_examples::{Failure, LockServer, check, http_client};
 use distlock_tower::LockLayer;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Failure> {
         .into_future();
     let serving = tokio::spawn(serving);
 
-    let request = tokio::spawn(reqwest::Client::new().post(url).send());
+    let request = tokio::spawn(http_client()?.post(url).send());
     while !others.lock("order:42").is_locked().await? {
         sleep(Duration::from_millis(5)).await;
     }

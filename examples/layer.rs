@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use distlock::Client;
-use distlock_examples::{Failure, LockServer, check};
+use distlock_examples::{Failure, LockServer, check, http_client};
 use distlock_tower::{Held, LockLayer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Failure> {
         clients.push(locks);
     }
 
-    let http = reqwest::Client::new();
+    let http = http_client()?;
     let mut clicks = JoinSet::new();
     for click in 0..20 {
         let url = format!("http://{}/orders/42/pay", replicas[click % 2]);

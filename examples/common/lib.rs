@@ -47,6 +47,14 @@ impl LockServer {
     }
 }
 
+/// A client of HTTP for a server in the same process, which no proxy reaches.
+///
+/// # Errors
+/// There is no room for a client.
+pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder().no_proxy().build()
+}
+
 /// Returns an error with the text `what` unless `holds` is true.
 ///
 /// # Errors

@@ -3,15 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::process::Output;
-use std::time::Duration;
 
-use distlock_tests::server::free_port;
-use distlock_tests::{Process, RedisServer, eventually};
-use serde_json::Value;
+use distlock_tests::RedisServer;
 use tokio::process::Command;
-
-/// Longer than anything here takes on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Runs an example both ways. Both runs must succeed and print `what`.
 async fn shows(program: &str, what: &str) {
@@ -88,47 +82,4 @@ async fn layer() {
 async fn graceful_shutdown() {
     let program = env!("CARGO_BIN_EXE_graceful_shutdown");
     shows(program, "no lock is left behind").await;
-}
-
-#[tokio::test]
-async fn order_service_with_traffic_shows_busy_locks_on_its_console_and_exports_metrics() {
-    let program = env!("CARGO_BIN_EXE_order_service");
-    let metrics = format!("127.0.0.1:{}", free_port());
-    let args = ["--serve", "127.0.0.1:0", "--traffic", "--metrics", &metrics];
-    let mut service = Process::start(program, args);
-    let console = loop {
-        let line = service.line(SOON).await;
-        if let Some(console) = line.strip_suffix(" shows the locks in a browser") {
-            break console.to_owned();
-        }
-    };
-    eventually(SOON, "holders and waiters on the console", || async {
-        let seen = reqwest::get(format!("{console}/api/locks")).await.unwrap();
-        let seen: Value = seen.json().await.unwrap();
-        let locks = seen["locks"].as_array().unwrap().iter();
-        let mut waited_for = locks.filter(|lock| lock["waiting"].as_u64() > Some(0));
-        // The lines of the code that waits are there as well.
-        let waits = seen["own"]["waits"].as_array().unwrap().iter();
-        let mut lines = waits.filter_map(|wait| wait["place"].as_str());
-        let is_busy = waited_for.next().is_some() && lines.any(|line| line.contains("traffic.rs:"));
-        is_busy.then_some(()).ok_or(seen)
-    })
-    .await;
-    eventually(SOON, "metrics of granted locks", || async {
-        let text = reqwest::get(format!("http://{metrics}/metrics"))
-            .await
-            .unwrap();
-        let text = text.text().await.unwrap();
-        // They are there from the start, and count only if locks do.
-        let is_counted = |name: &str| {
-            let lines = text.lines();
-            let mut values = lines.filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-            values.any(|value: f64| value > 0.0)
-        };
-        let is_told = text.contains("distlock_holds{kind=\"fair\"}")
-            && is_counted("distlock_acquisitions_total{kind=\"reentrant\",outcome=\"granted\"}")
-            && is_counted("distlock_hold_seconds_bucket{kind=\"reentrant\",le=\"5\"}");
-        is_told.then_some(()).ok_or(text)
-    })
-    .await;
 }

@@ -25,6 +25,8 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
+use crate::environment;
+
 /// What the guardian runs: a list of pids, kept up to date until the pipe ends, and the directories
 /// that have to go as well. Most of these are gone by then.
 const WATCH: &str = r#"
@@ -67,7 +69,7 @@ impl Guarded {
         stdin: Stdio,
         stdout: Stdio,
     ) -> io::Result<Self> {
-        let child = Command::new("sh")
+        let child = environment::clean(&mut Command::new("sh"))
             .args(["-c", ENTER, "sh"])
             .args([log.as_os_str(), program.as_ref()])
             .args(args)

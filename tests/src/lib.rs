@@ -16,6 +16,8 @@
 //! | [`rights`] | the rights that the guide lists |
 //! | [`mod@drop_after`] | a future that is dropped in the middle |
 //! | [`mod@eventually`] | waiting for a fact, with a deadline |
+//! | [`http`] | one request of HTTP |
+//! | [`environment`] | children start as in a plain shell |
 //! | [`guardian`] | child processes that cannot outlive the tests |
 //! | [`pulse`] | how late the machine is, for bounds in real time |
 //! | [`plays`] | a test is played again whose machine stood still |
@@ -30,8 +32,10 @@
 pub mod any_lock;
 pub mod certificates;
 pub mod drop_after;
+pub mod environment;
 pub mod eventually;
 pub mod guardian;
+pub mod http;
 pub mod leaks;
 pub mod plays;
 pub mod process;

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 use tower::{Layer, Service as _, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{SEC, eventually, freed};
+use crate::support::{SEC, eventually, freed, http_client};
 
 fn layer(client: &Client) -> LockLayer {
     LockLayer::new(client).key(|_: &Parts| "k").wait(60 * SEC)
@@ -257,7 +257,7 @@ async fn client_disconnect_does_not_stop_a_completing_handler() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
 
-    let request = tokio::spawn(reqwest::Client::new().post(url).send());
+    let request = tokio::spawn(http_client().post(url).send());
     eventually("locked", async || locked(&client).await).await;
     request.abort();
     assert!(request.await.is_err());

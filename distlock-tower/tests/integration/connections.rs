@@ -21,7 +21,7 @@ use http_body_util::StreamBody;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{DEADLINE, eventually, freed};
+use crate::support::{DEADLINE, eventually, freed, http_client};
 
 /// Upgrades, and sends on the upgraded connection whether the lock is held. Keeps the guard if the query is `keep`.
 async fn chat(State(client): State<Client>, held: Held, mut request: Request) -> Response {
@@ -162,7 +162,7 @@ async fn client_that_has_read_a_response_finds_the_lock_free() {
         let client = Client::builder().faults(&faults);
         let client = client.in_memory(&MemoryServer::new()).unwrap();
         let base = format!("http://{}", serve(&client, until).await);
-        let http = reqwest::Client::new();
+        let http = http_client();
         for path in ["sized", "chunked", "announced", "trailers"] {
             for _ in 0..10 {
                 let response = http.get(format!("{base}/{path}")).send().await.unwrap();
@@ -177,7 +177,7 @@ async fn client_that_has_read_a_response_finds_the_lock_free() {
 async fn response_without_a_body_does_not_keep_the_hold() {
     let client = Client::in_memory();
     let base = format!("http://{}", serve(&client, HoldUntil::Body).await);
-    let http = reqwest::Client::new();
+    let http = http_client();
     for _ in 0..20 {
         let empty = http.get(format!("{base}/empty")).send().await.unwrap();
         assert_eq!(empty.status(), 204);
@@ -215,7 +215,7 @@ async fn client_that_stops_sending_is_408_and_disconnected_and_the_lock_is_free(
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
     assert!(answer.contains("urn:distlock:body-timeout"), "{answer}");
-    let http = reqwest::Client::new();
+    let http = http_client();
     let next = http
         .post(format!("http://{address}/upload"))
         .body("0123456789");

@@ -18,7 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Answer, SEC, freed};
+use crate::support::{Answer, SEC, freed, http_client};
 
 /// A body like a server's: of any kind.
 struct AnyBody(UnsyncBoxBody<Bytes, BoxError>);
@@ -256,7 +256,7 @@ async fn layer_works_over_the_body_of_a_server_connection() {
             .serve_connection(TokioIo::new(connection), answer)
             .await
     });
-    let request = reqwest::Client::new().post(format!("http://{address}"));
+    let request = http_client().post(format!("http://{address}"));
     let response = request.body("abc").send().await.unwrap();
     assert_eq!(response.text().await.unwrap(), "POST:abc abc");
 }

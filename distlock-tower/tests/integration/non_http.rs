@@ -9,7 +9,7 @@ use distlock_test_backends::faults::{Fault, Faults, Op};
 use distlock_tower::{LockError, ServiceLockLayer};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{SEC, eventually, freed};
+use crate::support::{SEC, eventually, freed, http_client};
 
 /// Implements neither `Clone` nor `Debug`: the layer does not require them of a request.
 struct Job(&'static str);
@@ -180,7 +180,7 @@ async fn locks_for_requests_of_another_type_such_as_reqwest() {
     let layer = ServiceLockLayer::new(&client, |request: &reqwest::Request| {
         request.url().path().to_owned()
     });
-    let http = layer.wait(Duration::ZERO).layer(reqwest::Client::new());
+    let http = layer.wait(Duration::ZERO).layer(http_client());
     let request =
         || reqwest::Request::new(reqwest::Method::GET, "http://[::1]:1/a".parse().unwrap());
     let taken = client.lock("/a").acquire().await.unwrap();

@@ -18,6 +18,12 @@ pub(crate) fn replicas() -> (Client, Client) {
     (client(), client())
 }
 
+/// A client of HTTP. Proxies that the environment names do not reach the servers of these tests.
+pub(crate) fn http_client() -> reqwest::Client {
+    let builder = reqwest::Client::builder().no_proxy();
+    builder.build().expect("a client without TLS")
+}
+
 /// A response, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {

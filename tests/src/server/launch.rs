@@ -115,7 +115,7 @@ fn sentinel_settings(options: &Builder, lines: &[String], port: u16, dir: &Path)
         let head = [
             format!("port {port}"),
             "bind 127.0.0.1".to_owned(),
-            format!("dir {dir}"),
+            format!("dir \"{dir}\""),
         ];
         let own = head.into_iter().chain(users).chain(tls);
         let lines = own.chain(lines.iter().cloned());

@@ -62,7 +62,7 @@ impl TlsPort {
         let settings = self.settings(dir);
         let words = |pair: &[OsString]| {
             let [name, value] = [0, 1].map(|at| pair[at].display().to_string());
-            format!("{} {value}", name.trim_start_matches("--"))
+            format!("{} \"{value}\"", name.trim_start_matches("--"))
         };
         settings.chunks(2).map(words).collect()
     }

@@ -45,7 +45,7 @@ async fn served(app: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async { axum::serve(listener, app).await });
-    let request = reqwest::Client::new().post(format!("http://{address}/orders/42/pay"));
+    let request = crate::support::http_client().post(format!("http://{address}/orders/42/pay"));
     let answer = request.send().await.unwrap().text().await.unwrap();
     serving.abort();
     answer

@@ -10,7 +10,7 @@ use axum::routing::post;
 use distlock::Client;
 
 use super::{held_key, orders};
-use crate::support::{SEC, eventually, freed, replicas};
+use crate::support::{SEC, eventually, freed, http_client, replicas};
 
 /// Serves a router on a free port until the test ends.
 async fn serve(app: Router) -> String {
@@ -49,7 +49,7 @@ async fn concurrent_requests_of_two_replicas_never_overlap_in_the_handler() {
         let layer = orders(client).wait(60 * SEC);
         bases.push(serve(route.route_layer(layer).with_state(inside.clone())).await);
     }
-    let http = reqwest::Client::new();
+    let http = http_client();
     let requests = (0..REQUESTS).map(|n| {
         let request = http.post(format!("{}/orders/{}/pay", bases[n % 2], n / 2 % 2));
         tokio::spawn(request.send())
@@ -74,7 +74,7 @@ async fn next_request_of_a_client_finds_the_lock_free() {
             .route_layer(orders(&client).wait(Duration::ZERO)),
     )
     .await;
-    let http = reqwest::Client::new();
+    let http = http_client();
     for _ in 0..50 {
         let response = http.post(format!("{base}/orders/7")).send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -89,11 +89,7 @@ async fn client_disconnect_drops_the_handler_and_frees_the_lock() {
         post(async || std::future::pending::<()>().await),
     );
     let base = serve(route.route_layer(orders(&client))).await;
-    let request = tokio::spawn(
-        reqwest::Client::new()
-            .post(format!("{base}/orders/7"))
-            .send(),
-    );
+    let request = tokio::spawn(http_client().post(format!("{base}/orders/7")).send());
     let lock = client.lock("order:7");
     eventually("locked", async || lock.is_locked().await.unwrap()).await;
     request.abort();

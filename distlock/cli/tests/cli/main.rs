@@ -14,7 +14,7 @@ mod usage;
 use std::process::Output;
 use std::time::Duration;
 
-use distlock_tests::{Process, RedisServer};
+use distlock_tests::{Process, RedisServer, environment};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything here takes on a busy machine.
@@ -37,14 +37,18 @@ async fn output(server: &RedisServer, args: &[&str]) -> Output {
 }
 
 async fn plain_output<'a>(words: impl IntoIterator<Item = &'a str>) -> Output {
-    let mut command = tokio::process::Command::new(PROGRAM);
-    command
-        .args(words)
-        .env_remove("REDIS_URL")
-        .kill_on_drop(true);
+    let mut command = program(PROGRAM);
+    command.args(words).kill_on_drop(true);
     command.stdin(std::process::Stdio::null());
     let output = tokio::time::timeout(SOON, command.output()).await;
     output.expect("the program ends").unwrap()
+}
+
+/// A command that starts as in a plain shell.
+fn program(name: &str) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(name);
+    environment::clean(command.as_std_mut());
+    command
 }
 
 fn stdout(output: &Output) -> String {

@@ -253,7 +253,7 @@ async fn command_lines_of_all_pages_work() {
                 ],
             );
             held.expect("running", SOON).await;
-            let mut command = tokio::process::Command::new("sh");
+            let mut command = program("sh");
             command
                 .args(["-c", &line])
                 .current_dir(&folder)

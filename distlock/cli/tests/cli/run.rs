@@ -235,7 +235,7 @@ async fn program_is_killed_and_the_command_gets_term_and_the_lease_ends_the_lock
     let server = RedisServer::start().await;
     let out = tempfile_path();
     let script = format!(
-        "trap 'echo term > {out}; exit 0' TERM; echo running; while :; do sleep 0.02; done",
+        "trap 'echo term > \"{out}\"; exit 0' TERM; echo running; while :; do sleep 0.02; done",
         out = out.display()
     );
     let args = ["run", "job", "--lease", "1s", "--", "sh", "-c", &script];

@@ -36,7 +36,7 @@ impl Terminal {
         tcsetwinsize(&master, size).unwrap();
         let slave = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let copy = || Stdio::from(slave.try_clone().unwrap());
-        let program = Command::new("setsid")
+        let program = environment::clean(&mut Command::new("setsid"))
             .args(["--ctty", PROGRAM, "--url", &server.url()])
             .args(args)
             .stdin(copy())

@@ -55,7 +55,7 @@ async fn wrong_command_lines_exit_with_64() {
 #[tokio::test]
 async fn help_and_version_exit_with_0_and_show_no_password() {
     for words in [&["--help"] as &[&str], &["--version"], &["run", "--help"]] {
-        let mut command = tokio::process::Command::new(PROGRAM);
+        let mut command = program(PROGRAM);
         command
             .args(words)
             .env("REDIS_URL", "redis://:hush@localhost");
@@ -77,7 +77,7 @@ async fn url_comes_from_the_environment_and_a_wrong_password_exits_with_77() {
         .start()
         .await;
     let run = |url: String| async move {
-        let mut command = tokio::process::Command::new(PROGRAM);
+        let mut command = program(PROGRAM);
         command
             .args(["run", "job", "--", "true"])
             .env("REDIS_URL", url);

@@ -75,7 +75,10 @@ async fn connection(
     args: Arc<Args>,
     begun: Arc<AtomicUsize>,
 ) -> BTreeMap<End, usize> {
-    let http = Client::builder().pool_max_idle_per_host(1).build();
+    let http = Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(1)
+        .build();
     let http = http.expect("a client without TLS");
     let mut ends = BTreeMap::new();
     loop {

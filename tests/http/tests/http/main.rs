@@ -1,10 +1,9 @@
-//! Routes under the layer, in real HTTP and gRPC: two servers that share a Redis, and load from another process.
+//! Routes under the layer, in real HTTP: two servers that share a Redis, and load from another process.
 //!
 //! Handlers report to a watch when they are inside. It must never see two with one key, and Redis must be left empty.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod grpc;
 mod outside_runtime;
 mod slow_body;
 mod watch;

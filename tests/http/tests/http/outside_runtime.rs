@@ -11,6 +11,7 @@ use axum::routing::get;
 use distlock::Client;
 use distlock_tests::{RedisServer, eventually};
 use distlock_tower::{HoldUntil, LockLayer};
+use tower::ServiceExt as _;
 
 #[tokio::test]
 async fn sized_body_that_is_read_by_a_plain_thread_frees_its_lock_in_redis() {
@@ -19,9 +20,9 @@ async fn sized_body_that_is_read_by_a_plain_thread_frees_its_lock_in_redis() {
     let layer = LockLayer::new(&locks)
         .key_template("export")
         .hold_until(HoldUntil::Body);
-    let mut app: Router = Router::new().route("/", get(async || "done").route_layer(layer));
+    let app: Router = Router::new().route("/", get(async || "done").route_layer(layer));
     let request = Request::get("/").body(Body::empty()).unwrap();
-    let response = tonic::codegen::Service::call(&mut app, request).await;
+    let response = app.oneshot(request).await;
     let body = response.unwrap().into_body();
     assert!(locks.lock("export").is_locked().await.unwrap());
 

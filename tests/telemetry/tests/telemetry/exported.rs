@@ -1,8 +1,7 @@
-//! The metrics, read back from a real exporter over HTTP.
+//! The metrics, read back from the page of a real exporter.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use distlock::{Client, MemoryServer};
@@ -10,7 +9,7 @@ use distlock_tests::{RedisCluster, RedisServer};
 use distlock_tower::{LockLayer, ServiceLockLayer};
 use http::request::Parts;
 use http::{Request, Response};
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::files::table;
@@ -40,42 +39,29 @@ pub(crate) fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     values.sum()
 }
 
-struct Exporter {
-    url: String,
-}
+struct Exporter(PrometheusHandle);
 
 impl Exporter {
     fn install() -> Self {
-        // Free again at once: the exporter cannot choose a port by itself.
-        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let builder = PrometheusBuilder::new().with_http_listener(([127, 0, 0, 1], port));
-        builder.install().unwrap();
-        let url = format!("http://127.0.0.1:{port}/metrics");
-        Self { url }
+        Self(PrometheusBuilder::new().install_recorder().unwrap())
     }
 
-    async fn page(&self) -> String {
-        let page = reqwest::get(&self.url).await.unwrap();
-        page.text().await.unwrap()
+    fn page(&self) -> String {
+        self.0.render()
     }
 
-    async fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        sum(&self.page().await, name, labels)
+    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        sum(&self.page(), name, labels)
     }
 
     async fn eventually(&self, name: &str, labels: &[(&str, &str)], expected: f64) {
         let reached = async {
-            while self.sum(name, labels).await != expected {
+            while self.sum(name, labels) != expected {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         if tokio::time::timeout(SOON, reached).await.is_err() {
-            panic!(
-                "{name} {labels:?} is not {expected}:\n{}",
-                self.page().await
-            );
+            panic!("{name} {labels:?} is not {expected}:\n{}", self.page());
         }
     }
 }
@@ -122,7 +108,7 @@ async fn nodes_of_a_lazy_cluster_are_shown(exporter: &Exporter) {
         shows(node, 1.0).await;
     }
     // Nothing but the nodes is shown.
-    let page = exporter.page().await;
+    let page = exporter.page();
     assert!(!page.contains(&addresses.join(", ")), "{page}");
 }
 
@@ -182,7 +168,7 @@ async fn losses_are_found_by_releases(exporter: &Exporter) {
         .close(SOON)
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(exporter.sum("distlock_losses_total", &gone).await, 2.0);
+    assert_eq!(exporter.sum("distlock_losses_total", &gone), 2.0);
 }
 
 #[tokio::test]
@@ -222,7 +208,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     exporter
         .eventually("distlock_waiters", &reentrant, 0.0)
         .await;
-    assert_eq!(exporter.sum(name, &outcome("granted")).await, 2.0);
+    assert_eq!(exporter.sum(name, &outcome("granted")), 2.0);
 
     // Hand-overs, which a machine that is too busy may prevent.
     let handed_over = async {
@@ -230,7 +216,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
             client.non_reentrant_lock("hot"),
             [("kind", "non_reentrant"), tested],
         );
-        while exporter.sum("distlock_hand_overs_total", &labels).await < 1.0 {
+        while exporter.sum("distlock_hand_overs_total", &labels) < 1.0 {
             let held = lock.acquire().await.unwrap();
             let next = tokio::spawn(lock.acquire().into_future());
             tokio::task::yield_now().await;
@@ -263,11 +249,9 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         ("cancelled", 1.0),
         ("failed", 0.0),
     ] {
-        assert_eq!(exporter.sum(name, &outcome(ended)).await, times, "{ended}");
+        assert_eq!(exporter.sum(name, &outcome(ended)), times, "{ended}");
     }
-    let waits = exporter
-        .sum("distlock_acquire_wait_seconds_count", &reentrant)
-        .await;
+    let waits = exporter.sum("distlock_acquire_wait_seconds_count", &reentrant);
     assert_eq!(waits, 5.0);
 
     // A renewal, a loss, and the times of all guards.
@@ -275,11 +259,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .eventually("distlock_losses_total", &reentrant, 0.0)
         .await;
     let renewed = async {
-        while exporter
-            .sum("distlock_renewals_total", &[("outcome", "renewed")])
-            .await
-            < 1.0
-        {
+        while exporter.sum("distlock_renewals_total", &[("outcome", "renewed")]) < 1.0 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -302,7 +282,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     let here = [("server", address.as_str())];
     exporter.eventually("distlock_connected", &here, 1.0).await;
     let dropped = client.lock("order:43").acquire().await.unwrap();
-    let pending = exporter.sum("distlock_releases_pending", &[]).await;
+    let pending = exporter.sum("distlock_releases_pending", &[]);
     server.kill();
     drop(dropped);
     exporter.eventually("distlock_connected", &here, 0.0).await;
@@ -314,7 +294,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
     exporter
         .eventually("distlock_releases_pending", &[], pending)
         .await;
-    assert!(exporter.sum("distlock_reconnects_total", &here).await >= 1.0);
+    assert!(exporter.sum("distlock_reconnects_total", &here) >= 1.0);
     nodes_of_a_lazy_cluster_are_shown(&exporter).await;
 
     // The layer.
@@ -355,7 +335,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
             .eventually("distlock_tower_answers_total", &[("reason", reason)], times)
             .await;
     }
-    let answers = exporter.sum("distlock_tower_answers_total", &[]).await;
+    let answers = exporter.sum("distlock_tower_answers_total", &[]);
     assert_eq!(answers, 3.0, "errors of the service itself are not counted");
 
     // What was granted before the exporter does not make a gauge negative. A class that fails is none.
@@ -367,7 +347,7 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         .await;
     exporter.eventually("distlock_holds", &spin, 0.0).await;
     drop(early.fenced_lock("odd").acquire().await.unwrap());
-    let odd = exporter.page().await;
+    let odd = exporter.page();
     let odd = odd
         .lines()
         .find(|line| line.contains("\"fenced\"") && line.contains("granted"));
@@ -375,13 +355,10 @@ async fn each_metric_of_the_table_is_exported_and_counts_what_happened() {
         odd.is_some_and(|line| !line.contains("key_class")),
         "{odd:?}"
     );
-    assert!(
-        !exporter.page().await.contains("order:4"),
-        "keys are no labels"
-    );
+    assert!(!exporter.page().contains("order:4"), "keys are no labels");
 
     // Nothing is missing in the table, and nothing but what it names is exported.
-    let page = exporter.page().await;
+    let page = exporter.page();
     let types = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE distlock_"));

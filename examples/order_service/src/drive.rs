@@ -1,14 +1,15 @@
 //! The customers: each orders one item over HTTP, with a double click, and pays for it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use axum::http::StatusCode;
 use rand::RngExt;
-use reqwest::{Client, StatusCode};
 use tokio::task::JoinSet;
 
 use crate::Failure;
+use crate::http::Http;
 use crate::stock::OPENING;
 
 /// The answers that the customers received.
@@ -37,29 +38,26 @@ struct Visit {
 }
 
 pub(crate) async fn customers(shop: SocketAddr, customers: u64) -> Result<Seen, Failure> {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} customers, {elapsed}")?;
-    let progress = ProgressBar::new(customers).with_style(style);
-    let (http, start) = (Client::new(), Instant::now());
+    let http = Arc::new(Http::new(shop));
+    let start = Instant::now();
     let mut visits = JoinSet::new();
     for id in 0..customers {
-        visits.spawn(visit(http.clone(), shop, id));
+        visits.spawn(visit(Arc::clone(&http), id));
     }
     let mut seen = Seen::default();
     while let Some(visit) = visits.join_next().await {
         seen.count(&visit??);
-        progress.inc(1);
     }
-    progress.finish_and_clear();
     seen.took = start.elapsed();
     Ok(seen)
 }
 
-async fn visit(http: Client, shop: SocketAddr, id: u64) -> Result<Visit, Failure> {
+async fn visit(http: Arc<Http>, id: u64) -> Result<Visit, Failure> {
     let (item, _) = OPENING[rand::rng().random_range(0..OPENING.len())];
-    let order = format!("http://{shop}/orders/{id}/items/{item}");
+    let order = format!("/orders/{id}/items/{item}");
     let (first, second) = tokio::try_join!(post(&http, &order), post(&http, &order))?;
     let pay = if first.0.is_success() {
-        Some(post(&http, &format!("http://{shop}/orders/{id}/pay")).await?)
+        Some(post(&http, &format!("/orders/{id}/pay")).await?)
     } else {
         None
     };
@@ -74,11 +72,9 @@ async fn visit(http: Client, shop: SocketAddr, id: u64) -> Result<Visit, Failure
     })
 }
 
-async fn post(http: &Client, url: &str) -> Result<(StatusCode, Duration), Failure> {
+async fn post(http: &Http, path: &str) -> Result<(StatusCode, Duration), Failure> {
     let start = Instant::now();
-    let answer = http.post(url).send().await?;
-    let status = answer.status();
-    answer.bytes().await?;
+    let status = http.post(path).await?;
     Ok((status, start.elapsed()))
 }
 

@@ -2,45 +2,31 @@
 //!
 //! Reads and writes are separate calls, as in most real stores. Only a lock keeps two customers from reading the same number.
 
+#[cfg(feature = "redis")]
+mod redis;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::RedisStock;
+
 /// The stock when the shop opens.
 pub(crate) const OPENING: [(&str, i64); 3] = [("lamp", 40), ("chair", 60), ("table", 30)];
-
-/// If all processes of a shop have crashed, it starts with a full stock again after this time.
-const STALE: Duration = Duration::from_secs(15);
 
 /// Where the stock is kept.
 #[derive(Clone)]
 pub(crate) enum Stock {
     Memory(MemoryStock),
+    #[cfg(feature = "redis")]
     Redis(RedisStock),
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct MemoryStock {
     numbers: Arc<Mutex<HashMap<String, i64>>>,
-}
-
-#[derive(Clone)]
-pub(crate) struct RedisStock {
-    connection: MultiplexedConnection,
-}
-
-impl RedisStock {
-    pub(crate) async fn connect(url: &str) -> Result<Self, Failure> {
-        let client = redis::Client::open(url)?;
-        Ok(Self {
-            connection: client.get_multiplexed_async_connection().await?,
-        })
-    }
 }
 
 fn left_key(item: &str) -> String {
@@ -51,17 +37,15 @@ fn sold_key(item: &str) -> String {
     format!("shop:sold:{item}")
 }
 
-const PROCESSES: &str = "shop:processes";
-
 impl Stock {
     /// Adds a process to those that sell. The first one sets the stock.
     pub(crate) async fn open(&self) -> Result<(), Failure> {
-        let first = match self {
+        let is_first = match self {
             Self::Memory(_) => true,
-            Self::Redis(_) => self.add(PROCESSES, 1).await? == 1,
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.join().await?,
         };
-        self.stay_open().await?;
-        if first {
+        if is_first {
             for (item, number) in OPENING {
                 self.set(&left_key(item), number).await?;
                 self.set(&sold_key(item), 0).await?;
@@ -70,26 +54,22 @@ impl Stock {
         Ok(())
     }
 
-    /// Keeps the shop open. Call it at least once every [`STALE`].
+    /// Keeps the shop open. Call it every few seconds.
     pub(crate) async fn stay_open(&self) -> Result<(), Failure> {
-        if let Self::Redis(stock) = self {
-            let mut connection = stock.connection.clone();
-            let _: bool = connection
-                .pexpire(PROCESSES, i64::try_from(STALE.as_millis())?)
-                .await?;
+        match self {
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.stay_open().await,
         }
-        Ok(())
     }
 
     /// Removes a process from those that sell.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
-        if let Self::Redis(stock) = self
-            && self.add(PROCESSES, -1).await? <= 0
-        {
-            let mut connection = stock.connection.clone();
-            let _: i64 = connection.del(PROCESSES).await?;
+        match self {
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.leave().await,
         }
-        Ok(())
     }
 
     pub(crate) async fn left(&self, item: &str) -> Result<Option<i64>, Failure> {
@@ -113,7 +93,8 @@ impl Stock {
     async fn get(&self, key: &str) -> Result<Option<i64>, Failure> {
         match self {
             Self::Memory(stock) => Ok(stock.with(|numbers| numbers.get(key).copied())),
-            Self::Redis(stock) => Ok(stock.connection.clone().get(key).await?),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.get(key).await,
         }
     }
 
@@ -122,7 +103,8 @@ impl Stock {
             Self::Memory(stock) => stock.with(|numbers| {
                 numbers.insert(key.to_owned(), number);
             }),
-            Self::Redis(stock) => stock.connection.clone().set(key, number).await?,
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.set(key, number).await?,
         }
         Ok(())
     }
@@ -134,7 +116,8 @@ impl Stock {
                 *number += by;
                 *number
             })),
-            Self::Redis(stock) => Ok(stock.connection.clone().incr(key, by).await?),
+            #[cfg(feature = "redis")]
+            Self::Redis(stock) => stock.add(key, by).await,
         }
     }
 }

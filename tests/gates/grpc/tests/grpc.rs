@@ -1,5 +1,7 @@
 //! gRPC by tonic, server and client: what its clients make of the layer's answers, and its handlers of the hold.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;

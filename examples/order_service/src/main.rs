@@ -2,9 +2,11 @@
 //!
 //! Without arguments, locks and stock are in memory, and the program sends orders to itself over HTTP. With `--redis`, locks
 //! and stock are in Redis, and several processes can sell from one stock. `--unguarded` turns the locks off, which shows
-//! the overselling that they prevent.
+//! the overselling that they prevent. `--redis` and `--metrics` need the features of the same names, because the driver and the
+//! exporter double the time to compile.
 
 mod drive;
+mod http;
 mod report;
 mod routes;
 mod shop;
@@ -18,10 +20,9 @@ use std::time::Duration;
 use axum::Router;
 use clap::Parser;
 use distlock::Client;
-use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::shop::Shop;
-use crate::stock::{MemoryStock, RedisStock, Stock};
+use crate::stock::{MemoryStock, Stock};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -89,8 +90,9 @@ async fn main() -> Result<ExitCode, Failure> {
 }
 
 /// Serves the metrics of this process, with buckets for times between one millisecond and one minute.
+#[cfg(feature = "metrics")]
 fn export(address: SocketAddr) -> Result<(), Failure> {
-    PrometheusBuilder::new()
+    metrics_exporter_prometheus::PrometheusBuilder::new()
         .set_buckets(&[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0])?
         .with_http_listener(address)
         .install()?;
@@ -98,17 +100,31 @@ fn export(address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
+#[cfg(not(feature = "metrics"))]
+fn export(_: SocketAddr) -> Result<(), Failure> {
+    Err("--metrics needs a feature: cargo run --bin order_service --features metrics -- ..".into())
+}
+
 async fn backend(redis: Option<&str>) -> Result<(Client, Stock), Failure> {
-    Ok(match redis {
-        None => (Client::in_memory(), Stock::Memory(MemoryStock::default())),
-        Some(url) => {
-            let locks = Client::builder()
-                .key_prefix("shop:lock:")
-                .connect(url)
-                .await?;
-            (locks, Stock::Redis(RedisStock::connect(url).await?))
-        }
-    })
+    match redis {
+        None => Ok((Client::in_memory(), Stock::Memory(MemoryStock::default()))),
+        Some(url) => in_redis(url).await,
+    }
+}
+
+#[cfg(feature = "redis")]
+async fn in_redis(url: &str) -> Result<(Client, Stock), Failure> {
+    let locks = Client::builder()
+        .key_prefix("shop:lock:")
+        .connect(url)
+        .await?;
+    let stock = stock::RedisStock::connect(url).await?;
+    Ok((locks, Stock::Redis(stock)))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn in_redis(_: &str) -> Result<(Client, Stock), Failure> {
+    Err("--redis needs a feature: cargo run --bin order_service --features redis -- ..".into())
 }
 
 /// Serves until interrupted, with a console of the locks. A real program would mount it behind its authentication.

@@ -1,0 +1,101 @@
+//! The shop as a program: its console, its exporter, and two processes that sell one stock. `.ci/run examples` plays what needs
+//! the features `metrics` and `redis`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::time::Duration;
+
+use distlock_tests::{Process, eventually, http};
+use serde_json::Value;
+
+/// Longer than anything here takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Starts the shop with work that takes seconds, and returns the address of its console.
+async fn serve(more: &[&str]) -> (Process, String) {
+    let args = ["--serve", "127.0.0.1:0", "--traffic"];
+    let args = args.iter().chain(more);
+    let mut service = Process::start(env!("CARGO_BIN_EXE_order_service"), args);
+    loop {
+        let line = service.line(SOON).await;
+        if let Some(console) = line.strip_suffix(" shows the locks in a browser") {
+            return (service, console.to_owned());
+        }
+    }
+}
+
+#[tokio::test]
+async fn traffic_shows_busy_locks_on_the_console() {
+    let (_service, console) = serve(&[]).await;
+    eventually(SOON, "holders and waiters on the console", || async {
+        let seen = http::get(&format!("{console}/api/locks")).await;
+        let seen: Value = serde_json::from_str(&seen).unwrap();
+        let locks = seen["locks"].as_array().unwrap().iter();
+        let mut waited_for = locks.filter(|lock| lock["waiting"].as_u64() > Some(0));
+        // The lines of the code that waits are there as well.
+        let waits = seen["own"]["waits"].as_array().unwrap().iter();
+        let mut lines = waits.filter_map(|wait| wait["place"].as_str());
+        let is_busy = waited_for.next().is_some() && lines.any(|line| line.contains("traffic.rs:"));
+        is_busy.then_some(()).ok_or(seen)
+    })
+    .await;
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn traffic_counts_granted_locks_in_the_exported_metrics() {
+    let address = format!("127.0.0.1:{}", distlock_tests::server::free_port());
+    let (_service, _) = serve(&["--metrics", &address]).await;
+    eventually(SOON, "metrics of granted locks", || async {
+        let text = http::get(&format!("http://{address}/metrics")).await;
+        // They are there from the start, and count only if locks do.
+        let is_counted = |name: &str| {
+            let lines = text.lines();
+            let mut values = lines.filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            values.any(|value: f64| value > 0.0)
+        };
+        let is_told = text.contains("distlock_holds{kind=\"fair\"}")
+            && is_counted("distlock_acquisitions_total{kind=\"reentrant\",outcome=\"granted\"}")
+            && is_counted("distlock_hold_seconds_bucket{kind=\"reentrant\",le=\"5\"}");
+        is_told.then_some(()).ok_or(text)
+    })
+    .await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn two_processes_sell_one_stock_and_oversell_nothing() {
+    let server = distlock_tests::RedisServer::start().await;
+    let args = ["--redis", &server.url(), "--customers", "150"].map(str::to_owned);
+    let sell = || {
+        tokio::process::Command::new(env!("CARGO_BIN_EXE_order_service"))
+            .args(&args)
+            .output()
+    };
+    let (one, other) = tokio::join!(sell(), sell());
+    for output in [one.unwrap(), other.unwrap()] {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let log = String::from_utf8_lossy(&output.stderr);
+        let is_right = output.status.success() && said.contains("nothing was oversold");
+        assert!(is_right, "{said}\n{log}");
+    }
+}
+
+#[cfg(not(any(feature = "metrics", feature = "redis")))]
+#[tokio::test]
+async fn options_without_their_features_say_how_to_compile_them() {
+    for (option, value) in [
+        ("--redis", "redis://127.0.0.1:1"),
+        ("--metrics", "127.0.0.1:1"),
+    ] {
+        let mut program = tokio::process::Command::new(env!("CARGO_BIN_EXE_order_service"));
+        let output = program.args([option, value]).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        let feature = option.trim_start_matches("--");
+        assert!(
+            said.contains(&format!("--features {feature} -- ..")),
+            "{said}"
+        );
+    }
+}
