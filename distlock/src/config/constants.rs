@@ -144,6 +144,10 @@ pub(crate) const WAIT_PER_COLLECTING: u32 = 3;
 /// How often an acquisition of several keys collects in vain before it rests between the tries.
 pub(crate) const COLLECTIONS_WITHOUT_REST: u32 = 3;
 
+/// How long an acquisition of several keys rests at most: so long that it may collect for a watchdog's lease after that. Few
+/// holds of other keys last longer.
+pub(crate) const MOST_REST: Duration = WATCHDOG_TIMEOUT.saturating_mul(WAIT_PER_COLLECTING);
+
 /// How long an acquisition of keys in several slots rests if a part was granted and another one refused, more than
 /// [`COLLECTIONS_WITHOUT_REST`] times. Others may be in the same place, and all have to meet a moment when their keys are free.
 pub(crate) const PART_BACKOFF: Backoff = Backoff {

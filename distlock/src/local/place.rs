@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::queue::Ticket;
+use super::registry::{Entry, Registry};
+use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use crate::hold::{Hold, HoldRef};
 
@@ -19,6 +21,38 @@ pub(crate) enum PlaceState {
     Free { yields: bool },
 }
 
+impl Registry {
+    /// Places of one waiter at the end of the queues of several keys: everybody else goes first, also those that come later. A
+    /// change of any of them wakes it.
+    pub(crate) fn places_at_the_end<'a>(
+        self: &Arc<Self>,
+        keys: impl Iterator<Item = Joining<'a>>,
+    ) -> Vec<QueueSlot> {
+        let (signal, rank) = (Arc::<Signal>::default(), Ticket::last());
+        let place = |key| {
+            let mut place = QueueSlot::at(self, key, &signal, Some(rank));
+            place.join_queue(None);
+            place
+        };
+        keys.map(place).collect()
+    }
+}
+
+impl Entry {
+    /// What the place of the first in line is worth.
+    fn state_of_head(&self) -> PlaceState {
+        if self.queue.has_offer() {
+            return PlaceState::Offered;
+        }
+        match &self.holder {
+            Some(holder) if !holder.hold.is_over() => PlaceState::Behind(Arc::clone(&holder.hold)),
+            _ => PlaceState::Free {
+                yields: self.yield_first,
+            },
+        }
+    }
+}
+
 impl QueueSlot {
     /// The place of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
     pub(crate) fn place_beside(&self, joining: Joining<'_>) -> Self {
@@ -33,19 +67,32 @@ impl QueueSlot {
             if !entry.queue.is_head(ticket) {
                 return PlaceState::InLine;
             }
-            if entry.queue.has_offer() {
-                return PlaceState::Offered;
-            }
-            match &entry.holder {
-                Some(holder) if !holder.hold.is_over() => {
-                    PlaceState::Behind(Arc::clone(&holder.hold))
-                }
-                _ => PlaceState::Free {
-                    yields: entry.yield_first,
-                },
-            }
+            entry.state_of_head()
         });
         state.unwrap_or(PlaceState::InLine)
+    }
+
+    /// What the place at the end of the queue is worth to a waiter that rests. Others that rest are not in its way. Shows that
+    /// the waiter is polled, and comes back if it has lost its place because it was not.
+    pub(crate) fn state_at_rest(&mut self) -> PlaceState {
+        self.signal.note_step(false);
+        if self.look(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
+            self.rank = self.ticket.take();
+            self.join_queue(None);
+        }
+        let seen = self.look(|entry, ticket| {
+            if !entry.queue.is_head_at_rest() {
+                return (PlaceState::InLine, None);
+            }
+            // Only the head is woken when the last one before them has left.
+            let next = entry.queue.next_after(ticket).cloned();
+            (entry.state_of_head(), next)
+        });
+        let (state, next) = seen.unwrap_or((PlaceState::InLine, None));
+        if let Some(next) = next {
+            next.wake();
+        }
+        state
     }
 
     /// Takes over the hold in its slot, if there is one with enough of its lease left.
@@ -65,5 +112,64 @@ impl QueueSlot {
     /// Its place, which a slot in the queue of another key can keep.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         self.ticket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use tokio::time::{Duration, timeout};
+
+    use super::*;
+    use crate::Client;
+    use crate::local::waits::tests::resource;
+
+    /// Places at the end of the queues of these keys.
+    fn resting(client: &Client, keys: &[&str]) -> Vec<QueueSlot> {
+        let resources: Vec<_> = keys.iter().map(|key| resource(key)).collect();
+        let registry = client.registry();
+        registry.places_at_the_end(resources.iter().map(|resource| Joining {
+            resource,
+            since: registry.session.now(),
+            takes_over: false,
+            max_hold: None,
+            place: Location::caller(),
+            is_let_in: false,
+            rank: None,
+            collects: false,
+        }))
+    }
+
+    fn all_free(places: &mut [QueueSlot]) -> bool {
+        let mut states = places.iter_mut().map(QueueSlot::state_at_rest);
+        states.all(|state| matches!(state, PlaceState::Free { .. }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_that_rest_on_one_key_are_not_in_each_others_way_and_both_are_woken() {
+        let client = Client::in_memory();
+        let held = client.lock("c").acquire().await.unwrap();
+        let busy = client.lock("b").acquire().await.unwrap();
+        let waiting = tokio::spawn(client.lock("b").acquire().into_future());
+        tokio::task::yield_now().await;
+        let mut first = resting(&client, &["b", "c"]);
+        let mut second = resting(&client, &["a", "b"]);
+        assert!(!all_free(&mut first) && !all_free(&mut second));
+        // The waiter is granted the key, gives it back, and so leaves the resting ones alone.
+        busy.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        // The first one is woken, and wakes the second.
+        let second_woken = timeout(Duration::from_secs(1), async {
+            first[0].woken().await;
+            assert!(!all_free(&mut first), "c is held");
+            second[0].woken().await;
+        });
+        second_woken.await.unwrap();
+        assert!(all_free(&mut second));
+        held.release().await.unwrap();
+        assert!(all_free(&mut first));
+        drop((first, second));
+        assert!(client.registry().entries.lock().is_empty());
     }
 }

@@ -11,6 +11,7 @@
 //! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Tick;
@@ -28,6 +29,13 @@ impl Ticket {
         // Relaxed: a queue takes its tickets under its own mutex, which keeps them in order there.
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// A ticket that is higher than all that [`new`](Ticket::new) makes, before or after: its waiter lets everybody pass.
+    pub(crate) fn last() -> Self {
+        Self(Self::new().0 | Self::LAST)
+    }
+
+    const LAST: u64 = 1 << 63;
 }
 
 /// What the caller has to do after a change.
@@ -102,7 +110,8 @@ impl<H, W: Clone> Queue<H, W> {
     }
 
     /// Joins the queue. `takes_over`: a hold may be handed over to this waiter. `rank`: the place that it keeps, which may
-    /// be before others, also before a head with a hold in its slot; otherwise it joins the end.
+    /// be before others, also before a head with a hold in its slot; otherwise it joins the end, before those that
+    /// [let everybody pass](Ticket::last).
     pub(crate) fn join(&mut self, wake: W, takes_over: bool, rank: Option<Ticket>) -> Ticket {
         let ticket = rank.unwrap_or_else(Ticket::new);
         let mut later = (ticket, Waiter { wake, takes_over });
@@ -132,6 +141,21 @@ impl<H, W: Clone> Queue<H, W> {
 
     pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
         self.first.as_ref().is_some_and(|(head, _)| *head == ticket)
+    }
+
+    /// Whether all waiters let everybody pass; see [`Ticket::last`].
+    pub(crate) fn is_head_at_rest(&self) -> bool {
+        self.first
+            .as_ref()
+            .is_some_and(|(head, _)| head.0 & Ticket::LAST != 0)
+    }
+
+    /// What wakes the one behind this ticket.
+    pub(crate) fn next_after(&self, ticket: Ticket) -> Option<&W> {
+        let behind = self
+            .behind
+            .range((Bound::Excluded(ticket), Bound::Unbounded));
+        behind.map(|(_, waiter)| &waiter.wake).next()
     }
 
     /// Whether the ticket is still in the queue. A ticket of a dismissed queue is not.
@@ -356,6 +380,34 @@ mod tests {
             assert_eq!(left, QueueEffect::Wake(next));
         }
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn one_that_lets_everybody_pass_stands_behind_all_that_come_later() {
+        let mut queue = Local::new();
+        let resting = [
+            queue.join(0, false, Some(Ticket::last())),
+            queue.join(1, false, Some(Ticket::last())),
+        ];
+        assert!(queue.is_head(resting[0]) && queue.is_head_at_rest());
+        let later = queue.join(2, true, None);
+        assert!(queue.is_head(later) && !queue.is_head_at_rest());
+        assert!(queue.signals().eq(&[2, 0, 1]));
+        assert_eq!(
+            queue.release(7, true, Tick::default()),
+            QueueEffect::HandedOver(2)
+        );
+        // A hold is not handed over to one that rests.
+        assert_eq!(
+            queue.leave(later, |_| true),
+            QueueEffect::ReleaseAndWake(7, 0)
+        );
+        assert!(queue.is_head_at_rest());
+        assert_eq!(queue.next_after(resting[0]), Some(&1));
+        assert_eq!(
+            queue.release(8, true, Tick::default()),
+            QueueEffect::Release(8)
+        );
     }
 
     #[test]

@@ -43,9 +43,9 @@ pub(crate) struct QueueSlot {
     pub(super) resource: Resource,
     /// The position in the queue, if the waiter is in it.
     pub(super) ticket: Option<Ticket>,
-    signal: Arc<Signal>,
+    pub(super) signal: Arc<Signal>,
     /// The place that it had in the queue of another key.
-    rank: Option<Ticket>,
+    pub(super) rank: Option<Ticket>,
     takes_over: bool,
     collects: bool,
     max_hold: Option<Duration>,
@@ -313,9 +313,18 @@ impl QueueSlot {
 
     /// A slot of the same waiter for another key. It has the same place, and is woken together with this one.
     pub(super) fn beside(&self, joining: Joining<'_>) -> Self {
-        let mut slot = Self::new(&self.registry, joining);
-        slot.signal = Arc::clone(&self.signal);
-        slot.rank = self.ticket;
+        Self::at(&self.registry, joining, &self.signal, self.ticket)
+    }
+
+    /// A slot that is woken by this signal, and will have this place.
+    pub(super) fn at(
+        registry: &Arc<Registry>,
+        joining: Joining<'_>,
+        signal: &Arc<Signal>,
+        rank: Option<Ticket>,
+    ) -> Self {
+        let mut slot = Self::new(registry, joining);
+        (slot.signal, slot.rank) = (Arc::clone(signal), rank);
         slot
     }
 

@@ -89,6 +89,7 @@ mod number;
 mod parts;
 pub(crate) mod quorum;
 mod request;
+mod rest;
 mod several;
 mod turn;
 mod unanswered;
@@ -211,8 +212,8 @@ pub(crate) async fn acquire(
                 return Err(request.closed());
             }
             RoundOutcome::All(hold_refs) => return Ok(hold_refs),
-            RoundOutcome::Elsewhere(place) => {
-                place.rest(request, &registry.session).await;
+            RoundOutcome::Elsewhere(mut place) => {
+                Box::pin(place.rest(registry, request)).await;
                 next = *place;
             }
         }

@@ -12,24 +12,23 @@
 //! * It collects for at most a third of the time in which it let the others pass before. If one of the keys is not free by
 //!   then, it lets the others pass again and waits for that key. Those that need one key only lose at most a quarter of
 //!   their time, however long the holders of other keys take.
-//! * Keys that change hands in step could be missed in the same way each time. After [`COLLECTIONS_WITHOUT_REST`] failures
-//!   it rests before it waits again, twice as long each time. So it may collect for longer, until it is as long as the other
-//!   keys are held.
+//! * Keys that change hands in step could be missed in the same way each time. After
+//!   [`COLLECTIONS_WITHOUT_REST`](crate::config::COLLECTIONS_WITHOUT_REST) failures it [rests](super::rest) before it waits
+//!   again, twice as long each time. So it may collect for longer, until it is as long as the other keys are held. A rest is no
+//!   longer than [`MOST_REST`](crate::config::MOST_REST), and ends when all keys are free.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::parts::Part;
+use super::rest::Rest;
 use super::turn::Blocking;
 use super::{HoldRefs, Request, RoundOutcome, Waiter};
 use crate::clock::Tick;
-use crate::config::{
-    COLLECTIONS_WITHOUT_REST, HAND_OVER_TIME, NEIGHBOUR_TRUST, PART_BACKOFF, WAIT_PER_COLLECTING,
-};
+use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
-use crate::hold::{Hold, HoldRef, Session};
+use crate::hold::{Hold, HoldRef};
 use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
@@ -43,8 +42,8 @@ pub(super) struct Place {
     pub(super) unhindered_since: Tick,
     /// How often it collected in vain.
     pub(super) failed: u32,
-    /// It rests until then, in no queue.
-    rest_until: Tick,
+    /// What it does before it waits again.
+    pub(super) rest: Rest,
     unanswered: Option<(usize, Tick)>,
 }
 
@@ -58,7 +57,7 @@ pub(super) struct Several {
     asked: Option<Part>,
     unhindered_since: Tick,
     /// How often it collected in vain.
-    failed: u32,
+    pub(super) failed: u32,
     /// The key whose server did not answer when it was asked beside others, and since when.
     unanswered: Option<(usize, Tick)>,
 }
@@ -74,16 +73,6 @@ struct Overview {
     offered: bool,
 }
 
-/// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
-fn rest_after(taken_for: Duration, failed: u32) -> Duration {
-    let share = taken_for * WAIT_PER_COLLECTING;
-    let Some(doublings) = failed.checked_sub(COLLECTIONS_WITHOUT_REST + 1) else {
-        return share;
-    };
-    let backoff = PART_BACKOFF.first * 2_u32.saturating_pow(doublings.min(16));
-    share.max(backoff.min(PART_BACKOFF.longest))
-}
-
 impl Place {
     pub(super) fn first(request: &Request) -> Self {
         Self {
@@ -92,19 +81,8 @@ impl Place {
             waiter_slot: None,
             unhindered_since: request.since,
             failed: 0,
-            rest_until: request.since,
+            rest: Rest::none(request.since),
             unanswered: None,
-        }
-    }
-
-    /// Rests before the next wait.
-    pub(super) async fn rest(&self, request: &Request, session: &Session) {
-        let until = self.rest_until.min(request.deadline());
-        if until > session.now() {
-            tokio::select! {
-                () = session.clock.sleep_until(until) => {}
-                () = session.closing() => {}
-            }
         }
     }
 }
@@ -362,34 +340,12 @@ impl Waiter<'_> {
         Some(self.elsewhere(self.at))
     }
 
-    /// Waits for this key next, which was not free in time. `unhindered`: for how long it had let the others pass.
-    fn collected_in_vain(&mut self, at: usize, unhindered: Duration) -> RoundOutcome {
-        self.several.failed += 1;
-        let mut place = self.place_elsewhere(at);
-        if self.several.failed > COLLECTIONS_WITHOUT_REST {
-            place.rest_until = place.unhindered_since.after(unhindered * 2);
-        }
-        RoundOutcome::Elsewhere(Box::new(place))
-    }
-
-    /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
-    /// server granted meanwhile.
-    pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
-        self.several.failed += 1;
-        let mut place = self.place_elsewhere(at);
-        let rest = rest_after(taken_for, self.several.failed);
-        // Random, so that two clients do not take each other's keys in step.
-        let rest = rest.mul_f64(rand::random_range(1.0..2.0));
-        place.rest_until = place.unhindered_since.after(rest);
-        RoundOutcome::Elsewhere(Box::new(place))
-    }
-
     /// Waits in the queue of this key next.
     pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
         RoundOutcome::Elsewhere(Box::new(self.place_elsewhere(at)))
     }
 
-    fn place_elsewhere(&mut self, at: usize) -> Place {
+    pub(super) fn place_elsewhere(&mut self, at: usize) -> Place {
         let now = self.session.now();
         Place {
             at,
@@ -397,7 +353,7 @@ impl Waiter<'_> {
             waiter_slot: self.turn.take_waiter_slot(),
             unhindered_since: now,
             failed: self.several.failed,
-            rest_until: now,
+            rest: Rest::none(now),
             unanswered: self.several.unanswered,
         }
     }

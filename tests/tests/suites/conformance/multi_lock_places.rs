@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::{Acquire, Client};
+use distlock::{Acquire, Client, Guard, Lock};
 use distlock_tests::faults::Op;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -165,8 +165,89 @@ async fn holds_that_were_granted_together_are_not_handed_over(stage: &Stage) {
     next.release().await.unwrap();
 }
 
+/// Has a multi-lock of `a` and `b` collect in vain so often that it rests, each time after it has waited for so long. Returns
+/// the guards that hold both keys.
+async fn resting(
+    stage: &Stage,
+    client: &Client,
+    grants: &Grants,
+    waited: Duration,
+) -> ([Guard; 2], JoinHandle<()>) {
+    let locks = [client.lock("a"), client.lock("b")];
+    let [a, b] = locks.each_ref().map(Lock::acquire);
+    let mut held = [Some(a.await.unwrap()), Some(b.await.unwrap())];
+    let both = client.multi_lock(["a", "b"]).acquire();
+    let both = grants.enter("both", both, Duration::from_millis(1));
+    stage.waiting(client, 1).await;
+    for at in [0, 1, 0, 1] {
+        sleep(waited).await;
+        held[at].take().unwrap().release().await.unwrap();
+        let freed = Instant::now();
+        held[at] = Some(locks[at].acquire().await.unwrap());
+        // It was kept from this one for as long as the multi-lock collected.
+        assert!(freed.elapsed() >= waited / 3, "{:?}", freed.elapsed());
+    }
+    (held.map(Option::unwrap), both)
+}
+
+async fn rest_ends_when_both_keys_are_free(stage: &Stage) {
+    let client = stage.client().await;
+    let grants = Grants::new();
+    let waited = Duration::from_secs(600);
+    let ([a, b], both) = resting(stage, &client, &grants, waited).await;
+    // One of them alone does not end it.
+    a.release().await.unwrap();
+    sleep(stage.lease() / 10).await;
+    assert!(!both.is_finished());
+    let a = client.lock("a").try_acquire().await.unwrap().unwrap();
+    b.release().await.unwrap();
+    sleep(stage.lease() / 10).await;
+    assert!(!both.is_finished());
+    let freed = grants.start.elapsed();
+    a.release().await.unwrap();
+    both.await.unwrap();
+    let took = grants.of("both") - freed;
+    assert!(took <= stage.slack(), "{took:?}");
+}
+
+async fn all_pass_one_that_rests_and_it_comes_back_after_three_leases(stage: &Stage) {
+    let client = stage.client().await;
+    let grants = Grants::new();
+    let (second, waited) = (Duration::from_secs(1), Duration::from_secs(600));
+    let ([a, b], both) = resting(stage, &client, &grants, waited).await;
+    let rested = Instant::now();
+    let early = grants.enter(
+        "early",
+        client.lock("a").acquire(),
+        3 * stage.lease() + second,
+    );
+    stage.waiting(&client, 2).await;
+    a.release().await.unwrap();
+    let released = grants.start.elapsed();
+    sleep_until(rested + 3 * stage.lease() - second).await;
+    let passed = grants.of("early") - released;
+    assert!(passed <= stage.slack(), "{passed:?}");
+    // The rest is over before this one can have the key.
+    let late = grants.enter("late", client.lock("a").acquire(), second);
+    early.await.unwrap();
+    sleep(second).await;
+    b.release().await.unwrap();
+    all_are_done(vec![both, late]).await;
+    assert!(grants.of("both") < grants.of("late"));
+}
+
 mod memory {
     use super::stage::memory;
+
+    #[test]
+    fn rest_ends_when_both_keys_are_free() {
+        memory(super::rest_ends_when_both_keys_are_free);
+    }
+
+    #[test]
+    fn all_pass_one_that_rests_and_it_comes_back_after_three_leases() {
+        memory(super::all_pass_one_that_rests_and_it_comes_back_after_three_leases);
+    }
 
     #[test]
     fn holds_that_were_granted_together_are_not_handed_over() {
@@ -195,6 +276,8 @@ mod memory {
 }
 
 in_several_slots![
+    rest_ends_when_both_keys_are_free,
+    all_pass_one_that_rests_and_it_comes_back_after_three_leases,
     place_is_kept_when_it_waits_for_another_of_its_keys,
     what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
     it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,

@@ -1,0 +1,133 @@
+//! How an acquisition of several keys rests before it waits for them again.
+//!
+//! * After it has collected in vain, it keeps a place at the end of the queues of all its keys: everybody else goes first, also
+//!   those that come later. The rest ends as soon as all keys are free in this client, or after [`MOST_REST`].
+//! * After a part of its keys was granted and another part refused, it rests in no queue. Such rests are short and random, so
+//!   that two clients do not take each other's parts in step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::several::Place;
+use super::{Request, RoundOutcome, Waiter};
+use crate::clock::Tick;
+use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
+use crate::hold::Hold;
+use crate::local::{PlaceState, QueueSlot, Registry};
+
+/// For how long an acquisition rests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    until: Tick,
+    /// Whether it ends when all keys are free.
+    keeps_places: bool,
+}
+
+/// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
+fn rest_after(taken_for: Duration, failed: u32) -> Duration {
+    let share = (taken_for * WAIT_PER_COLLECTING).min(MOST_REST);
+    let Some(doublings) = failed.checked_sub(COLLECTIONS_WITHOUT_REST + 1) else {
+        return share;
+    };
+    let backoff = PART_BACKOFF.first * 2_u32.saturating_pow(doublings.min(16));
+    share.max(backoff.min(PART_BACKOFF.longest))
+}
+
+impl Rest {
+    pub(super) fn none(now: Tick) -> Self {
+        Self {
+            until: now,
+            keeps_places: false,
+        }
+    }
+}
+
+impl Place {
+    /// Rests before the next wait.
+    pub(super) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
+        let Rest {
+            until,
+            keeps_places,
+        } = self.rest;
+        let session = &registry.session;
+        let until = until.min(request.deadline());
+        if until <= session.now() {
+            return;
+        }
+        let all_free = async {
+            match keeps_places {
+                true => self.until_all_are_free(registry, request).await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = all_free => {}
+            () = session.clock.sleep_until(until) => {}
+            () = session.closing() => {}
+        }
+    }
+
+    /// Completes when nobody of this client has one of the keys, or waits for it.
+    async fn until_all_are_free(&mut self, registry: &Arc<Registry>, request: &Request) {
+        let keys = 0..request.requested.len();
+        let mut places = registry.places_at_the_end(keys.map(|at| request.joining(at, false)));
+        if let Some(waiter_slot) = &mut self.waiter_slot {
+            let key = &request.requested[self.at].resource.key;
+            waiter_slot.move_to(key, &places[self.at]);
+        }
+        while let Some(in_the_way) = in_the_way(&mut places) {
+            let over = async {
+                match in_the_way {
+                    Some(hold) => hold.over().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => {}
+                () = places[0].woken() => {}
+            }
+        }
+    }
+}
+
+/// Returns `None` if all places are first in line and their keys free. Otherwise the hold that is in the way, if it is known.
+fn in_the_way(places: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
+    let mut states = places.iter_mut().map(QueueSlot::state_at_rest);
+    states.find_map(|state| match state {
+        PlaceState::InLine => Some(None),
+        PlaceState::Behind(hold) => Some(Some(hold)),
+        PlaceState::Offered | PlaceState::Free { .. } => None,
+    })
+}
+
+impl Waiter<'_> {
+    /// Waits for this key next, which was not free in time. `unhindered`: for how long it had let the others pass.
+    pub(super) fn collected_in_vain(&mut self, at: usize, unhindered: Duration) -> RoundOutcome {
+        self.several.failed += 1;
+        let mut place = self.place_elsewhere(at);
+        if self.several.failed > COLLECTIONS_WITHOUT_REST {
+            place.rest = Rest {
+                until: place
+                    .unhindered_since
+                    .after((unhindered * 2).min(MOST_REST)),
+                keeps_places: true,
+            };
+        }
+        RoundOutcome::Elsewhere(Box::new(place))
+    }
+
+    /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
+    /// server granted meanwhile.
+    pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
+        self.several.failed += 1;
+        let mut place = self.place_elsewhere(at);
+        let rest = rest_after(taken_for, self.several.failed);
+        // Random, so that two clients do not take each other's keys in step.
+        let rest = rest.mul_f64(rand::random_range(1.0..2.0));
+        place.rest = Rest {
+            until: place.unhindered_since.after(rest),
+            keeps_places: false,
+        };
+        RoundOutcome::Elsewhere(Box::new(place))
+    }
+}
