@@ -377,6 +377,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
                 None => Guard::of(entered, needs),
             });
         }
+        // Given back before the wait: a waiter holds nothing.
+        drop(entered);
         requests.iter().try_for_each(check_open)?;
         let one = requests[0].clone();
         let key = &one.requested().resource.key;

@@ -8,53 +8,56 @@
 //! single attempt on each other group. If one of these is refused, everything is released, and the acquisition waits for
 //! that group next. An acquisition that waits holds nothing, so two of them cannot wait for each other. All clients try the
 //! groups in the same order, so that one of two competing acquisitions makes progress.
+//!
+//! Scopes around the acquisition may have some of the keys. Each of these has a gate, which lets one branch of the scope in
+//! at a time. The gates are tried together, like a group. If one is closed, everything is given back, and the acquisition
+//! waits at that gate next. The holds of the scopes are entered when nothing else is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::observed::observed;
-use super::reentry::{Enclosing, check_open, find_enclosing};
+use super::reentry::{
+    ClosedGate, Enclosing, OpenGates, check_open, pass_gates, try_gates, within_scopes,
+};
 use crate::error::Error;
-use crate::hold::HoldView;
+use crate::hold::{Hold, HoldView, Session};
 use crate::key::{Key, Resource};
 use crate::kind::Nesting;
 use crate::local::HoldShare;
+use crate::scope::Frames;
 use crate::telemetry::LockType;
-use crate::wait::{self, ClientRequest, Request};
+use crate::wait::{self, ClientRequest, Request, one_server};
 
 type HoldShares = SmallVec<[HoldShare; 1]>;
 
 /// Keys of one client that are waited for together.
 struct Group {
     one: ClientRequest,
-    /// For each key, the permit from the gate of the scope that admitted it, if there is one.
-    gates: SmallVec<[Option<Arc<OwnedSemaphorePermit>>; 1]>,
+}
+
+/// An acquisition inside of scopes, which may have some of its keys.
+struct InScopes {
+    frames: Frames,
+    /// One for each key.
+    requests: Vec<ClientRequest>,
 }
 
 /// Acquires all keys. Each request is for one key.
 pub(crate) async fn acquire(mut requests: Vec<ClientRequest>) -> Result<HoldShares, Error> {
     sort(&mut requests)?;
-    let (mut shares, mut groups) = (HoldShares::new(), Vec::new());
-    for mut one in requests {
-        let gate = match find_enclosing(&mut one).await? {
-            Enclosing::Reenter(share, _) => {
-                shares.push(share);
-                continue;
-            }
-            Enclosing::Beside(permit) => Some(permit),
-            Enclosing::None => None,
-        };
-        check_open(&one)?;
-        add_to_group(&mut groups, one, gate);
-    }
-    if let Some(first) = groups.first() {
-        let keys = groups.iter().flat_map(Group::keys);
-        let acquire = || acquire_groups(&groups);
-        shares.extend(observed(&first.one, LockType::Multi, keys, acquire).await?);
-    }
+    let mut shares = match within_scopes(requests.iter_mut()) {
+        None => {
+            let groups = Group::all(requests)?;
+            acquire_observed(&groups, None).await?
+        }
+        Some(frames) => {
+            let scopes = InScopes { frames, requests };
+            Box::pin(scopes.acquire()).await?
+        }
+    };
     shares.sort_by(|one, other| one.key().cmp(other.key()));
     Ok(shares)
 }
@@ -74,10 +77,8 @@ fn sort(requests: &mut Vec<ClientRequest>) -> Result<(), Error> {
             (_, other_key, other, other_client),
         ] = [&pair[0], &pair[1]].map(rank);
         if one_key == other_key && client == other_client && other.within(one) != Nesting::Apart {
-            return Err(Error::Deadlock {
-                key: one_key.text().to_owned(),
-                reason: "it is wanted as two kinds of lock at once",
-            });
+            let reason = "it is wanted as two kinds of lock at once";
+            return Err(Error::deadlock(one_key.text(), reason));
         }
     }
     Ok(())
@@ -89,64 +90,220 @@ fn slot(one: &ClientRequest) -> u16 {
     one.registry.session.backend.home(key).slot
 }
 
-fn add_to_group(
-    groups: &mut Vec<Group>,
-    mut one: ClientRequest,
-    gate: Option<Arc<OwnedSemaphorePermit>>,
-) {
-    let is_plain = |request: &Request| {
-        let mut requested = request.requested.iter();
-        requested.all(|requested| requested.resource.kind.is_plain_lock())
+/// Acquires the keys that no scope has, and then enters the scopes.
+async fn acquire_observed(
+    groups: &[Group],
+    scopes: Option<&InScopes>,
+) -> Result<HoldShares, Error> {
+    let Some(first) = groups.first() else {
+        return Ok(HoldShares::new());
     };
-    let fits = |group: &&mut Group| {
-        Arc::ptr_eq(&group.one.registry, &one.registry)
-            && is_plain(&group.one.request)
-            && is_plain(&one.request)
-    };
-    match groups.iter_mut().find(fits) {
-        Some(group) => {
-            let requested = &mut group.one.request.requested;
-            requested.append(&mut one.request.requested);
-            group.gates.push(gate);
+    let keys = groups.iter().flat_map(Group::keys);
+    let acquire = || acquire_groups(groups, scopes);
+    observed(&first.one, LockType::Multi, keys, acquire).await
+}
+
+/// Waits for one group or one gate, and tries all the rest, until nothing is refused.
+async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<HoldShares, Error> {
+    let (mut first, mut passed) = (0, None);
+    // The scopes have closed since, if these are other groups.
+    let mut regrouped: Vec<Group>;
+    let mut groups = groups;
+    loop {
+        // Everything that was granted or passed is dropped at the end of each turn of the loop: nothing is held while the
+        // next group or the next gate is waited for.
+        let mut granted = None;
+        let (mut shares, gates) = match passed.take() {
+            Some(gates) => (HoldShares::new(), gates),
+            None => {
+                let group = &groups[first];
+                let shares = group.acquire(&group.one.request).await?;
+                granted = Some(first);
+                match scopes.map_or_else(|| Ok(Ok(OpenGates::new())), InScopes::try_gates)? {
+                    Ok(gates) => (shares, gates),
+                    Err(closed) => {
+                        drop(shares);
+                        passed = InScopes::pass_gates(scopes, Some(closed)).await?;
+                        continue;
+                    }
+                }
+            }
+        };
+        if let Some(scopes) = scopes
+            && let now = scopes.groups(&gates)?
+            && Group::count(&now) != Group::count(groups)
+        {
+            regrouped = now;
+            (groups, first, passed) = (&regrouped, 0, Some(gates));
+            continue;
         }
-        None => groups.push(Group {
-            one,
-            gates: [gate].into_iter().collect(),
-        }),
+        match try_others(groups, granted, &mut shares).await? {
+            Some(refused) => first = refused,
+            None => match scopes {
+                None => return Ok(shares),
+                Some(scopes) => {
+                    if scopes.enter(gates, &mut shares)? {
+                        return Ok(shares);
+                    }
+                }
+            },
+        }
     }
 }
 
-/// Waits for one group and tries the others, until all groups are granted.
-async fn acquire_groups(groups: &[Group]) -> Result<HoldShares, Error> {
-    let mut first = 0;
-    loop {
-        let Some(group) = groups.get(first) else {
-            return Ok(HoldShares::new());
-        };
-        let mut shares = group.acquire(&group.one.request).await?;
-        let others = groups.iter().enumerate().filter(|(at, _)| *at != first);
-        let mut refused = None;
-        for (at, other) in others {
-            match other.acquire(&other.single_try()).await {
-                Ok(more) => shares.extend(more),
-                // Also if its server did not answer: waiting for that group retries the attempt until
-                // `unavailable_after`.
-                Err(error) if (error.is_busy() || error.is_unavailable()) && !group.is_over() => {
-                    refused = Some(at);
-                    break;
-                }
-                Err(error) => return Err(error),
+/// Makes one attempt on each group but the one that was granted already. Returns the first one that is refused.
+async fn try_others(
+    groups: &[Group],
+    granted: Option<usize>,
+    shares: &mut HoldShares,
+) -> Result<Option<usize>, Error> {
+    for (at, group) in groups.iter().enumerate() {
+        if granted == Some(at) {
+            continue;
+        }
+        match group.acquire(&group.single_try()).await {
+            Ok(more) => shares.extend(more),
+            // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
+            Err(error) if error.is_busy() || error.is_unavailable() => {
+                let own = shares
+                    .iter()
+                    .map(|share| (share.session(), share.hold_ref().hold()));
+                group.refuse_own(own).await?;
+                return match group.is_over() {
+                    true => Err(error),
+                    false => Ok(Some(at)),
+                };
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+impl InScopes {
+    /// Enters the scopes that have some of the keys, and acquires the others.
+    async fn acquire(&self) -> Result<HoldShares, Error> {
+        loop {
+            let gates = pass_gates(&self.frames, &self.requests(), None).await?;
+            let groups = self.groups(&gates)?;
+            for group in &groups {
+                let gates = self.requests.iter().zip(&gates);
+                let own = gates.filter_map(|(one, gate)| {
+                    Some((&one.registry.session, gate.as_ref()?.outer()))
+                });
+                group.refuse_own(own).await?;
+            }
+            if !groups.is_empty() {
+                // Given back: nothing is held while the first group is waited for.
+                drop(gates);
+                return acquire_observed(&groups, Some(self)).await;
+            }
+            let mut shares = HoldShares::new();
+            if self.enter(gates, &mut shares)? {
+                return Ok(shares);
             }
         }
-        match refused {
-            None => return Ok(shares),
-            // `shares` is dropped at the end of this turn of the loop: nothing is held while the next group waits.
-            Some(at) => first = at,
+    }
+
+    fn requests(&self) -> Vec<&ClientRequest> {
+        self.requests.iter().collect()
+    }
+
+    fn try_gates(&self) -> Result<Result<OpenGates, ClosedGate>, Error> {
+        try_gates(&self.frames, &self.requests(), None)
+    }
+
+    /// Passes all gates, and waits at this one first.
+    async fn pass_gates(
+        scopes: Option<&Self>,
+        closed: Option<ClosedGate>,
+    ) -> Result<Option<OpenGates>, Error> {
+        let Some(scopes) = scopes else {
+            return Ok(None);
+        };
+        let requests = scopes.requests();
+        pass_gates(&scopes.frames, &requests, closed)
+            .await
+            .map(Some)
+    }
+
+    /// The groups of those keys that have to be acquired.
+    fn groups(&self, gates: &OpenGates) -> Result<Vec<Group>, Error> {
+        let acquired = self.requests.iter().zip(gates).filter_map(|(one, gate)| {
+            let mut one = one.clone();
+            match gate {
+                Some(gate) if !gate.is_beside() => return None,
+                Some(gate) => one.requested_mut().inside = Some(gate.outer().owner),
+                None => {}
+            }
+            Some(one)
+        });
+        Group::all(acquired)
+    }
+
+    /// Enters the scopes that have some of the keys. `shares`: those of the other keys. Returns whether all of these scopes are
+    /// still open; the acquisition has to begin anew if not.
+    fn enter(&self, gates: OpenGates, shares: &mut HoldShares) -> Result<bool, Error> {
+        for (one, gate) in self.requests.iter().zip(gates) {
+            let Some(gate) = gate else {
+                continue;
+            };
+            match gate.enter(&mut one.clone())? {
+                None => return Ok(false),
+                Some(Enclosing::None) => {}
+                Some(Enclosing::Reenter(share, _)) => shares.push(share),
+                Some(Enclosing::Beside(permit)) => {
+                    let client = one.registry.session.id;
+                    let resource = &one.requested().resource;
+                    let is_beside = |share: &&mut HoldShare| {
+                        let hold_ref = share.hold_ref();
+                        hold_ref.client() == client && hold_ref.hold().resource == *resource
+                    };
+                    if let Some(share) = shares.iter_mut().find(is_beside) {
+                        share.keep_gate(permit);
+                    }
+                }
+            }
         }
+        Ok(true)
     }
 }
 
 impl Group {
+    /// Divides requests, each for one key, into groups.
+    fn all(requests: impl IntoIterator<Item = ClientRequest>) -> Result<Vec<Self>, Error> {
+        let mut groups = Vec::new();
+        for one in requests {
+            check_open(&one)?;
+            Self::add(&mut groups, one);
+        }
+        Ok(groups)
+    }
+
+    fn add(groups: &mut Vec<Self>, mut one: ClientRequest) {
+        let is_plain = |request: &Request| {
+            let mut requested = request.requested.iter();
+            requested.all(|requested| requested.resource.kind.is_plain_lock())
+        };
+        let fits = |group: &&mut Self| {
+            Arc::ptr_eq(&group.one.registry, &one.registry)
+                && is_plain(&group.one.request)
+                && is_plain(&one.request)
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => {
+                let requested = &mut group.one.request.requested;
+                requested.append(&mut one.request.requested);
+            }
+            None => groups.push(Self { one }),
+        }
+    }
+
+    /// The number of keys.
+    fn count(groups: &[Self]) -> usize {
+        groups.iter().flat_map(Self::keys).count()
+    }
+
     fn keys(&self) -> impl Iterator<Item = &Key> {
         let requested = self.one.request.requested.iter();
         requested.map(|requested| &requested.resource.key)
@@ -155,10 +312,33 @@ impl Group {
     async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
         let registry = &self.one.registry;
         let hold_refs = wait::acquire(registry, request).await?;
-        let granted = hold_refs.into_iter().zip(&self.gates);
+        let granted = hold_refs.into_iter();
         Ok(granted
-            .map(|(hold_ref, gate)| HoldShare::new(Arc::clone(registry), hold_ref, gate.clone()))
+            .map(|hold_ref| HoldShare::new(Arc::clone(registry), hold_ref, None))
             .collect())
+    }
+
+    /// Fails if a hold of this acquisition, or of a scope around it, is in the way of the group, so that it would wait for
+    /// itself. `own`: these holds, each with its client.
+    async fn refuse_own<'a>(
+        &self,
+        own: impl Iterator<Item = (&'a Arc<Session>, &'a Arc<Hold>)>,
+    ) -> Result<(), Error> {
+        let session = &self.one.registry.session;
+        for (other, hold) in own.filter(|(other, _)| other.id != session.id) {
+            let mut requested = self.one.request.requested.iter().map(|one| &one.resource);
+            let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {
+                continue;
+            };
+            if one_server::has_hold(session, &wanted.key, hold).await {
+                let reason = format!(
+                    "it is wanted with two clients of one server, {}; ask for it with one of them",
+                    one_server::both(other, session)
+                );
+                return Err(Error::deadlock(wanted.key.text(), reason));
+            }
+        }
+        Ok(())
     }
 
     /// The same keys without waiting.
@@ -179,28 +359,41 @@ impl Group {
 pub(crate) async fn reenter_quorum(
     requests: &mut [ClientRequest],
 ) -> Result<(HoldShares, Option<HoldView>), Error> {
+    let Some(frames) = within_scopes(requests.iter_mut()) else {
+        return Ok((HoldShares::new(), None));
+    };
+    loop {
+        let all: Vec<&ClientRequest> = requests.iter().collect();
+        // Boxed, since most acquisitions have no scope around them.
+        let gates = Box::pin(pass_gates(&frames, &all, None)).await?;
+        if let Some(entered) = enter_quorum(requests, gates)? {
+            return Ok(entered);
+        }
+    }
+}
+
+/// Returns `None` if one of the scopes has closed since.
+fn enter_quorum(
+    requests: &mut [ClientRequest],
+    gates: OpenGates,
+) -> Result<Option<(HoldShares, Option<HoldView>)>, Error> {
     let (mut shares, mut outer) = (HoldShares::new(), None);
-    // In an order that all acquisitions share: two acquisitions that pass the gates in different orders could wait for
-    // each other.
-    let mut requests: Vec<_> = requests.iter_mut().collect();
-    requests.sort_by_key(|one| one.registry.session.id);
-    for one in requests {
-        match find_enclosing(one).await {
-            Ok(Enclosing::Reenter(share, view)) => {
+    for (one, gate) in requests.iter_mut().zip(gates) {
+        match gate.map(|gate| gate.enter(one)) {
+            None | Some(Ok(Some(Enclosing::None))) => {}
+            Some(Ok(None)) => return Ok(None),
+            Some(Ok(Some(Enclosing::Reenter(share, view)))) => {
                 shares.push(share);
                 outer.get_or_insert(view);
             }
-            Ok(Enclosing::None) => {}
-            Ok(Enclosing::Beside(_)) => {
-                return Err(Error::Deadlock {
-                    key: one.requested().resource.key.text().to_owned(),
-                    reason: "a Redlock cannot be read inside its own write",
-                });
+            Some(Ok(Some(Enclosing::Beside(_)))) => {
+                let reason = "a Redlock cannot be read inside its own write";
+                return Err(Error::deadlock(one.requested().resource.key.text(), reason));
             }
             // The hold on one server is lost. The other servers may still be a quorum.
-            Err(error) if error.is_lost() => {}
-            Err(error) => return Err(error),
+            Some(Err(error)) if error.is_lost() => {}
+            Some(Err(error)) => return Err(error),
         }
     }
-    Ok((shares, outer))
+    Ok(Some((shares, outer)))
 }

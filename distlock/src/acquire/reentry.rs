@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::{Blocker, Error};
-use crate::hold::HoldView;
-use crate::hold::NestError;
 use crate::hold::lease::Term;
+use crate::hold::{Hold, HoldView, NestError};
 use crate::key::Resource;
 use crate::kind::Nesting;
 use crate::local::{Around, HoldShare};
@@ -25,99 +25,190 @@ pub(crate) enum Enclosing {
     Beside(Arc<OwnedSemaphorePermit>),
 }
 
+/// A gate that an acquisition has passed: no other branch of the scope excludes it.
+pub(crate) struct OpenGate {
+    frame: Frame,
+    nesting: Nesting,
+    permit: OwnedSemaphorePermit,
+}
+
+/// A gate that another branch of the scope keeps closed.
+pub(crate) struct ClosedGate {
+    /// The index of its request.
+    at: usize,
+    frame: Frame,
+}
+
+/// For each request, the gate that it has passed; `None` if no scope has its key.
+pub(crate) type OpenGates = SmallVec<[Option<OpenGate>; 1]>;
+
 /// Re-enters the hold of an enclosing scope if one of them has the key. Must be called at the first poll of an
 /// acquisition: its scopes are those of the code that polls it, and not those of the code that made it.
 pub(crate) async fn find_enclosing(one: &mut ClientRequest) -> Result<Enclosing, Error> {
-    match frames() {
+    match within_scopes(std::iter::once(&mut *one)) {
         None => Ok(Enclosing::None),
-        Some(innermost) => {
-            let around: Arc<dyn Around> = Arc::clone(&innermost) as _;
-            one.request.around = Some(around);
-            // Boxed, since most acquisitions have no scope around them.
-            Box::pin(search_frames(Some(innermost), one)).await
-        }
+        // Boxed, since most acquisitions have no scope around them.
+        Some(frames) => Box::pin(search_frames(frames, one)).await,
     }
+}
+
+/// The scopes around the code that runs now, if there are any; the requests remember them.
+pub(crate) fn within_scopes<'a>(
+    requests: impl Iterator<Item = &'a mut ClientRequest>,
+) -> Option<Frames> {
+    let innermost = frames()?;
+    for one in requests {
+        let around: Arc<dyn Around> = Arc::clone(&innermost) as _;
+        one.request.around = Some(around);
+    }
+    Some(Some(innermost))
 }
 
 async fn search_frames(frames: Frames, one: &mut ClientRequest) -> Result<Enclosing, Error> {
-    let client = one.registry.session.id;
-    let resource = one.requested().resource.clone();
-    let key = &resource.key;
-    while let Some((frame, nesting)) = Frame::find(&frames, client, &resource) {
-        if let Nesting::Never(reason) = nesting {
-            return Err(Error::Deadlock {
-                key: key.text().to_owned(),
-                reason,
-            });
+    loop {
+        let gates = pass_gates(&frames, &[&*one], None).await?;
+        let Some(gate) = gates.into_iter().flatten().next() else {
+            return Ok(Enclosing::None);
+        };
+        if let Some(entered) = gate.enter(one)? {
+            return Ok(entered);
         }
-        // The frame closed in the meantime. A frame further out may hold the key. If none does, the acquisition is an
-        // ordinary one.
-        let Some(permit) = pass_gate(one, &frame).await? else {
+        // The frame closed after the gate let the acquisition in. A frame further out may hold the key. If none does,
+        // the acquisition is an ordinary one.
+    }
+}
+
+/// Passes the gates of all requests whose keys the scopes have. While it waits at a gate that another branch has closed, it
+/// keeps no other gate closed. `closed`: the gate that it waits at first.
+pub(crate) async fn pass_gates(
+    frames: &Frames,
+    requests: &[&ClientRequest],
+    mut closed: Option<ClosedGate>,
+) -> Result<OpenGates, Error> {
+    loop {
+        let passed = match closed {
+            Some(gate) => gate.wait(requests).await?,
+            None => None,
+        };
+        match try_gates(frames, requests, passed)? {
+            Ok(gates) => return Ok(gates),
+            Err(gate) => closed = Some(gate),
+        }
+    }
+}
+
+/// Passes all gates, or returns one that is closed. `passed`: the permit of a gate that was waited for, with the index of its
+/// request.
+pub(crate) fn try_gates(
+    frames: &Frames,
+    requests: &[&ClientRequest],
+    mut passed: Option<(usize, OwnedSemaphorePermit)>,
+) -> Result<Result<OpenGates, ClosedGate>, Error> {
+    let mut gates = OpenGates::new();
+    for (at, one) in requests.iter().enumerate() {
+        let (client, Resource { kind, key }) = (one.registry.session.id, &one.requested().resource);
+        let found = Frame::find(frames, client, &one.requested().resource);
+        let Some((frame, nesting)) = found else {
+            gates.push(None);
             continue;
         };
-        let entered = match nesting {
-            Nesting::Inside => enter_beside(one, &frame, permit),
-            _ => reenter(one, &frame, permit),
+        if let Nesting::Never(reason) = nesting {
+            return Err(Error::deadlock(key.text(), reason));
+        }
+        let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
+        let waited_for = passed
+            .take_if(|(other, permit)| *other == at && Arc::ptr_eq(permit.semaphore(), &gate));
+        let permit = match waited_for {
+            Some((_, permit)) => Some(permit),
+            None => gate.try_acquire_many_owned(permits).ok(),
         };
-        match entered {
-            Ok(enclosing) => return Ok(enclosing),
-            // The frame closed after the gate let the acquisition in: search again, as above.
-            Err(NestError::Closed) => {}
-            Err(NestError::Lost(loss)) => return Err(Error::lost(key.text(), loss)),
+        let Some(permit) = permit else {
+            return Ok(Err(ClosedGate { at, frame }));
+        };
+        gates.push(Some(OpenGate {
+            frame,
+            nesting,
+            permit,
+        }));
+    }
+    Ok(Ok(gates))
+}
+
+impl ClosedGate {
+    /// Waits until no other branch of the scope excludes the acquisition. Returns `None` if the scope ends before that.
+    async fn wait(
+        self,
+        requests: &[&ClientRequest],
+    ) -> Result<Option<(usize, OwnedSemaphorePermit)>, Error> {
+        let Self { at, frame } = self;
+        let one = requests[at];
+        let session = &one.registry.session;
+        let Resource { kind, key } = &one.requested().resource;
+        let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
+        tokio::select! {
+            // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
+            biased;
+            permit = gate.acquire_many_owned(permits) => Ok(permit.ok().map(|permit| (at, permit))),
+            () = frame.closing() => Ok(None),
+            () = session.clock.sleep_until(one.request.deadline()) => {
+                Err(one.request.timed_out(key, session.now(), Blocker::Sibling))
+            },
         }
     }
-    Ok(Enclosing::None)
 }
 
-/// Waits until no other branch of the scope excludes it. Returns `None` if the scope ends before that.
-async fn pass_gate(
-    one: &ClientRequest,
-    frame: &Frame,
-) -> Result<Option<OwnedSemaphorePermit>, Error> {
-    let session = &one.registry.session;
-    let Resource { kind, key } = &one.requested().resource;
-    let (gate, permits) = frame.hold_ref().gate(kind.is_shared());
-    tokio::select! {
-        // In this order: an open gate counts, even if the scope has ended or the deadline has passed by now.
-        biased;
-        permit = gate.acquire_many_owned(permits) => Ok(permit.ok()),
-        () = frame.closing() => Ok(None),
-        () = session.clock.sleep_until(one.request.deadline()) => {
-            Err(one.request.timed_out(key, session.now(), Blocker::Sibling))
-        },
+impl OpenGate {
+    /// Whether the scope admits the acquisition beside its own hold.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.nesting == Nesting::Inside
     }
-}
 
-fn reenter(
-    one: &ClientRequest,
-    frame: &Frame,
-    permit: OwnedSemaphorePermit,
-) -> Result<Enclosing, NestError> {
-    let ClientRequest { registry, request } = one;
-    let session = &registry.session;
-    let now = session.now();
-    let term = match request.lease {
-        Some(_) => Term::Until(now.after(request.first_lease(session))),
-        None => Term::kept(now, request.max_hold),
-    };
-    let outer = frame.hold_ref();
-    let nested = outer.nest(frame.closed(), term, request.margin)?;
-    // Made first: its drop ends the re-entry, whatever happens from here on.
-    let share = HoldShare::new(Arc::clone(registry), nested, Some(Arc::new(permit)));
-    session.look_at(share.hold_ref().hold());
-    Ok(Enclosing::Reenter(share, frame.view().clone()))
-}
+    /// The scope's hold.
+    pub(crate) fn outer(&self) -> &Arc<Hold> {
+        self.frame.hold_ref().hold()
+    }
 
-fn enter_beside(
-    one: &mut ClientRequest,
-    frame: &Frame,
-    permit: OwnedSemaphorePermit,
-) -> Result<Enclosing, NestError> {
-    let outer = frame.hold_ref();
-    outer.let_in(frame.closed())?;
-    let RequestedKey { inside, .. } = one.requested_mut();
-    *inside = Some(outer.hold().owner);
-    Ok(Enclosing::Beside(Arc::new(permit)))
+    /// Enters the hold of the scope. Returns `None` if the scope closed after the gate was passed.
+    pub(crate) fn enter(self, one: &mut ClientRequest) -> Result<Option<Enclosing>, Error> {
+        let entered = match self.nesting {
+            Nesting::Inside => self.enter_beside(one),
+            _ => self.reenter(one),
+        };
+        match entered {
+            Ok(enclosing) => Ok(Some(enclosing)),
+            Err(NestError::Closed) => Ok(None),
+            Err(NestError::Lost(loss)) => {
+                let key = one.requested().resource.key.text();
+                Err(Error::lost(key, loss))
+            }
+        }
+    }
+
+    fn reenter(self, one: &ClientRequest) -> Result<Enclosing, NestError> {
+        let ClientRequest { registry, request } = one;
+        let session = &registry.session;
+        let now = session.now();
+        let term = match request.lease {
+            Some(_) => Term::Until(now.after(request.first_lease(session))),
+            None => Term::kept(now, request.max_hold),
+        };
+        let Self { frame, permit, .. } = self;
+        let outer = frame.hold_ref();
+        let nested = outer.nest(frame.closed(), term, request.margin)?;
+        // Made first: its drop ends the re-entry, whatever happens from here on.
+        let share = HoldShare::new(Arc::clone(registry), nested, Some(Arc::new(permit)));
+        session.look_at(share.hold_ref().hold());
+        Ok(Enclosing::Reenter(share, frame.view().clone()))
+    }
+
+    fn enter_beside(self, one: &mut ClientRequest) -> Result<Enclosing, NestError> {
+        let Self { frame, permit, .. } = self;
+        let outer = frame.hold_ref();
+        outer.let_in(frame.closed())?;
+        let RequestedKey { inside, .. } = one.requested_mut();
+        *inside = Some(outer.hold().owner);
+        Ok(Enclosing::Beside(Arc::new(permit)))
+    }
 }
 
 /// Refuses an ordinary acquisition of a closed client. A scope that is still running may re-enter its own hold.

@@ -37,8 +37,9 @@ pub struct Quorum {
 impl Quorum {
     /// Creates a quorum of the servers of these clients.
     ///
-    /// Each client must be connected to a different server; this is not checked. With two clients of the same server
-    /// the majority is either never reached or is not a majority of servers. Clones of a client count once.
+    /// Each client must be connected to a different server. An acquisition that finds two clients of one server fails with
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig), which names both addresses. It finds that when the server
+    /// refuses one of them because it has granted the key to the other. Clones of a client count once.
     ///
     /// # Examples
     /// See [`Quorum`].

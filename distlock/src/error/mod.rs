@@ -207,16 +207,16 @@ pub enum Error {
     NoKeys,
 
     /// The acquisition would wait for itself. A scope or a guard of the caller holds the key and excludes the
-    /// acquisition, or a multi-lock asks for the key as two kinds of lock.
+    /// acquisition, or a multi-lock asks for the key as two kinds of lock, or with two clients that use one server.
     ///
-    /// The error is returned at once, without waiting.
+    /// The error is returned at once, without waiting for the key.
     #[error("acquiring {key:?} here would deadlock: {reason}")]
     #[non_exhaustive]
     Deadlock {
         /// The key, without the client's prefix.
         key: String,
         /// Why the acquisition would wait for itself.
-        reason: &'static str,
+        reason: String,
     },
 
     /// The key cannot name a lock.
@@ -435,6 +435,13 @@ impl Error {
             key: key.to_owned(),
             reason,
             body_completed: false,
+        }
+    }
+
+    pub(crate) fn deadlock(key: &str, reason: impl Into<String>) -> Self {
+        Self::Deadlock {
+            key: key.to_owned(),
+            reason: reason.into(),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{HoldRef, NestError, Release};
+use crate::hold::{HoldRef, NestError, Release, Session};
 use crate::kind::Nesting;
 
 /// A share of a hold. Dropping a share ends it. A release that has to be sent is sent in the background.
@@ -49,8 +49,7 @@ impl ShareRef {
     pub(crate) fn reenter(&self) -> Result<HoldShare, Error> {
         let resource = &self.hold_ref.hold().resource;
         if let Nesting::Never(reason) = resource.kind.within(resource.kind) {
-            let key = resource.key.text().to_owned();
-            return Err(Error::Deadlock { key, reason });
+            return Err(Error::deadlock(resource.key.text(), reason));
         }
         let open = AtomicBool::new(false);
         let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());
@@ -81,8 +80,18 @@ impl HoldShare {
         }
     }
 
+    /// Keeps the gate of the enclosing guard closed until the share has ended.
+    pub(crate) fn keep_gate(&mut self, permit: Arc<OwnedSemaphorePermit>) {
+        self.gate = Some(permit);
+    }
+
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
         &self.hold_ref
+    }
+
+    /// What its client has in common.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.registry.session
     }
 
     pub(crate) fn key(&self) -> &str {

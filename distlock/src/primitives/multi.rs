@@ -34,8 +34,11 @@ use crate::owner::Holder;
 /// * **Compatible with single locks.** Each key is stored like a single lock, and excludes other owners of that key,
 ///   including those of Redisson.
 ///
-/// Inside a scope that holds some of the keys, the acquisition re-enters those and acquires the others. The hold counts
-/// as lost if one of its keys is lost.
+/// Inside a scope that holds some of the keys, the acquisition re-enters those and acquires the others. While it waits, other
+/// branches of the scope can enter these keys. The hold counts as lost if one of its keys is lost.
+///
+/// One key with two clients of the same server is refused with [`Error::Deadlock`], which names both addresses. So is a key
+/// that a scope holds with another client of the same server.
 ///
 /// The lock corresponds to Redisson's `RedissonMultiLock`, but does not start again from the first lock when another
 /// one is held.

@@ -237,10 +237,10 @@ pub fn unsupported(key: impl Into<String>, reason: &'static str) -> Error {
 /// assert!(refused.is_permanent());
 /// ```
 #[must_use]
-pub fn deadlock(key: impl Into<String>, reason: &'static str) -> Error {
+pub fn deadlock(key: impl Into<String>, reason: impl Into<String>) -> Error {
     Error::Deadlock {
         key: key.into(),
-        reason,
+        reason: reason.into(),
     }
 }
 

@@ -86,6 +86,7 @@
 mod attempt;
 mod look;
 mod number;
+pub(crate) mod one_server;
 mod parts;
 pub(crate) mod quorum;
 mod request;

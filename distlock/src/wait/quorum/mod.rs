@@ -5,6 +5,9 @@
 //! that such a server may have granted is released in the background. Until that server has answered again, later
 //! rounds do not wait for it after a quorum has answered.
 //!
+//! A server that refuses while another one has granted the key is asked whether it has that grant itself: then two of the
+//! clients use one server, and the acquisition fails. An acquisition asks that once of each pair of clients.
+//!
 //! If there is no quorum, everything is released and a [`pause`] follows. It ends when servers that refused send a
 //! message or the leases on them are over, and in any case after a fixed time. A part of the pause is random. Otherwise
 //! several clients could again and again hold some of the servers each.
@@ -26,7 +29,7 @@ use futures_util::future::{OptionFuture, select_all};
 use smallvec::SmallVec;
 
 pub(crate) use self::regain::QuorumHold;
-use self::round::{Refusal, Round};
+use self::round::{Apart, Refusal, Round};
 use super::turn::{MyTurn, Turn};
 use super::{ClientRequest, Request};
 use crate::backend::{Subscription, cause};
@@ -104,6 +107,7 @@ struct Rounds<'a> {
     unanswered_since: Option<Tick>,
     /// Whether another owner has blocked the acquisition so far.
     was_blocked: bool,
+    apart: Apart,
 }
 
 /// The subscription to a server that refused.
@@ -124,6 +128,7 @@ impl<'a> Rounds<'a> {
             turn: (!first.request.is_single_try()).then(turn),
             unanswered_since: None,
             was_blocked: false,
+            apart: Apart::new(),
         }
     }
 
@@ -149,7 +154,12 @@ impl<'a> Rounds<'a> {
                 channel.subscription.mark_seen();
                 channel.was_active = channel.subscription.is_active();
             }
-            let round = self.play(deadline).await;
+            let mut apart = std::mem::take(&mut self.apart);
+            let round = self.play(deadline, &mut apart).await;
+            self.apart = apart;
+            if let Some(error) = round.one_server {
+                return Err(error);
+            }
             if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
                 return Ok(round.shares);
             }
@@ -158,6 +168,7 @@ impl<'a> Rounds<'a> {
                 refused,
                 wanting,
                 unanswered,
+                ..
             } = round;
             // Grants without a quorum are released in the background.
             drop(shares);

@@ -12,7 +12,7 @@ use crate::clock::Tick;
 use crate::config::QUORUM_GRACE;
 use crate::error::Error;
 use crate::local::HoldShare;
-use crate::wait::{HoldRefs, TryOutcome, try_once};
+use crate::wait::{HoldRefs, TryOutcome, one_server, try_once};
 
 /// The result of a round.
 pub(super) struct Round {
@@ -22,7 +22,12 @@ pub(super) struct Round {
     pub(super) wanting: usize,
     /// The error, if fewer servers than a quorum answered.
     pub(super) unanswered: Option<Error>,
+    /// The error, if two of the clients were found to use one server.
+    pub(super) one_server: Option<Error>,
 }
+
+/// The pairs of clients that were found to use two servers, by their indices.
+pub(super) type Apart = Vec<(usize, usize)>;
 
 /// A server that refused, and the rest of the lease of the owner that holds the key there.
 pub(super) struct Refusal {
@@ -32,7 +37,7 @@ pub(super) struct Refusal {
 
 impl Rounds<'_> {
     /// Asks all servers, until a quorum has answered and the grace for the others is over, or until there can be no quorum.
-    pub(super) async fn play(&self, deadline: Tick) -> Round {
+    pub(super) async fn play(&self, deadline: Tick, apart: &mut Apart) -> Round {
         let began = self.now();
         let (mut shares, mut refused, mut failed) = (HoldShares::new(), Vec::new(), None);
         let (mut granted, mut failures) = (0, 0);
@@ -47,6 +52,7 @@ impl Rounds<'_> {
         let single = self.request().is_single_try();
         let mut until = if single { Tick::NEVER } else { deadline };
         let mut open: SmallVec<[bool; 8]> = smallvec![true; self.requests.len()];
+        let mut one_server = None;
         loop {
             let has_quorum_answered = shares.len() + refused.len() >= self.quorum;
             let answer = if has_quorum_answered && !self.may_answer(&open) {
@@ -79,6 +85,10 @@ impl Rounds<'_> {
             let (answered, spare) = (granted + refused.len(), self.requests.len() - self.quorum);
             let in_vain = refused.len() + failures > spare;
             if in_vain {
+                one_server = self.one_server(&shares, &refused, apart).await;
+                if one_server.is_some() {
+                    break;
+                }
                 // Released at once: these grants would exclude other clients while this round only finds out whether
                 // the result is busy or unavailable.
                 shares.clear();
@@ -93,8 +103,12 @@ impl Rounds<'_> {
                 until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
             }
         }
+        if one_server.is_none() {
+            one_server = self.one_server(&shares, &refused, apart).await;
+        }
         let answered = granted + refused.len() >= self.quorum;
         Round {
+            one_server,
             unanswered: (!answered).then(|| failed.unwrap_or_else(|| self.no_answer(began))),
             wanting: (self.quorum + refused.len() + failures)
                 .saturating_sub(self.requests.len())
@@ -102,6 +116,43 @@ impl Rounds<'_> {
             shares,
             refused,
         }
+    }
+
+    /// The error, if one server refused because it has granted the key to another client of this acquisition. Servers that were
+    /// asked for that before are not asked again.
+    async fn one_server(
+        &self,
+        shares: &HoldShares,
+        refused: &[Refusal],
+        apart: &mut Apart,
+    ) -> Option<Error> {
+        let mut asked = FuturesUnordered::new();
+        for share in shares {
+            let client = share.hold_ref().client();
+            let mut requests = self.requests.iter();
+            let granted = requests.position(|one| one.registry.session.id == client)?;
+            for Refusal { server, .. } in refused {
+                if apart.contains(&(granted, *server)) {
+                    continue;
+                }
+                let one = &self.requests[*server];
+                asked.push(async move {
+                    let (session, key) = (&one.registry.session, &one.requested().resource.key);
+                    let hold = share.hold_ref().hold();
+                    let is_one = one_server::has_hold(session, key, hold).await;
+                    (granted, *server, is_one)
+                });
+            }
+        }
+        while let Some((granted, server, is_one)) = asked.next().await {
+            if is_one {
+                let [one, other] = [granted, server].map(|at| &self.requests[at].registry.session);
+                let both = format!("{}, which is one server", one_server::both(one, other));
+                return Some(Error::invalid_config("servers of the Quorum", both));
+            }
+            apart.push((granted, server));
+        }
+        None
     }
 
     /// Whether one of the servers that have not answered yet is not known as silent. A server that hangs therefore

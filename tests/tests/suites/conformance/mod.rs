@@ -22,6 +22,7 @@ mod lock_source;
 mod long_waits;
 mod looks;
 mod multi_lock;
+mod multi_lock_gates;
 mod multi_lock_places;
 mod multi_lock_share;
 mod non_reentrant;

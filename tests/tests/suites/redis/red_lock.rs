@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::{held_parts, sizes};
-use distlock::{Client, Quorum};
+use distlock::{Client, Error, Quorum};
 use distlock_tests::{RedisServer, eventually, eventually_eq};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -208,4 +208,27 @@ async fn hold_is_kept_while_each_server_restarts_empty_in_turn() {
         let is_free = || async { server.keys().await.is_empty() };
         eventually(SOON, "free", is_free).await;
     }
+}
+
+#[tokio::test]
+async fn two_clients_of_one_server_are_refused_with_both_addresses() {
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let url = servers[0].url();
+    // The same server by another name.
+    let named = url.replace("127.0.0.1", "localhost");
+    assert_ne!(url, named);
+    let mut clients = Vec::new();
+    for url in [&url, &named, &servers[1].url()] {
+        clients.push(Client::connect(url).await.unwrap());
+    }
+    let lock = Quorum::new(clients).lock(KEY);
+    let error = timeout(SOON, lock.acquire().into_future()).await;
+    let error = error.expect("it waits for itself").unwrap_err();
+    let address = |url: &str| url.rsplit(['/', '@']).next().unwrap().to_owned();
+    let addresses = [address(&url), address(&named)];
+    let is_named = matches!(
+        &error,
+        Error::InvalidConfig { value, .. } if addresses.iter().all(|one| value.contains(one))
+    );
+    assert!(is_named, "{error}, not {addresses:?}");
 }

@@ -317,3 +317,58 @@ async fn crowd_of_programs_never_overlaps() {
         sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// A program with a client for each of these numbers of a server.
+fn clients_of(servers: &Servers, numbers: &[usize]) -> Vec<Client> {
+    let client = |number: &usize| {
+        let builder = Client::builder().watchdog_timeout(LEASE);
+        builder.in_memory(&servers.servers[*number]).unwrap()
+    };
+    numbers.iter().map(client).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_one_server_are_refused_and_named_and_nothing_is_kept() {
+    let servers = Servers::new(4);
+    // Some of these would be granted a majority of the clients, and others never are.
+    for numbers in [
+        &[0, 0][..],
+        &[0, 0, 1],
+        &[1, 0, 1],
+        &[0, 0, 0],
+        &[0, 1, 2, 3, 3],
+        &[0, 0, 1, 1, 2],
+    ] {
+        let lock = Quorum::new(clients_of(&servers, numbers)).lock(KEY);
+        for wait in [Duration::ZERO, Duration::from_secs(60), Duration::MAX] {
+            let acquire = timeout(LEASE, lock.acquire().wait(wait).into_future());
+            let error = acquire.await.expect("it waits for itself").unwrap_err();
+            let is_named = matches!(
+                &error,
+                Error::InvalidConfig { value, .. } if value.contains("memory and memory")
+            );
+            assert!(is_named, "{numbers:?}: {error}");
+        }
+        servers.are_empty().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_one_server_are_found_behind_another_owner() {
+    let servers = Servers::new(2);
+    let other = clients_of(&servers, &[0, 1]);
+    let held = [
+        other[0].lock(KEY).acquire().await.unwrap(),
+        other[1].lock(KEY).acquire().await.unwrap(),
+    ];
+    let lock = Quorum::new(clients_of(&servers, &[0, 0, 1])).lock(KEY);
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    sleep(LEASE / 10).await;
+    for held in held {
+        held.release().await.unwrap();
+    }
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { .. }), "{error}");
+    servers.are_empty().await;
+}

@@ -1,0 +1,37 @@
+//! Finds out whether two clients use one server, by a hold that one of them has there.
+//!
+//! An acquisition that asks for one key with two such clients is refused by an owner of its own, and would wait for itself.
+
+use crate::backend::Renewal;
+use crate::config::MIN_LEASE;
+use crate::hold::{Hold, Session};
+use crate::key::{Key, Resource};
+use crate::kind::Nesting;
+
+/// Whether this hold of another client is in the way of an acquisition of the resource, if both clients use one server.
+pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {
+    let Resource { kind, key } = &hold.resource;
+    key.name() == resource.key.name()
+        && (kind.same_data().contains(&resource.kind)
+            || resource.kind.within(*kind) != Nesting::Apart)
+}
+
+/// Whether the server of this client has that hold of another client. Changes nothing there. The key is that of the hold, as
+/// this client knows it.
+pub(crate) async fn has_hold(session: &Session, key: &Key, hold: &Hold) -> bool {
+    let mut target = hold.target();
+    target.resource.key = key.clone();
+    // States what the server has. Each user that can hold the key has the rights for it.
+    let renewal = Renewal {
+        target,
+        count: hold.count().max(1),
+        lease: MIN_LEASE,
+    };
+    let answer = session.backend.renew(&[renewal]).await;
+    matches!(answer.as_slice(), [Ok(true)])
+}
+
+/// What errors call the servers of two clients that are one.
+pub(crate) fn both(one: &Session, other: &Session) -> String {
+    format!("{} and {}", one.backend.servers(), other.backend.servers())
+}
