@@ -12,6 +12,7 @@ mod error;
 mod foreign;
 mod guard;
 mod hold;
+mod identity;
 mod key;
 mod kind;
 mod local;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use uuid::{Builder, Uuid};
+use uuid::Uuid;
 
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
@@ -50,14 +50,9 @@ pub struct Holder {
     pub count: u64,
 }
 
-/// A random client id. Its version is 8, which is for ids of one's own kind. Those of Redisson have version 4.
-pub(crate) fn new_client_id() -> Uuid {
-    Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
-}
-
 /// Whether a holder's name in the server was made by another library, such as Redisson.
 pub(crate) fn is_foreign(name: &[u8]) -> bool {
-    // The digit of the version in `xxxxxxxx-xxxx-Vxxx-`.
+    // The digit of the version in `xxxxxxxx-xxxx-Vxxx-`. Ours is 8.
     name.get(14) != Some(&b'8')
 }
 

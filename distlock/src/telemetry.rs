@@ -96,6 +96,22 @@ pub(crate) fn held_after_close(
     );
 }
 
+/// The client has another identity from here on.
+pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
+    tracing::info!(
+        target: TARGET, %former, %new,
+        "the client has a new identity; what it held is left to the process that it was copied from"
+    );
+}
+
+/// The client has no identity in this copy of its process.
+pub(crate) fn identity_failed(former: Uuid, error: &Error) {
+    tracing::error!(
+        target: TARGET, %former, %error,
+        "the client cannot be made anew in this copy of its process; it is closed until that succeeds"
+    );
+}
+
 /// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
 pub(crate) fn found_lost(key: &Key, owner: Owner) {
     log!(

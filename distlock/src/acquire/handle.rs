@@ -10,14 +10,14 @@ use crate::error::Error;
 use crate::hold::Session;
 use crate::key::{Key, Resource};
 use crate::kind::Kind;
-use crate::local::Registry;
+use crate::local::{Lives, Registry, watching};
 use crate::owner::Holder;
 use crate::wait;
 
 /// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.
 #[derive(Clone)]
 pub(crate) struct Handle {
-    pub(crate) registry: Arc<Registry>,
+    lives: Arc<Lives>,
     pub(crate) kind: Kind,
     /// The error is boxed, because every acquisition contains a handle and few handles have an error.
     pub(crate) key: Result<Key, Box<Error>>,
@@ -26,9 +26,9 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(registry: &Arc<Registry>, kind: Kind, key: Result<Key, Error>) -> Self {
+    pub(crate) fn new(lives: &Arc<Lives>, kind: Kind, key: Result<Key, Error>) -> Self {
         Self {
-            registry: Arc::clone(registry),
+            lives: Arc::clone(lives),
             kind,
             key: key.map_err(Box::new),
             backoff: None,
@@ -51,8 +51,33 @@ impl Handle {
         self.backoff = Some(Box::new(backoff));
     }
 
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.registry.session
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.registry().session)
+    }
+
+    /// The registry of the client in this process.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.lives.current()
+    }
+
+    /// The registry that the last [look](Handle::look) has left.
+    pub(crate) fn latest_registry(&self) -> Arc<Registry> {
+        self.lives.latest()
+    }
+
+    /// Begins anew if this is a copy of the client's process.
+    pub(crate) fn look(&self) {
+        self.lives.look();
+    }
+
+    /// Whether the client is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.session().is_closed()
+    }
+
+    /// Whether both are of one client.
+    pub(crate) fn is_of_client_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.lives, &other.lives)
     }
 
     pub(crate) fn key(&self) -> Result<&Key, Error> {
@@ -99,23 +124,37 @@ impl Handle {
     }
 
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {
-        let (session, key, resource) = (self.session(), self.key()?, self.resource()?);
+        let (registry, key, resource) = (self.registry(), self.key()?, self.resource()?);
+        let session = &registry.session;
         let since = session.now();
         let freed = session.backend.force_release(&resource).await;
-        self.registry.freed_by_force(&resource);
+        registry.freed_by_force(&resource);
         freed.map_err(|fault| fault.into_error(key, session.now().since(since)))
     }
 
     /// Changes the number under the key, or answers a question about it.
     pub(crate) async fn adjust(&self, change: impl Into<Change>) -> Result<i64, Error> {
-        wait::adjust(self.session(), &self.resource()?, change.into()).await
+        wait::adjust(&self.session(), &self.resource()?, change.into()).await
     }
 
     /// Completes when the number under the key is 0. Fails after `wait`, or after the client's default wait if that is
     /// `None`.
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
         let wait = checked_wait(wait.or(self.session().config.default_wait))?;
-        wait::until_zero(self.session(), &self.resource()?, wait).await
+        let resource = self.resource()?;
+        let waiting = async {
+            loop {
+                let session = self.latest_registry();
+                let session = &session.session;
+                tokio::select! {
+                    biased;
+                    ended = wait::until_zero(session, &resource, wait) => return ended,
+                    // It waits anew, as a client with another identity.
+                    () = session.given_up() => {}
+                }
+            }
+        };
+        watching(|| self.look(), waiting).await
     }
 
     /// The count of a hold of this client, which the server may not have heard of yet.

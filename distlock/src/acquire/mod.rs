@@ -11,6 +11,7 @@ mod reentry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::key::Resource;
 use crate::kind::Family;
-use crate::local::HoldShare;
+use crate::local::{HoldShare, watching};
 use crate::telemetry::{LockType, Meter};
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
@@ -109,6 +110,34 @@ pub(crate) enum LockSet {
     Quorum(Arc<[Handle]>),
     /// No lock: the input was refused with this error.
     Refused(Box<Error>),
+}
+
+impl LockSet {
+    fn handles(&self) -> &[Handle] {
+        match self {
+            Self::One(handle) => slice::from_ref(handle),
+            Self::All(handles) | Self::Quorum(handles) => handles,
+            Self::Refused(_) => &[],
+        }
+    }
+
+    /// Each client begins anew if this is a copy of its process.
+    fn look(&self) {
+        let mut before: Option<&Handle> = None;
+        for handle in self.handles() {
+            // Those of a multi-lock are of one client.
+            if !before.is_some_and(|before| before.is_of_client_of(handle)) {
+                handle.look();
+            }
+            before = Some(handle);
+        }
+    }
+
+    /// Whether a client is closed, and not only under a former identity.
+    fn are_closed(&self) -> bool {
+        let handles = self.handles();
+        handles.is_empty() || handles.iter().any(Handle::is_closed)
+    }
 }
 
 impl<G: From<Guard> + 'static> Acquire<G> {
@@ -285,11 +314,12 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         if let Some(lease) = self.lease {
             check_lease(lease)?;
         }
-        let config = &handle.session().config;
+        let registry = handle.latest_registry();
+        let config = &registry.session.config;
         let none = Bounds::default();
         let bounds = self.bounds.as_deref().unwrap_or(&none);
         let wait = checked_wait(self.wait.or(config.default_wait))?;
-        bounds.check(handle, key.text(), self.lease)?;
+        bounds.check(handle, config.max_hold, key.text(), self.lease)?;
         let resource = Resource {
             kind: handle.kind,
             key,
@@ -303,7 +333,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         };
         let request = Request {
             requested: smallvec![requested],
-            since: handle.session().now(),
+            since: registry.session.now(),
             wait,
             lease: self.lease,
             max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
@@ -319,13 +349,24 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             place: self.place,
             around: None,
         };
-        Ok(ClientRequest {
-            registry: Arc::clone(&handle.registry),
-            request,
-        })
+        Ok(ClientRequest { registry, request })
     }
 
+    /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
+    /// begins anew.
     async fn acquire(&self) -> Result<Guard, Error> {
+        let acquiring = async {
+            loop {
+                match self.acquire_as_it_is().await {
+                    Err(Error::Closed { .. }) if !self.locks.are_closed() => {}
+                    ended => return ended,
+                }
+            }
+        };
+        watching(|| self.locks.look(), acquiring).await
+    }
+
+    async fn acquire_as_it_is(&self) -> Result<Guard, Error> {
         let guard = match &self.locks {
             LockSet::One(handle) => self.acquire_one(handle).await?,
             LockSet::All(handles) => Box::pin(self.acquire_all(handles)).await?,
@@ -410,12 +451,18 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 }
 
 impl Bounds {
-    fn check(&self, handle: &Handle, key: &str, lease: Option<Duration>) -> Result<(), Error> {
+    fn check(
+        &self,
+        handle: &Handle,
+        of_client: Option<Duration>,
+        key: &str,
+        lease: Option<Duration>,
+    ) -> Result<(), Error> {
         if self.hold_at_least.is_zero() {
             return Ok(());
         }
         check_hold("hold_at_least", self.hold_at_least)?;
-        let most = self.max_hold.or(handle.session().config.max_hold);
+        let most = self.max_hold.or(of_client);
         if [lease, most]
             .into_iter()
             .flatten()

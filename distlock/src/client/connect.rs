@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Client;
 use super::builder::Builder;
+use super::{Client, new_registry};
 use crate::backend::redis::{RedisBackend, Url};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::owner::new_client_id;
+use crate::identity::Identity;
+use crate::local::Lives;
 
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 impl Client {
@@ -102,7 +103,7 @@ impl Builder {
     /// ```
     pub async fn connect(self, url: &str) -> Result<Client, Error> {
         let (client, backend) = self.with_servers(url)?;
-        let connect_timeout = client.registry.session.config.connect_timeout;
+        let connect_timeout = client.session().config.connect_timeout;
         backend.connect(connect_timeout).await?;
         Ok(client)
     }
@@ -153,9 +154,18 @@ impl Builder {
         let mut settings = url.settings.clone();
         settings.overlay(self.settings.clone());
         let config = self.config.clone().with(settings)?.validated()?;
-        let (id, clock) = (new_client_id(), Clock::boot());
-        let backend = Arc::new(RedisBackend::new(url, id, &config, clock.clone())?);
-        let client = self.build(config, id, clock, Arc::clone(&backend) as _);
-        Ok((client, backend))
+        let make = move || {
+            let (identity, clock) = (Identity::new(), Clock::boot());
+            let backend = RedisBackend::new(url.clone(), &identity, &config, clock.clone())?;
+            let backend = Arc::new(backend);
+            let decorated =
+                self.decorate(Arc::clone(&backend) as _, &clock, config.response_timeout);
+            let registry = new_registry(identity, &config, clock, decorated);
+            Ok::<_, Error>((registry, backend))
+        };
+        let (first, backend) = make()?;
+        let again = move || make().map(|(registry, _)| registry);
+        let lives = Lives::new(first, Box::new(again));
+        Ok((Client { lives }, backend))
     }
 }

@@ -29,7 +29,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn server_facts(&self) -> Vec<ServerFacts> {
-        let session = &self.registry.session;
+        let session = &*self.session();
         // A prefix that is too long for any key is told when a lock is used.
         match Key::new(&session.config.key_prefix, "distlock-doctor") {
             Ok(key) => session.backend.server_facts(&key).await,

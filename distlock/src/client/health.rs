@@ -94,7 +94,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Health {
-        let session = &self.registry.session;
+        let session = &*self.session();
         if session.is_closed() {
             return Health::Closed;
         }

@@ -11,6 +11,7 @@ pub(crate) mod inherit;
 pub(crate) mod installed;
 mod probe;
 pub(crate) mod quorum;
+mod renew;
 mod report;
 pub(crate) mod scan;
 pub(crate) mod source;
@@ -29,11 +30,11 @@ use crate::clock::Clock;
 use crate::config::{Config, HOLDS_LOGGED_BY_CLOSE};
 use crate::error::Error;
 use crate::hold::Session;
+use crate::identity::Identity;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::local::Registry;
 use crate::local::snapshot::Snapshot;
-use crate::owner::new_client_id;
+use crate::local::{Lives, Registry};
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
@@ -52,6 +53,19 @@ use crate::telemetry;
 /// call, or are started again by the next call. If a runtime exists but is no longer driven, the tasks in it stop and
 /// holds end with their leases: do not use a client from a runtime that is only driven now and then.
 ///
+/// # Copies of a process
+/// A copy of a process (`fork`) is another client: it takes an id of its own when it uses the client for the first time, and
+/// makes connections of its own. It sends nothing for what the original holds, and neither uses nor ends the original's
+/// connections. To the copy the holds of before are [lost](crate::Loss::NewIdentity), and acquisitions that waited begin
+/// anew if the copy polls them. A lock server [in memory](Client::in_memory) is copied as well. From then on there are two
+/// of them, which know nothing of each other, so the two processes do not exclude each other. In the copy's server the
+/// original's holds end with their leases.
+///
+/// Tokio does not support a fork while a runtime runs. Fork outside of any runtime, before it has threads of its own or while no
+/// other thread uses the client, and make a new runtime in the copy. There, neither use nor drop the runtime of before
+/// ([`std::mem::forget`] it), since both processes share what it hears of its sockets: each would take the other's
+/// events. For machines that are restored from a snapshot, see [`renew_identity`](Client::renew_identity).
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -65,7 +79,7 @@ use crate::telemetry;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    registry: Arc<Registry>,
+    lives: Arc<Lives>,
 }
 
 impl Client {
@@ -83,10 +97,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn in_memory() -> Self {
-        let (server, config) = (MemoryServer::new(), Config::default());
-        let id = new_client_id();
-        let backend = server.connect(&config, id);
-        Self::new(id, config, server.clock(), Arc::new(backend))
+        Self::on(Config::default(), MemoryServer::new())
     }
 
     /// Returns a builder, to create a client with other settings.
@@ -100,15 +111,47 @@ impl Client {
     /// A client whose clock is not that of its server.
     #[cfg(test)]
     pub(crate) fn on_clock(clock: Clock, server: &MemoryServer) -> Self {
-        let (id, config) = (new_client_id(), Config::default());
-        let backend = server.connect(&config, id);
-        Self::new(id, config, clock, Arc::new(backend))
+        let (server, config) = (server.clone(), Config::default());
+        let make = move || {
+            let identity = Identity::new();
+            let backend = Arc::new(server.connect(&config, identity.id()));
+            new_registry(identity, &config, clock.clone(), backend)
+        };
+        Self {
+            lives: Lives::new(make(), Box::new(move || Ok(make()))),
+        }
     }
 
-    fn new(id: Uuid, config: Config, clock: Clock, backend: Arc<dyn Backend>) -> Self {
+    /// A client of a lock server inside this process.
+    fn on(config: Config, server: MemoryServer) -> Self {
+        Self::decorated(config, server, |backend, _| backend)
+    }
+
+    /// A client of a lock server inside this process, with something between the two.
+    fn decorated(
+        config: Config,
+        server: MemoryServer,
+        decorate: impl Fn(Arc<dyn Backend>, &Clock) -> Arc<dyn Backend> + Send + Sync + 'static,
+    ) -> Self {
+        let make = move || {
+            let (identity, clock) = (Identity::new(), server.clock());
+            let backend = Arc::new(server.connect(&config, identity.id()));
+            let backend = decorate(backend, &clock);
+            new_registry(identity, &config, clock, backend)
+        };
         Self {
-            registry: Registry::new(Session::new(id, config, clock, backend)),
+            lives: Lives::new(make(), Box::new(move || Ok(make()))),
         }
+    }
+
+    /// What the client knows in this process.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.lives.current()
+    }
+
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.lives.current().session)
     }
 
     /// Returns the reentrant [lock](Lock) on `key`, without any I/O.
@@ -295,17 +338,19 @@ impl Client {
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {
-        let session = &self.registry.session;
+        let registry = self.lives.latest();
+        let session = &registry.session;
         let key = Key::new(&session.config.key_prefix, &key.into()).and_then(|key| {
             match session.backend.refuses(kind, &key) {
                 None => Ok(key),
                 Some(reason) => Err(Error::invalid_key(key.text(), reason)),
             }
         });
-        Handle::new(&self.registry, kind, key)
+        Handle::new(&self.lives, kind, key)
     }
 
-    /// Returns the id of this client: a random UUID, with which the names of all its owners begin.
+    /// Returns the id of this client: a random UUID, with which the names of all its owners begin. A copy of the process
+    /// returns another one, and so does the client after [`renew_identity`](Client::renew_identity).
     ///
     /// # Examples
     /// ```
@@ -313,7 +358,7 @@ impl Client {
     /// assert_ne!(one.id(), two.id());
     /// ```
     pub fn id(&self) -> Uuid {
-        self.registry.session.id
+        self.session().id
     }
 
     /// Returns what this client holds and waits for at this moment, with the places in the code; which of its acquisitions wait
@@ -344,7 +389,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn snapshot(&self) -> Snapshot {
-        self.registry.snapshot()
+        self.lives.current().snapshot()
     }
 
     /// Returns `true` once [`close`](Client::close) was called, on this client or on a clone of it.
@@ -359,7 +404,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.registry.session.is_closed()
+        self.session().is_closed()
     }
 
     /// Refuses further acquisitions, and waits until this client holds nothing any more: all its guards have ended, and the
@@ -397,40 +442,40 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self, timeout: Duration) -> Result<(), Error> {
-        let session = &self.registry.session;
-        self.registry.close();
+        let registry = self.lives.current();
+        let session = &registry.session;
+        registry.close();
         let until = session.now().after(timeout);
         tokio::select! {
             // In this order: releases that are done count, even if the timeout is zero.
             biased;
             () = session.holds_nothing() => Ok(()),
-            () = session.clock.sleep_until(until) => Err(self.still_holds(timeout)),
+            () = session.clock.sleep_until(until) => Err(still_holds(&registry, timeout)),
         }
     }
+}
 
-    /// What a close that has waited for `after` did not see end.
-    fn still_holds(&self, after: Duration) -> Error {
-        let Snapshot { holds, .. } = self.registry.snapshot();
-        for hold in holds.iter().take(HOLDS_LOGGED_BY_CLOSE) {
-            telemetry::held_after_close(
-                hold.kind,
-                &hold.key,
-                hold.owner,
-                hold.held_for,
-                hold.place,
-            );
-        }
-        Error::ReleasesPending {
-            holds: holds.len(),
-            releases: self.registry.session.pending_releases(),
-            after,
-        }
+/// What a close that has waited for `after` did not see end.
+fn still_holds(registry: &Registry, after: Duration) -> Error {
+    let Snapshot { holds, .. } = registry.snapshot();
+    for hold in holds.iter().take(HOLDS_LOGGED_BY_CLOSE) {
+        telemetry::held_after_close(hold.kind, &hold.key, hold.owner, hold.held_for, hold.place);
     }
+    Error::ReleasesPending {
+        holds: holds.len(),
+        releases: registry.session.pending_releases(),
+        after,
+    }
+}
 
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
+/// A client's registry, with nothing in it.
+fn new_registry(
+    identity: Arc<Identity>,
+    config: &Config,
+    clock: Clock,
+    backend: Arc<dyn Backend>,
+) -> Arc<Registry> {
+    Registry::new(Session::new(identity, config.clone(), clock, backend))
 }
 
 impl AsRef<Client> for Client {
@@ -467,16 +512,33 @@ impl Builder {
     /// ```
     pub fn in_memory(self, server: &MemoryServer) -> Result<Client, Error> {
         let config = self.config.clone().with(self.settings.clone())?;
-        let (config, id) = (config.validated()?, new_client_id());
-        let backend = Arc::new(server.connect(&config, id));
-        Ok(self.build(config, id, server.clock(), backend))
+        let config = config.validated()?;
+        let patience = config.response_timeout;
+        Ok(Client::decorated(
+            config,
+            server.clone(),
+            move |backend, clock| self.decorate(backend, clock, patience),
+        ))
     }
 
-    fn build(self, config: Config, id: Uuid, clock: Clock, backend: Arc<dyn Backend>) -> Client {
-        #[cfg(feature = "test-util")]
-        let backend = self
-            .decorators
-            .around(backend, &clock, config.response_timeout);
-        Client::new(id, config, clock, backend)
+    /// Puts the tests' decorators around a backend.
+    #[cfg(feature = "test-util")]
+    fn decorate(
+        &self,
+        backend: Arc<dyn Backend>,
+        clock: &Clock,
+        response_timeout: Duration,
+    ) -> Arc<dyn Backend> {
+        self.decorators.around(backend, clock, response_timeout)
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    fn decorate(
+        &self,
+        backend: Arc<dyn Backend>,
+        _clock: &Clock,
+        _response_timeout: Duration,
+    ) -> Arc<dyn Backend> {
+        backend
     }
 }

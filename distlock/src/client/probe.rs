@@ -29,7 +29,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn ping(&self) -> Result<Duration, Error> {
-        let session = &self.registry.session;
+        let session = &*self.session();
         let since = session.now();
         let pinged = session.backend.ping().await;
         let after = session.now().since(since);
@@ -71,10 +71,6 @@ impl Client {
     /// # }
     /// ```
     pub fn is_connected(&self) -> bool {
-        self.registry
-            .session
-            .backend
-            .longest_disconnection()
-            .is_none()
+        self.session().backend.longest_disconnection().is_none()
     }
 }

@@ -66,7 +66,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn scan(&self, pattern: impl Into<String>) -> Scan {
-        let session = Arc::clone(&self.registry.session);
+        let session = self.session();
         let pattern = pattern.into();
         Scan {
             full: escaped(&session.config.key_prefix) + &pattern,

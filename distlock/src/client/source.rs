@@ -99,7 +99,7 @@ impl LockSource {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn default_wait(&self) -> Option<Duration> {
-        self.config()?.default_wait
+        self.of_client(|config| config.default_wait)
     }
 
     /// The client's [`max_waiters`](crate::Builder::max_waiters), or that of the first client of a quorum. `None` if nobody has
@@ -111,15 +111,16 @@ impl LockSource {
     /// assert_eq!(locks.max_waiters(), None);
     /// ```
     pub fn max_waiters(&self) -> Option<u32> {
-        self.config()?.max_waiters
+        self.of_client(|config| config.max_waiters)
     }
 
-    fn config(&self) -> Option<&Config> {
+    /// A setting of the client, or of the first client of a quorum.
+    fn of_client<T>(&self, setting: impl FnOnce(&Config) -> Option<T>) -> Option<T> {
         let client = match self {
             Self::Client(client) => client,
             Self::Quorum(quorum) => quorum.first_client()?,
         };
-        Some(&client.registry.session.config)
+        setting(&client.session().config)
     }
 
     #[track_caller]

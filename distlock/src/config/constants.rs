@@ -288,6 +288,9 @@ pub(crate) const QUORUM_JITTER: Duration = Duration::from_millis(20);
 /// little memory.
 pub(crate) const TOKENS_KEPT: usize = 4096;
 
+/// How long a copy of a process waits for a mutex of the original. A thread that is not in the copy may have locked it.
+pub(crate) const COPIED_MUTEX: Duration = Duration::from_millis(100);
+
 /// From this number of semaphores on, a client forgets those that nobody waits for.
 pub(crate) const NUMBERS_KEPT: usize = 1024;
 

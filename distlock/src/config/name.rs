@@ -1,6 +1,6 @@
 //! What a client is called in the server, so that an owner leads to a machine.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
 
 use super::MAX_NAME_BYTES;
 use crate::error::Error;
@@ -14,8 +14,11 @@ impl ClientName {
         Self(Some(name))
     }
 
-    pub(crate) fn text(&self) -> &str {
-        self.0.as_deref().unwrap_or(&OF_PROCESS)
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match &self.0 {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(of_this_process()),
+        }
     }
 
     /// The name with the client's id, as the server keeps it for each connection.
@@ -39,13 +42,11 @@ fn is_allowed(c: char) -> bool {
     c.is_ascii_graphic()
 }
 
-/// The name of this machine and the id of this process.
-static OF_PROCESS: LazyLock<String> = LazyLock::new(|| {
-    of_process(
-        &gethostname::gethostname().to_string_lossy(),
-        std::process::id(),
-    )
-});
+/// The name of this machine and the id of this process. Not kept: a copy of the process has another id.
+fn of_this_process() -> String {
+    let host = gethostname::gethostname();
+    of_process(&host.to_string_lossy(), std::process::id())
+}
 
 fn of_process(host: &str, process: u32) -> String {
     let allowed = |c: char| if is_allowed(c) { c } else { '-' };

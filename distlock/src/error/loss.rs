@@ -15,6 +15,10 @@ pub enum Loss {
     /// [`ExpirableSemaphore`](crate::ExpirableSemaphore), and its number is gone from the server: it was deleted, or the
     /// server lost its data. Nothing is held. A latch may also have reached 0 while this client was not connected.
     NumberGone,
+    /// The client has another identity than the one that acquired the hold: its process was copied (`fork`), or
+    /// [`Client::renew_identity`](crate::Client::renew_identity) was called. The hold is left to the original process, and
+    /// nothing is sent for it.
+    NewIdentity,
 }
 
 impl fmt::Display for Loss {
@@ -24,6 +28,9 @@ impl fmt::Display for Loss {
             Self::Gone => "the server no longer knows the hold",
             Self::HeldTooLong => "it was held for longer than its `max_hold`",
             Self::NumberGone => "its number is gone from the server",
+            Self::NewIdentity => {
+                "it belongs to the process that this one is a copy of, or to a former identity of the client"
+            }
         })
     }
 }

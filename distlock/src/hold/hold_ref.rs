@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::lease::Term;
 use super::{Flag, Hold, NestError};
 use crate::clock::{Clock, Tick};
-use crate::error::Error;
+use crate::error::{Error, Loss};
+use crate::identity::Identity;
 
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;
@@ -23,7 +24,7 @@ const GATE_PERMITS: u32 = 1 << 20;
 /// The origin of a guard: its client, the client's clock, and a margin.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    pub(crate) client: Uuid,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
     /// The guard stops counting as held this long before its deadline, because the clocks of several servers may drift.
     pub(crate) margin: Duration,
@@ -64,7 +65,7 @@ impl HoldRef {
 
     /// The id of the client that acquired the hold.
     pub(crate) fn client(&self) -> Uuid {
-        self.origin.client
+        self.origin.identity.id()
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -102,6 +103,12 @@ impl HoldRef {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// Ends a guard whose hold is left alone: nothing follows from it.
+    pub(crate) fn end_alone(&self) {
+        self.end();
+        self.announce_end();
+    }
+
     /// Marks the guard as ended, under the hold's mutex. [`announce_end`](HoldRef::announce_end) follows outside of it.
     pub(super) fn end(&self) {
         // Release: pairs with the load in `has_ended`.
@@ -118,8 +125,16 @@ impl HoldRef {
         self.is_held_at(self.judged_at())
     }
 
+    /// Whether the hold is left to another process, or to a former identity of the client.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        !self.origin.identity.is_valid()
+    }
+
     fn is_held_at(&self, now: Tick) -> bool {
-        !self.has_ended() && !self.term.has_ended(now) && self.hold.is_held(now)
+        !self.has_ended()
+            && !self.is_left_alone()
+            && !self.term.has_ended(now)
+            && self.hold.is_held(now)
     }
 
     /// Why this guard no longer holds the key; `None` if it does.
@@ -128,7 +143,10 @@ impl HoldRef {
         if self.is_held_at(now) {
             return None;
         }
-        let loss = self.hold.loss_of(self, now);
+        let loss = match self.is_left_alone() {
+            true => Loss::NewIdentity,
+            false => self.hold.loss_of(self, now),
+        };
         Some(Error::lost(self.hold.resource.key.text(), loss))
     }
 

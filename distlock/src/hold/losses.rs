@@ -40,6 +40,14 @@ impl Losses {
         losses.push_front(lost);
     }
 
+    /// Adds those of a former identity, as older ones.
+    pub(super) fn take(&self, former: &Self) {
+        let former = former.all();
+        let mut losses = self.0.lock();
+        losses.extend(former);
+        losses.truncate(LOSSES_SHOWN);
+    }
+
     pub(super) fn all(&self) -> Vec<LostHold> {
         self.0.lock().iter().cloned().collect()
     }

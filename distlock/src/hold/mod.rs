@@ -182,6 +182,9 @@ impl State {
         if closed.load(Ordering::Acquire) || beside.has_ended() {
             return Err(NestError::Closed);
         }
+        if beside.is_left_alone() {
+            return Err(NestError::Lost(Loss::NewIdentity));
+        }
         if beside.term().has_ended(now) || !self.lease.is_held(now) {
             return Err(NestError::Lost(self.loss_of(beside, now)));
         }

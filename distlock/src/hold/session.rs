@@ -25,8 +25,9 @@ use super::watchdog::Watchdog;
 use super::{Flag, Hold, Origin, PendingRelease, watchdog};
 use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
-use crate::config::{Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
+use crate::config::{COPIED_MUTEX, Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
 use crate::error::Loss;
+use crate::identity::Identity;
 use crate::key::Key;
 use crate::mutex::Mutex;
 use crate::owner::Owner;
@@ -36,6 +37,8 @@ use crate::telemetry;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Uuid,
+    /// The client, as long as this is its process and it has not taken another identity.
+    pub(crate) identity: Arc<Identity>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) backend: Arc<dyn Backend>,
@@ -54,23 +57,26 @@ pub(crate) struct Session {
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
     pub(super) outages: PerServer<Outage>,
-    /// Since when no handle of the client is left. The watchdog ends then. The releaser ends when no release is
-    /// pending, or after one lease of the watchdog.
+    /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
+    /// releaser ends when no release is pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
-    /// Set when the client is closed.
+    /// Set when the client is closed, or has another identity.
     closed: Flag,
+    /// Set when the client has another identity.
+    given_up: Flag,
 }
 
 impl Session {
-    /// The backend has been told the same `id`.
+    /// The backend has been told the same identity.
     pub(crate) fn new(
-        id: Uuid,
+        identity: Arc<Identity>,
         config: Config,
         clock: Clock,
         backend: Arc<dyn Backend>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            id,
+            id: identity.id(),
+            identity,
             config,
             clock,
             backend,
@@ -89,13 +95,14 @@ impl Session {
             outages: PerServer::default(),
             retired: OnceLock::new(),
             closed: Flag::default(),
+            given_up: Flag::default(),
         })
     }
 
     /// The origin of a guard of this client, with a margin before its deadline.
     pub(crate) fn origin(&self, margin: Duration) -> Origin {
         Origin {
-            client: self.id,
+            identity: Arc::clone(&self.identity),
             clock: self.clock.clone(),
             margin,
         }
@@ -251,11 +258,10 @@ impl Session {
         self.lose_over(hold, loss, epoch);
     }
 
-    /// Declares a hold lost. The loss was found over connection `epoch`.
-    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
-        let _ending = self.ending();
+    /// Takes note that a hold is lost, and tells of it, once. Returns whether this was the first time.
+    fn note_lost(&self, hold: &Hold, loss: Loss) -> bool {
         if !self.unwatch(hold) {
-            return;
+            return false;
         }
         telemetry::lost(&hold.resource.key, hold.owner, loss);
         hold.meter.lost(loss);
@@ -263,6 +269,15 @@ impl Session {
         // A hold without a guard was counted when its last guard ended.
         if hold.count() > 0 {
             hold.meter.held(hold.held_for(self.now()));
+        }
+        true
+    }
+
+    /// Declares a hold lost. The loss was found over connection `epoch`.
+    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+        let _ending = self.ending();
+        if !self.note_lost(hold, loss) {
+            return;
         }
         if loss == Loss::Gone {
             telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
@@ -308,6 +323,9 @@ impl Session {
     /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
     /// ended.
     pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
+        if self.identity.is_given_up() {
+            return;
+        }
         self.releaser.enqueue(pending);
         self.start_tasks();
     }
@@ -436,6 +454,36 @@ impl Session {
         self.closed.is_set()
     }
 
+    /// The client has another identity from here on: tells all holds as lost, ends its waits and its tasks, and sends nothing.
+    /// What the server has of this one is left to the process that has it, or to the leases.
+    ///
+    /// Returns whether the client was closed before.
+    pub(crate) fn give_up(&self) -> bool {
+        self.identity.give_up();
+        // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
+        for hold in self.watchdog.holds_within(COPIED_MUTEX) {
+            if self.note_lost(&hold, Loss::NewIdentity) {
+                hold.announce_over();
+            }
+        }
+        self.releaser.abandon();
+        let was_closed = self.closed.is_set();
+        self.closed.set();
+        self.given_up.set();
+        self.retire();
+        was_closed
+    }
+
+    /// Completes when the client has another identity.
+    pub(crate) async fn given_up(&self) {
+        self.given_up.wait().await;
+    }
+
+    /// What a former identity of the client has lost is shown with the losses of this one.
+    pub(crate) fn take_losses_of(&self, former: &Self) {
+        self.losses.take(&former.losses);
+    }
+
     /// Takes note that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
         let _first = self.retired.set(self.now());
@@ -445,7 +493,7 @@ impl Session {
     }
 
     pub(super) fn is_retired(&self) -> bool {
-        self.retired.get().is_some()
+        self.retired.get().is_some() || !self.identity.is_of_this_process()
     }
 
     /// When a retired client abandons its pending releases: by then the leases that the watchdog kept have ended.

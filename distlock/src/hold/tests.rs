@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::identity::Identity;
 use crate::key::Key;
 use crate::kind::Kind;
 
@@ -18,7 +19,7 @@ fn granted() -> Arc<HoldRef> {
     };
     let target = Target::of(&resource, Owner::new(Uuid::nil(), 1));
     let origin = Origin {
-        client: Uuid::nil(),
+        identity: Identity::of(Uuid::nil()),
         clock: Clock::tokio(),
         margin: Duration::ZERO,
     };

@@ -94,6 +94,12 @@ impl Watchdog {
         self.agenda.lock().holds().map(Arc::clone).collect()
     }
 
+    /// All watched holds; none if their mutex is not free within this time.
+    pub(super) fn holds_within(&self, time: Duration) -> Vec<Arc<Hold>> {
+        let agenda = self.agenda.try_lock_for(time);
+        agenda.map_or_else(Vec::new, |agenda| agenda.holds().map(Arc::clone).collect())
+    }
+
     /// Plans a look at every hold, because the renewals that a former task had in flight will not be answered.
     fn restart(&self, now: Tick) {
         for hold in self.holds() {

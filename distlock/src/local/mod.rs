@@ -6,6 +6,7 @@
 
 mod cycles;
 mod limits;
+mod lives;
 mod place;
 mod queue;
 mod registry;
@@ -20,6 +21,7 @@ mod waits;
 mod yielding;
 
 pub(crate) use self::limits::WaiterSlot;
+pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::place::PlaceState;
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;

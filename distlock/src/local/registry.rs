@@ -22,11 +22,12 @@ use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::clock::Tick;
+use crate::config::COPIED_MUTEX;
 use crate::error::Loss;
 use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session};
 use crate::key::Resource;
 use crate::kind::{Kind, Line};
-use crate::mutex::Mutex;
+use crate::mutex::{Mutex, MutexGuard};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
@@ -34,7 +35,7 @@ use crate::telemetry;
 pub(crate) struct Registry {
     pub(crate) session: Arc<Session>,
     /// Boxed, because up to half of the slots of a table are empty, and an entry is large.
-    pub(super) entries: Mutex<HashMap<Resource, Box<Entry>, RandomState>>,
+    pub(super) entries: Mutex<Entries>,
     /// The keys whose first waiter is checked at intervals. Taken after `entries`.
     checked: Mutex<HashSet<Resource, RandomState>>,
     yielding: Mutex<YieldList<Resource>>,
@@ -45,6 +46,8 @@ pub(crate) struct Registry {
 
 // A panic leaves nothing half-changed here: no code of a user runs under a mutex of a client.
 impl RefUnwindSafe for Registry {}
+
+type Entries = HashMap<Resource, Box<Entry>, RandomState>;
 
 /// One key that has waiters or a holder in this client.
 #[derive(Debug)]
@@ -378,11 +381,19 @@ impl Registry {
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
         self.session.close();
-        let entries = self.entries.lock();
-        let signals = entries.values().flat_map(|entry| entry.queue.signals());
-        let signals: Vec<Arc<Signal>> = signals.cloned().collect();
-        drop(entries);
+        let signals = signals_of(self.entries.lock());
         signals.iter().for_each(|signal| signal.wake());
+    }
+
+    /// The client has another identity: see [`Session::give_up`]. Returns whether the client was closed before.
+    pub(crate) fn give_up(&self) -> bool {
+        let was_closed = self.session.give_up();
+        // A thread that the copy of a process does not have may have had the mutex.
+        let signals = self.entries.try_lock_for(COPIED_MUTEX).map(signals_of);
+        for signal in signals.into_iter().flatten() {
+            signal.wake();
+        }
+        was_closed
     }
 
     /// Whether a waiter that yields waits until somebody takes the key, for longer than clients of this crate need.
@@ -501,8 +512,20 @@ impl Inspect for Registry {
     }
 }
 
+/// The signals of all waiters that stand in a queue.
+fn signals_of(entries: MutexGuard<'_, Entries>) -> Vec<Arc<Signal>> {
+    let signals = entries.values().flat_map(|entry| entry.queue.signals());
+    signals.cloned().collect()
+}
+
 impl Drop for Registry {
     fn drop(&mut self) {
+        if !self.session.identity.is_of_this_process() {
+            // Kept for ever in this copy of the process: the end of a socket would also end the original's interest in its
+            // events, which both share.
+            std::mem::forget(Arc::clone(&self.session));
+            return;
+        }
         self.session.retire();
     }
 }

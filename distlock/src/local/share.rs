@@ -132,6 +132,10 @@ impl HoldShare {
     }
 
     fn end_at(&self, now: Tick, was_dropped: bool) -> EndOutcome {
+        if self.hold_ref.is_left_alone() {
+            self.hold_ref.end_alone();
+            return EndOutcome::Lost(Loss::NewIdentity);
+        }
         self.registry.end(&self.hold_ref, was_dropped, now)
     }
 

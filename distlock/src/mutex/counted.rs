@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 thread_local! {
     /// How many guards of these mutexes the thread has.
@@ -77,6 +78,10 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         Guard::new(self.0.lock())
+    }
+
+    pub(crate) fn try_lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock_for(time).map(Guard::new)
     }
 }
 

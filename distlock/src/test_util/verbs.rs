@@ -118,7 +118,8 @@ impl Verbs {
     }
 
     fn target(&self, key: &str, number: u64) -> Result<Target, Error> {
-        let prefix = &self.client.registry().session.config.key_prefix;
+        let registry = self.client.registry();
+        let prefix = &registry.session.config.key_prefix;
         let resource = Resource {
             kind: self.kind,
             key: Key::new(prefix, &self.name(key))?,
@@ -141,7 +142,8 @@ impl Verbs {
     /// Subscribes to what a waiter for the key needs to know.
     pub fn subscribe(&self, key: &str) -> Result<Subscription, Error> {
         let target = self.target(key, 0)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         Ok(backend.subscribe(&target))
     }
 
@@ -150,7 +152,8 @@ impl Verbs {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.place = self.place;
         attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
@@ -176,7 +179,8 @@ impl Verbs {
         let Some(first) = batch.first() else {
             return Ok(Answer::Renewed(Vec::new()));
         };
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let renewed = async { backend.renew(&batch).await.into_iter().collect() };
         Ok(Answer::Renewed(
             self.reply(&first.target, Box::pin(renewed)).await?,
@@ -186,7 +190,8 @@ impl Verbs {
     /// The release of owner `number`.
     pub async fn release(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         Ok(match self.reply(&target, backend.release(&target)).await? {
             Released::Freed { .. } => Answer::Freed,
             Released::NotOurs => Answer::NotOurs,
@@ -206,7 +211,8 @@ impl Verbs {
         let Some(first) = attempts.first() else {
             return Ok(Answer::Granted);
         };
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let attempted = self.reply(&first.target, backend.attempt_all(&attempts));
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
@@ -225,7 +231,8 @@ impl Verbs {
         let Some(first) = targets.first() else {
             return Ok(Answer::FreedEach(Vec::new()));
         };
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let released = self.reply(first, backend.release_all(&targets)).await?;
         let freed = |released: Released| matches!(released, Released::Freed { .. });
         Ok(Answer::FreedEach(released.into_iter().map(freed).collect()))
@@ -244,7 +251,8 @@ impl Verbs {
     ) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
         attempt.above = above;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
@@ -259,7 +267,8 @@ impl Verbs {
     /// The fault of the backend, as users see it.
     pub async fn withdraw(&self, key: &str, number: u64) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let released = self.reply(&target, backend.withdraw(&target)).await?;
         Ok(match released {
             Released::Freed { .. } => Answer::Freed,
@@ -283,7 +292,8 @@ impl Verbs {
         change: impl Into<Change>,
     ) -> Result<Answer, Error> {
         let target = self.target(key, number)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let adjusted = backend.adjust(&target.resource.key, target.owner, change.into());
         Ok(Answer::Number(self.reply(&target, adjusted).await?))
     }
@@ -291,7 +301,8 @@ impl Verbs {
     /// One force-release.
     pub async fn force_release(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let forced = self
             .reply(&target, backend.force_release(&target.resource))
             .await?;
@@ -301,7 +312,8 @@ impl Verbs {
     /// One inspection.
     pub async fn inspect(&self, key: &str) -> Result<Answer, Error> {
         let target = self.target(key, 0)?;
-        let backend = &self.client.registry().session.backend;
+        let registry = self.client.registry();
+        let backend = &registry.session.backend;
         let inspected = self
             .reply(&target, backend.inspect(&target.resource))
             .await?;

@@ -27,7 +27,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["config"],
     &["credentials", "pem"],
     &["kind"],
-    &["owner"],
+    &["identity", "owner"],
     &["error"],
     &["foreign"],
     &["mutex"],

@@ -110,7 +110,7 @@ impl MemoryServer {
     pub(crate) fn connect(&self, config: &Config, id: Uuid) -> MemoryBackend {
         let named = NamedClient {
             id,
-            name: config.name.text().to_owned(),
+            name: config.name.text().into_owned(),
             address: examine::HERE.to_owned(),
         };
         self.store.state.lock().clients.push(named);

@@ -35,7 +35,6 @@ use futures_util::future::join_all;
 use redis::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
-use uuid::Uuid;
 
 pub(crate) use self::connection::url::Url;
 use self::script::{Call, Script};
@@ -49,6 +48,7 @@ use super::{
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
 use crate::error::Error;
+use crate::identity::Identity;
 use crate::key::{Key, Resource};
 use crate::kind::{Family, Kind};
 use crate::mutex::Mutex;
@@ -73,14 +73,19 @@ pub(crate) struct RedisBackend {
 
 impl RedisBackend {
     /// The servers of a URL. Nothing is sent.
-    pub(crate) fn new(url: Url, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
+    pub(crate) fn new(
+        url: Url,
+        identity: &Arc<Identity>,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
                 server: url.target.to_string(),
             });
         }
         Ok(Self {
-            servers: Servers::new(url, id, config, clock)?,
+            servers: Servers::new(url, identity, config, clock)?,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),

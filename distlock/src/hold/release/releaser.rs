@@ -22,7 +22,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::remembered::RememberedReleases;
 use super::{PendingRelease, Settled, noting};
 use crate::backend::{Fault, Released};
-use crate::config::{RELEASES_AT_ONCE, RETRY_BACKOFF};
+use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;
 use crate::hold::per_server::PerServer;
 use crate::hold::{Hold, Session};
@@ -155,8 +155,21 @@ impl Releaser {
         }
     }
 
+    /// Forgets all releases: they are left to another process, or to the leases.
+    pub(in crate::hold) fn abandon(&self) {
+        if let Some(mut list) = self.list.try_lock_for(COPIED_MUTEX) {
+            let abandoned = std::mem::take(&mut *list);
+            drop(list);
+            drop(abandoned);
+        }
+        foreign::notify_waiters(&self.done);
+    }
+
     fn one_answered(&self) {
-        self.list.lock().open -= 1;
+        let mut list = self.list.lock();
+        // Those that were abandoned are not counted any more.
+        list.open = list.open.saturating_sub(1);
+        drop(list);
         foreign::notify_waiters(&self.done);
     }
 }
@@ -207,7 +220,8 @@ impl Drop for InFlight {
 pub(in crate::hold) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
-    loop {
+    // Looked at each time before anything is sent.
+    while session.identity.is_valid() {
         releaser.begin_dropped(&session);
         for pending in releaser.take() {
             under_way.push(end_owner(InFlight {

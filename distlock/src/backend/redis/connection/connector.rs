@@ -1,5 +1,6 @@
 //! How connections are made, whichever server they lead to: TLS, the login, and the options of the sockets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
@@ -13,6 +14,7 @@ use crate::backend::{Fault, cause};
 use crate::config::Config;
 use crate::credentials::CredentialsSource;
 use crate::error::Error;
+use crate::identity::Identity;
 
 /// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
 /// ten seconds.
@@ -27,6 +29,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::backend::redis) struct Connector {
     db: u32,
     credentials: Option<CredentialsSource>,
+    /// Whose connections they are.
+    identity: Arc<Identity>,
     /// What the server is to call each connection.
     client_name: String,
     tls: Option<TlsConnector>,
@@ -38,7 +42,8 @@ impl Connector {
     /// Connections to this database. The certificates are checked here, before anything is sent.
     pub(in crate::backend::redis) fn new(
         db: u32,
-        (credentials, client_name): (Option<CredentialsSource>, String),
+        credentials: Option<CredentialsSource>,
+        (identity, client_name): (Arc<Identity>, String),
         tls: Tls,
         config: &Config,
     ) -> Result<Self, Error> {
@@ -50,6 +55,7 @@ impl Connector {
         Ok(Self {
             db,
             credentials,
+            identity,
             client_name,
             tls,
             timeout: config.connect_timeout,
@@ -59,6 +65,18 @@ impl Connector {
     /// What the server is to call each connection.
     pub(super) fn client_name(&self) -> &str {
         &self.client_name
+    }
+
+    /// Refuses what is sent in a copy of the client's process, or under a former identity of the client. The sockets are the
+    /// original's: it would get the answers.
+    pub(super) fn check_identity(&self) -> Result<(), Fault> {
+        match self.identity.is_valid() {
+            true => Ok(()),
+            false => Err(Fault::NotNow(cause(
+                "nothing is sent any more for an identity that the client had before: its process was copied, or the client \
+                 has another identity",
+            ))),
+        }
     }
 
     /// How long a connection may take.
@@ -78,6 +96,7 @@ impl Connector {
         address: &Address,
         nodelay: bool,
     ) -> Result<redis::Client, Fault> {
+        self.check_identity()?;
         let login = self.login().await?;
         let (idle, every, probes) = KEEPALIVE;
         let keepalive = TcpKeepalive::new()

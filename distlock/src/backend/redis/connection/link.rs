@@ -239,6 +239,8 @@ impl Link {
         self: &Arc<Self>,
         patience: Duration,
     ) -> Result<Connected, Fault> {
+        // Whatever is sent asks for the connection first.
+        self.wiring.connector.check_identity()?;
         if let Phase::Up(connected) = &*self.phase.borrow() {
             return Ok(connected.clone());
         }

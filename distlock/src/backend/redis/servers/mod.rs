@@ -15,7 +15,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use self::cluster::Cluster;
 #[cfg(feature = "test-util")]
@@ -35,6 +34,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::credentials::CredentialsSource;
 use crate::error::Error;
+use crate::identity::Identity;
 use crate::key::Key;
 use crate::kind::Kind;
 
@@ -79,11 +79,16 @@ enum Owner<'a> {
 
 impl Servers {
     /// The servers of a URL. Nothing is sent.
-    pub(super) fn new(url: Url, id: Uuid, config: &Config, clock: Clock) -> Result<Self, Error> {
-        let name = || config.name.with_id(id);
+    pub(super) fn new(
+        url: Url,
+        identity: &Arc<Identity>,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let own = || (Arc::clone(identity), config.name.with_id(identity.id()));
         let in_url = || url.credentials.map(CredentialsSource::Fixed);
         let credentials = config.credentials.clone().or_else(in_url);
-        let connector = |db| Connector::new(db, (credentials, name()), url.tls, config);
+        let connector = |db| Connector::new(db, credentials, own(), url.tls, config);
         let (layout, epochs) = match url.target {
             Target::Server { address, db } => one(address, connector(db)?, config, clock),
             Target::Sentinel {
@@ -94,7 +99,7 @@ impl Servers {
                 tls,
             } => {
                 let credentials = credentials.map(CredentialsSource::Fixed);
-                let to_sentinels = Connector::new(0, (credentials, name()), tls, config)?;
+                let to_sentinels = Connector::new(0, credentials, own(), tls, config)?;
                 let shared = Shared::new(connector(db)?, config, clock);
                 let to_servers = Arc::clone(&shared.connector);
                 let timeout = config.response_timeout;

@@ -7,6 +7,7 @@ mod close;
 mod confirmed;
 mod dropped;
 mod handover;
+mod identity;
 mod lease;
 mod loss;
 mod outage;

@@ -1,0 +1,107 @@
+//! Who a client is: a random id, and the process to which the id belongs.
+//!
+//! A copy of a process (`fork`) has the same memory, so it would have the same id. The number of the process tells the copy
+//! from the original: the copy takes another id and leaves everything of the first one alone.
+
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use uuid::{Builder, Uuid};
+
+/// An id, and the process that has it.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    id: Uuid,
+    process: u32,
+    is_given_up: AtomicBool,
+}
+
+impl Identity {
+    /// A new identity of this process.
+    ///
+    /// # Panics
+    /// If the operating system has no random bytes. Without them no id is unique.
+    pub(crate) fn new() -> Arc<Self> {
+        Self::of(new_id())
+    }
+
+    /// This process under a given id.
+    pub(crate) fn of(id: Uuid) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            process: process::id(),
+            is_given_up: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Whether the client may act under this identity: it was not given up, and this is not a copy of its process.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.is_given_up() && self.is_of_this_process()
+    }
+
+    /// Whether this process has made it. Asks the operating system each time.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process == process::id()
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        // Acquire: pairs with `give_up`.
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// Nothing is sent under this identity from here on.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+}
+
+/// A random id. Its version is 8, which is for ids of one's own kind. Those of Redisson have version 4.
+///
+/// The bytes are the operating system's own: a generator in this process is copied with the process, and both copies go on
+/// with the same numbers.
+fn new_id() -> Uuid {
+    let mut bytes = [0; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        panic!("the operating system has no random bytes for the id of a client: {error}");
+    }
+    Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_are_none_of_redisson() {
+        let (one, two) = (Identity::new(), Identity::new());
+        assert_ne!(one.id(), two.id());
+        let version = one.id().get_version_num();
+        assert_eq!(
+            (version, one.id().get_variant()),
+            (8, uuid::Variant::RFC4122)
+        );
+    }
+
+    #[test]
+    fn identity_is_valid_until_it_is_given_up() {
+        let identity = Identity::new();
+        assert!(identity.is_valid());
+        identity.give_up();
+        assert!(!identity.is_valid() && identity.is_of_this_process());
+    }
+
+    #[test]
+    fn identity_of_another_process_is_not_valid() {
+        let identity = Identity {
+            id: new_id(),
+            process: process::id() + 1,
+            is_given_up: AtomicBool::new(false),
+        };
+        assert!(!identity.is_valid());
+    }
+}

@@ -1,0 +1,112 @@
+//! The registry of a client, and the one that takes its place when the client has another identity.
+//!
+//! A copy of a process (`fork`) has the memory of the original: its ids, its sockets, and what it holds. So a client looks at
+//! the number of its process before each operation. In a copy it begins anew, with an id, connections and queues of its own,
+//! and leaves all of the former registry alone. [`Client::renew_identity`](crate::Client::renew_identity) does the same.
+//!
+//! Nothing here waits for a mutex: a copy has no thread that would unlock it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::RefUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::Registry;
+use crate::error::Error;
+use crate::telemetry;
+
+/// Makes a registry with a new identity and with connections of its own.
+type MakeRegistry = Box<dyn Fn() -> Result<Arc<Registry>, Error> + Send + Sync>;
+
+/// The registry of a client, under the identity that the client has now.
+pub(crate) struct Lives {
+    now: ArcSwap<Registry>,
+    make: MakeRegistry,
+}
+
+// A panic leaves nothing half-changed here: a registry is replaced as a whole.
+impl RefUnwindSafe for Lives {}
+
+impl Lives {
+    /// `first` was made as `make` does it.
+    pub(crate) fn new(first: Arc<Registry>, make: MakeRegistry) -> Arc<Self> {
+        Arc::new(Self {
+            now: ArcSwap::new(first),
+            make,
+        })
+    }
+
+    /// The registry of this process. Every operation of a client begins here.
+    pub(crate) fn current(&self) -> Arc<Registry> {
+        let now = self.latest();
+        match now.session.identity.is_valid() {
+            true => now,
+            false => {
+                // If it fails, the former one is closed, and the next operation tries again.
+                let _made = self.replace(&now);
+                self.latest()
+            }
+        }
+    }
+
+    /// The registry that the last look at the process has left.
+    pub(crate) fn latest(&self) -> Arc<Registry> {
+        self.now.load_full()
+    }
+
+    /// Begins anew if this is a copy of the process that the registry belongs to.
+    pub(crate) fn look(&self) {
+        if !self.now.load().session.identity.is_valid() {
+            drop(self.current());
+        }
+    }
+
+    /// Gives the client another identity.
+    pub(crate) fn renew(&self) -> Result<(), Error> {
+        self.replace(&self.latest())
+    }
+
+    /// Puts a new registry into the place of this one, unless somebody else has done that.
+    fn replace(&self, former: &Arc<Registry>) -> Result<(), Error> {
+        let new = match (self.make)() {
+            Ok(new) => new,
+            Err(error) => {
+                if !former.session.identity.is_given_up() {
+                    former.give_up();
+                    telemetry::identity_failed(former.session.id, &error);
+                }
+                return Err(error);
+            }
+        };
+        let before = self.now.compare_and_swap(former, Arc::clone(&new));
+        if Arc::ptr_eq(&before, former) {
+            telemetry::identity_renewed(former.session.id, new.session.id);
+            if former.give_up() {
+                new.close();
+            }
+            new.session.take_losses_of(&former.session);
+        }
+        Ok(())
+    }
+}
+
+/// Carries out an operation that may wait, and calls `look` before each of its polls.
+pub(crate) async fn watching<T>(look: impl Fn(), operation: impl Future<Output = T>) -> T {
+    let mut operation = pin!(operation);
+    poll_fn(|cx| {
+        look();
+        operation.as_mut().poll(cx)
+    })
+    .await
+}
+
+impl fmt::Debug for Lives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lives")
+            .field("now", &self.latest().session.id)
+            .finish_non_exhaustive()
+    }
+}
