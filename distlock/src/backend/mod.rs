@@ -176,6 +176,18 @@ impl Attempted {
     }
 }
 
+/// A connection of a client, as the client itself sees it.
+#[cfg(feature = "test-util")]
+#[derive(Clone, Debug)]
+pub struct ConnectionSeen {
+    /// What it is for, and the server.
+    pub name: String,
+    /// The number of the connection, or of the last one, by which the client tells what was sent over it.
+    pub epoch: u64,
+    /// The number of the connection that is used; `None` if there is none. Any other number than `epoch` is a mistake.
+    pub in_use: Option<u64>,
+}
+
 /// A server that the client is not connected to.
 #[derive(Clone, Debug)]
 #[cfg_attr(
@@ -409,5 +421,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     #[cfg(feature = "test-util")]
     fn channels(&self) -> usize {
         0
+    }
+
+    /// The connections of this client. There are none if the server is in this process.
+    #[cfg(feature = "test-util")]
+    fn connections(&self) -> Vec<ConnectionSeen> {
+        Vec::new()
     }
 }

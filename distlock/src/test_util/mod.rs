@@ -19,10 +19,10 @@ use crate::primitives::{ExpirablePermit, Permit};
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
-    Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, HolderSeen,
-    Home, Inspected, LatchChange, Listed, Listeners, Looked, NamedClient, PermitChange, Released,
-    Renewal, Renewed, Reply, ScanCursor, ScanPosition, Scanned, SemaphoreChange, Signal,
-    Subscription, Target, ValueSeen, cause, renewed_together, watched,
+    Attempt, Attempted, Backend, Change, ConnectionGap, ConnectionSeen, Disconnection, Examined,
+    Fault, HolderSeen, Home, Inspected, LatchChange, Listed, Listeners, Looked, NamedClient,
+    PermitChange, Released, Renewal, Renewed, Reply, ScanCursor, ScanPosition, Scanned,
+    SemaphoreChange, Signal, Subscription, Target, ValueSeen, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::key::{Key, Resource};
@@ -64,6 +64,11 @@ pub fn sizes(client: &Client) -> Sizes {
         pending_releases: registry.session.pending_releases(),
         channels: registry.session.backend.channels(),
     }
+}
+
+/// The connections of a client to the servers that have its keys.
+pub fn connections(client: &Client) -> Vec<ConnectionSeen> {
+    client.registry().session.backend.connections()
 }
 
 /// The client's own time, and the time at which the guard ends: with its hold, or with its own lease if that is

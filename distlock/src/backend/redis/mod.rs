@@ -424,6 +424,11 @@ impl Backend for RedisBackend {
     fn channels(&self) -> usize {
         self.servers.channels()
     }
+
+    #[cfg(feature = "test-util")]
+    fn connections(&self) -> Vec<super::ConnectionSeen> {
+        self.servers.connections()
+    }
 }
 
 /// The server may not grant yet, for so long.

@@ -26,9 +26,9 @@ use self::scripts::Stated;
 use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, ConnectionGap, Disconnection, Examined,
-    Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal,
-    Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
+    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released,
+    Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -260,6 +260,10 @@ impl Backend for Flawed {
 
     fn has_connection(&self) -> bool {
         self.inner.has_connection()
+    }
+
+    fn connections(&self) -> Vec<ConnectionSeen> {
+        self.inner.connections()
     }
 }
 

@@ -13,7 +13,7 @@
 //! | A11 | no error of an undeclared kind, none without a fault, and nothing that never ends |
 //! | A12 | nothing is lost without a cause |
 //!
-//! A3, A10 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
+//! A3, A10, A14 and the rest of A11 are checked by the runs, on the resource, the server and the process. A9 is checked on the
 //! numbers at the end, see [`wrong_sum`](super::wrong_sum). A watchdog that forgets a hold violates A12 alone.
 //!
 //! All bounds in time are relative to the stalls that processes recorded, see [`ProcessStalls`](super::ProcessStalls):

@@ -5,6 +5,7 @@ pub mod child;
 mod ground;
 mod inject;
 mod leftovers;
+mod numbers;
 mod plan;
 mod wires;
 
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use self::child::{ChildConfig, connect};
 pub use self::ground::Ground;
 use self::ground::Servers;
+use self::numbers::Numbers;
 use self::plan::{FaultPlans, plans};
 use self::wires::Wires;
 use super::time::{Time, timestamp};
@@ -327,6 +329,7 @@ impl RedisRun {
             let child = self.start_child();
             self.children.lock().await.push(child);
         }
+        let numbers = Numbers::watch(&self.client_sets);
         let mut workers = JoinSet::new();
         for task in 0..self.config.scale.tasks {
             let program = &self.client_sets[task as usize % self.client_sets.len()];
@@ -363,6 +366,9 @@ impl RedisRun {
         children
             .into_iter()
             .for_each(|odd| outcome.found("A11", odd));
+        if let Some(wrong) = numbers.wrong().await {
+            outcome.found("A14", wrong);
+        }
         if let Some(left) = self.leftovers().await {
             outcome.found("A10", left);
         }

@@ -1,8 +1,10 @@
 //! Connections that fail under a client, and what its locks make of it.
 
 use distlock::Client;
-use distlock_tests::{Proxy, RedisServer, Select, eventually_eq};
-use tokio::time::timeout;
+use distlock::test_util::connections;
+use distlock_tests::{Proxy, RedisServer, Select, eventually_eq, size};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::{SOON, client, client_of_lease, listened, ms};
 
@@ -110,4 +112,53 @@ fn client_goes_on_in_another_runtime_when_its_first_has_gone() {
         );
         guard.release().await.unwrap();
     });
+}
+
+/// A caller that finds no connection starts the task that connects, unless it runs. Many callers find none at the same time, and
+/// some of them look just before a connection stands and ask for one just after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn connections_that_end_again_and_again_under_many_tasks_are_used_under_their_own_numbers() {
+    const TASKS: usize = 64;
+    let server = RedisServer::start().await;
+    let client = Client::connect(&server.url()).await.expect("a client");
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let client = client.clone();
+        tasks.spawn(async move {
+            let key = format!("k:{task}");
+            loop {
+                // With a connection that ends every now and then, any of them may fail.
+                if let Ok(Some(guard)) = client.lock(&key).try_acquire().await {
+                    let _freed = guard.release().await;
+                }
+            }
+        });
+    }
+    let (mut replaced, mut last) = (0, 0);
+    let enough = size(60, 600);
+    for kill in 0.. {
+        let kill_all = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+        let killed: u64 = server.try_cli(&kill_all).await.expect("the number");
+        // The pace of the kills, and not a wait for anything.
+        sleep(ms(60)).await;
+        for seen in connections(&client) {
+            let agrees = seen.in_use.is_none_or(|in_use| in_use == seen.epoch);
+            assert!(
+                agrees,
+                "after {kill} kills, {replaced} connections: {seen:?}"
+            );
+            if killed > 0 && seen.name.starts_with("commands") && seen.epoch != last {
+                (replaced, last) = (replaced + 1, seen.epoch);
+            }
+        }
+        assert!(kill < 10 * enough, "only {replaced} connections");
+        if replaced >= enough {
+            break;
+        }
+    }
+    tasks.shutdown().await;
+    // It asks for each page over the connection of the page before.
+    let mut scan = client.scan("*");
+    let scanned = async { while scan.next_page().await.expect("a page").is_some() {} };
+    timeout(SOON, scanned).await.expect("an end of the scan");
 }

@@ -4,10 +4,10 @@
 //! it. Here two unanswered commands in a row replace the connection. Each connection has a number, its epoch: commands
 //! with the same epoch are executed in the order in which they were sent.
 //!
-//! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs. If it
-//! ended with its runtime, the next caller starts it again in the caller's runtime.
+//! A separate task connects, so that a caller's short deadline does not interrupt it. At most one such task runs, and none
+//! beside a connection; see [`Phase`]. If it ended with its runtime, the next caller starts it again in the caller's runtime.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,7 +22,11 @@ use super::connector::Connector;
 use super::epochs::Epochs;
 use super::greeting::{self, Expected};
 use super::outage::OutageLog;
+use super::phase::Phase;
 use super::tls;
+use super::unanswered::Unanswered;
+#[cfg(feature = "test-util")]
+use crate::backend::ConnectionSeen;
 use crate::backend::{Fault, cause};
 use crate::config::{
     FAREWELL_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
@@ -105,32 +109,22 @@ pub(in crate::backend::redis) struct Connected {
     grants_from: Option<Instant>,
 }
 
-#[derive(Clone)]
-enum Phase {
-    Up(Connected),
-    /// No connection, and the last failure to connect.
-    Down(Option<Fault>),
-}
-
 /// A connection that is replaced when it fails.
 pub(in crate::backend::redis) struct Link {
     wiring: Wiring,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<Phase<Connected>>,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
     wanted: Arc<Notify>,
-    /// The number of the current connection, or of the last one.
+    /// The number of the current connection, or of the last one. It changes while `phase` is changed, as the two below do.
     epoch: AtomicU64,
-    /// The number of the last connection that was left; see [`leave`](Link::leave).
-    left: AtomicU64,
     /// The number of the last connection that replaced another one; 0 if there was none.
     replaced: AtomicU64,
-    /// How many connections were lost. It changes while `phase` is changed.
+    /// How many connections were lost.
     lost: AtomicU64,
-    /// Whether the task that connects runs.
-    connecting: Arc<AtomicBool>,
-    /// The commands in a row that went unanswered. Relaxed: a count that is off by one only moves the replacement of
-    /// the connection by one command.
-    timeouts: AtomicU32,
+    /// The number of the last connection that was left; see [`leave`](Link::leave).
+    left: AtomicU64,
+    /// The commands in a row that went unanswered.
+    unanswered: Unanswered,
     /// When the server of the current connection may grant, or that of the last one, if it was started only recently.
     grants_from: Mutex<Option<Instant>>,
     /// When the last connection was lost, or when the link was first asked for one.
@@ -145,13 +139,12 @@ impl Link {
         Arc::new(Self {
             wiring,
             wanted: Arc::default(),
-            phase: watch::Sender::new(Phase::Down(None)),
+            phase: watch::Sender::new(Phase::new()),
             epoch: AtomicU64::new(0),
-            left: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            connecting: Arc::default(),
-            timeouts: AtomicU32::new(0),
+            left: AtomicU64::new(0),
+            unanswered: Unanswered::default(),
             grants_from: Mutex::default(),
             down_since: Mutex::new(Instant::now()),
             farewell: Mutex::default(),
@@ -170,41 +163,43 @@ impl Link {
         self.replaced.load(Ordering::Acquire)
     }
 
+    /// The connection in use, beside the number that the link believes in.
+    #[cfg(feature = "test-util")]
+    pub(in crate::backend::redis) fn seen(&self) -> ConnectionSeen {
+        let phase = self.phase.borrow();
+        ConnectionSeen {
+            name: format!("{} of {}", self.wiring.what, self.wiring.outages.server()),
+            epoch: self.epoch(),
+            in_use: match &*phase {
+                Phase::Up(connected) => Some(connected.epoch),
+                Phase::Down { .. } => None,
+            },
+        }
+    }
+
     /// Whether there is a connection.
     pub(in crate::backend::redis) fn is_up(&self) -> bool {
-        matches!(&*self.phase.borrow(), Phase::Up(_))
+        self.phase.borrow().is_up()
     }
 
     /// How many connections were lost before the present gap; `None` while there is a connection.
     pub(in crate::backend::redis) fn gap(&self) -> Option<u64> {
         let phase = self.phase.borrow();
         // Relaxed: it changes while `phase` is changed.
-        matches!(&*phase, Phase::Down(_)).then(|| self.lost.load(Ordering::Relaxed))
+        (!phase.is_up()).then(|| self.lost.load(Ordering::Relaxed))
     }
 
     /// Whether the last try to connect has failed, and the next one follows.
     pub(in crate::backend::redis) fn fails_to_connect(&self) -> bool {
-        // Acquire, as for each who looks at it. The task may have ended with its runtime.
-        self.has_failed() && self.connecting.load(Ordering::Acquire)
+        let phase = self.phase.borrow();
+        // The task may have ended with its runtime.
+        phase.failure().is_some() && phase.connects()
     }
 
-    fn has_failed(&self) -> bool {
-        matches!(&*self.phase.borrow(), Phase::Down(Some(_)))
-    }
-
-    /// A try to connect has failed. Returns false if there is a connection, which another task has established.
-    fn note_failed(&self, fault: &Fault) -> bool {
-        let is_down = foreign::send_if_modified(&self.phase, |phase| {
-            let is_down = matches!(phase, Phase::Down(_));
-            if is_down {
-                *phase = Phase::Down(Some(fault.clone()));
-            }
-            is_down
-        });
-        if is_down {
-            self.wiring.outages.failed(self.wiring.what, fault);
-        }
-        is_down
+    /// A try to connect has failed.
+    fn note_failed(&self, fault: &Fault) {
+        foreign::send_modify(&self.phase, |phase| phase.failed(fault.clone()));
+        self.wiring.outages.failed(self.wiring.what, fault);
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -215,11 +210,11 @@ impl Link {
     /// How long the link has been disconnected, and why; `None` if it is connected.
     pub(in crate::backend::redis) fn disconnection(&self) -> Option<(Duration, Fault)> {
         let phase = self.phase.borrow();
-        let fault = match &*phase {
-            Phase::Up(_) => return None,
-            Phase::Down(Some(fault)) => fault.clone(),
-            Phase::Down(None) => Fault::NotNow(cause("no connection to the server")),
-        };
+        if phase.is_up() {
+            return None;
+        }
+        let none = || Fault::NotNow(cause("no connection to the server"));
+        let fault = phase.failure().cloned().unwrap_or_else(none);
         let since = *self.down_since.lock();
         Some((Instant::now().duration_since(since), fault))
     }
@@ -250,8 +245,8 @@ impl Link {
         // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
         let mut is_new = false;
         let settled = phase.wait_for(|phase| {
-            let is_refused = matches!(phase, Phase::Down(Some(fault)) if is_refusal(fault));
-            matches!(phase, Phase::Up(_)) || std::mem::replace(&mut is_new, true) && is_refused
+            let is_refused = phase.failure().is_some_and(is_refusal);
+            phase.is_up() || std::mem::replace(&mut is_new, true) && is_refused
         });
         let settled = match tokio::time::timeout(patience, settled).await {
             Ok(Ok(phase)) => phase.clone(),
@@ -259,24 +254,21 @@ impl Link {
         };
         match settled {
             Phase::Up(connected) => Ok(connected),
-            Phase::Down(Some(fault)) => Err(fault),
-            Phase::Down(None) => Err(Fault::NotNow(cause(format!(
-                "no connection within {patience:?}"
-            )))),
+            Phase::Down { failure, .. } => {
+                let none = || Fault::NotNow(cause(format!("no connection within {patience:?}")));
+                Err(failure.unwrap_or_else(none))
+            }
         }
     }
 
-    /// A command over the connection was answered.
-    pub(in crate::backend::redis) fn answered(&self) {
-        // Read first: the count is nearly always 0, and a write would move its cache line between cores.
-        if self.timeouts.load(Ordering::Relaxed) != 0 {
-            self.timeouts.store(0, Ordering::Relaxed);
-        }
+    /// A command over connection `epoch` was answered.
+    pub(in crate::backend::redis) fn answered(&self, epoch: u64) {
+        self.unanswered.answered(epoch);
     }
 
     /// A command over connection `epoch` was not answered in time.
     pub(in crate::backend::redis) fn timed_out(self: &Arc<Self>, epoch: u64) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_TO_REPLACE {
+        if self.unanswered.timed_out(epoch) >= TIMEOUTS_TO_REPLACE {
             self.broken(epoch, "commands went unanswered");
         }
     }
@@ -292,16 +284,14 @@ impl Link {
     /// current one.
     pub(in crate::backend::redis) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
         let was_up = foreign::send_if_modified(&self.phase, |phase| {
-            let same = matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
-            if same {
-                *phase = Phase::Down(None);
+            let was_up = phase.lose(|connected| connected.epoch == epoch);
+            if was_up {
                 *self.down_since.lock() = Instant::now();
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
-            same
+            was_up
         });
         if was_up {
-            self.timeouts.store(0, Ordering::Relaxed);
             self.connect();
         }
         was_up
@@ -324,22 +314,26 @@ impl Link {
     /// Completes when connection `epoch` is not the current one any more.
     pub(in crate::backend::redis) async fn down(&self, epoch: u64) {
         let mut phase = self.phase.subscribe();
-        let other =
-            |phase: &Phase| !matches!(phase, Phase::Up(connected) if connected.epoch == epoch);
-        let _closed = phase.wait_for(other).await;
+        let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
     }
 
-    /// Starts the task that connects, unless it runs or there is no runtime to run it in.
+    /// Starts the task that connects, unless it runs, there is a connection by now, or there is no runtime to run it in.
     pub(in crate::backend::redis) fn connect(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        // One swap: of several callers exactly one starts the task. It pairs with the Release of `Connecting`.
-        if !self.connecting.swap(true, Ordering::AcqRel) {
-            if self.epoch() == 0 && !self.has_failed() {
+        let mut is_needed = false;
+        foreign::send_if_modified(&self.phase, |phase| {
+            let had_failed = phase.failure().is_some();
+            is_needed = phase.begin_to_connect();
+            if is_needed && self.epoch() == 0 && !had_failed {
                 *self.down_since.lock() = Instant::now();
             }
-            let connecting = Connecting(Arc::clone(&self.connecting));
+            // Nobody waits for the beginning.
+            false
+        });
+        if is_needed {
+            let connecting = Connecting(Arc::downgrade(self));
             drop(runtime.spawn(connect_until_established(Arc::downgrade(self), connecting)));
         }
     }
@@ -445,33 +439,36 @@ impl Link {
         std::future::pending().await
     }
 
-    /// A new connection is established. It is dropped if there is a current one.
-    fn established(self: &Arc<Self>, connected: Connected) {
+    /// A new connection is established by the task that connects, which ends.
+    fn established(self: &Arc<Self>, connected: Connected, connecting: Connecting) {
         let epoch = connected.epoch;
         *self.farewell.lock() = None;
-        *self.grants_from.lock() = connected.grants_from;
-        // Before the connection is handed out, see `epoch`. The maximum, since numbers are given before connecting.
-        if self.epoch.fetch_max(epoch, Ordering::AcqRel) != 0 {
-            self.replaced.fetch_max(epoch, Ordering::AcqRel);
-        }
-        self.wiring.epochs.changed();
         let was_taken = foreign::send_if_modified(&self.phase, |phase| {
-            let is_needed = matches!(phase, Phase::Down(_));
-            if is_needed {
-                *phase = Phase::Up(connected);
+            let grants_from = connected.grants_from;
+            let was_taken = phase.establish(connected);
+            if was_taken {
+                *self.grants_from.lock() = grants_from;
+                // Before anybody gets the connection, see `epoch`, and only with it: a number that belongs to no connection
+                // would never be that of an answer.
+                if self.epoch.swap(epoch, Ordering::AcqRel) != 0 {
+                    self.replaced.store(epoch, Ordering::Release);
+                }
             }
-            is_needed
+            was_taken
         });
+        // At once: if the connection breaks as soon as it is handed out, another task connects, and this one is not to end for
+        // it.
+        connecting.end();
         if was_taken {
-            telemetry::connected(self.wiring.what, epoch);
-            self.wiring.outages.established(self.wiring.what);
             let runtime_ends = RuntimeEnds(Arc::downgrade(self), epoch);
             let mut phase = self.phase.subscribe();
             drop(tokio::spawn(async move {
                 let _runtime_ends = runtime_ends;
-                let other = |phase: &Phase| !matches!(phase, Phase::Up(up) if up.epoch == epoch);
-                let _closed = phase.wait_for(other).await;
+                let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
             }));
+            self.wiring.epochs.changed();
+            telemetry::connected(self.wiring.what, epoch);
+            self.wiring.outages.established(self.wiring.what);
         }
     }
 }
@@ -484,10 +481,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         pause = pause.min(link.wiring.longest_pause);
         let was_refused = match link.connect_once().await {
             Ok((connected, address)) => {
-                // In this order: if the connection breaks as soon as it is handed out, the next task must be able to
-                // start, and it could not while this one counts as running.
-                drop(connecting);
-                link.established(connected);
+                link.established(connected, connecting);
                 // Checked when the connection is handed out: of a change after this, `leave` tells the link.
                 if !link.wiring.server.is_current(&address) {
                     link.leave();
@@ -496,9 +490,7 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
             }
             Err(fault) => {
                 telemetry::connect_failed(link.wiring.what, &fault, pause);
-                if !link.note_failed(&fault) {
-                    return;
-                }
+                link.note_failed(&fault);
                 is_refusal(&fault)
             }
         };
@@ -514,6 +506,11 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
         }
         pause *= 2;
     }
+}
+
+/// Whether connection `epoch` is the current one.
+fn is_current(phase: &Phase<Connected>, epoch: u64) -> bool {
+    matches!(phase, Phase::Up(connected) if connected.epoch == epoch)
 }
 
 /// Whether the server is there and refuses this client's connections.
@@ -539,11 +536,23 @@ impl Drop for RuntimeEnds {
     }
 }
 
-/// Held by the task that connects. Resets the flag when the task ends, also when it ends with its runtime.
-struct Connecting(Arc<AtomicBool>);
+/// Held by the task that connects. Tells the link when the task ends without a connection, also with its runtime.
+struct Connecting(Weak<Link>);
+
+impl Connecting {
+    /// The link has a connection. What it is told later is of another task.
+    fn end(mut self) {
+        self.0 = Weak::new();
+    }
+}
 
 impl Drop for Connecting {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        if let Some(link) = self.0.upgrade() {
+            foreign::send_if_modified(&link.phase, |phase| {
+                phase.gave_up();
+                false
+            });
+        }
     }
 }

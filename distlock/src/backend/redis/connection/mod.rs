@@ -6,8 +6,10 @@ mod epochs;
 pub(super) mod greeting;
 mod link;
 mod outage;
+mod phase;
 mod probe;
 mod tls;
+mod unanswered;
 pub(super) mod url;
 
 pub(super) use self::address::{Address, Locate, Located};

@@ -151,7 +151,7 @@ impl Confirmations {
             }
         };
         let mut answers = answers.map_err(fault)?;
-        self.link.answered();
+        self.link.answered(epoch);
         match answers.pop() {
             Some(Ok(Value::Int(acknowledged))) => Ok(Confirmed {
                 renewed: answers,

@@ -29,6 +29,8 @@ use super::connection::{Address, Connector, Epochs, Expected, Locate};
 use super::messages::{Place, Way};
 use super::script::{Call, Script};
 use super::{facts, names};
+#[cfg(feature = "test-util")]
+use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -307,6 +309,19 @@ impl Servers {
                 single.shared.subscriptions.channels()
             }
             Layout::Cluster(cluster) => cluster.shared().subscriptions.channels(),
+        }
+    }
+
+    /// The connections to servers that have keys.
+    #[cfg(feature = "test-util")]
+    pub(super) fn connections(&self) -> Vec<ConnectionSeen> {
+        let of_node = |node: &Node| node.links().map(|link| link.seen()).collect::<Vec<_>>();
+        match &self.layout {
+            Layout::One(single) | Layout::Sentinel { master: single, .. } => of_node(&single.node),
+            Layout::Cluster(cluster) => {
+                let nodes = cluster.nodes();
+                nodes.iter().flat_map(|node| of_node(node)).collect()
+            }
         }
     }
 }

@@ -321,7 +321,7 @@ impl Node {
                 Err(Failed::With(Fault::Unknown(cause(text))))
             }
             Some(Ok(value)) => {
-                self.link.answered();
+                self.link.answered(epoch);
                 Ok(value)
             }
             Some(Err(error)) => Err(read_error(&self.link, epoch, error)),

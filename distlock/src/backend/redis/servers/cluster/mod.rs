@@ -79,6 +79,12 @@ impl Cluster {
         &self.shared
     }
 
+    /// The nodes that were used, with slots or not.
+    #[cfg(feature = "test-util")]
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.state.read().nodes.values().cloned().collect()
+    }
+
     /// What errors and logs call the cluster: its nodes.
     pub(super) fn name(&self) -> String {
         let names: Vec<String> = self.known().iter().map(ToString::to_string).collect();

@@ -196,7 +196,7 @@ impl Sentinels {
         let answer = question.query_async::<Option<(String, u16)>>(&mut connected.connection);
         let server = match timeout(self.response_timeout, answer).await {
             Ok(Ok(server)) => {
-                sentinel.link.answered();
+                sentinel.link.answered(connected.epoch);
                 server
                     .map(|(host, port)| named_server(&host, port))
                     .transpose()?
