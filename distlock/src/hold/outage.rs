@@ -1,7 +1,10 @@
-//! Whether the server answers one client.
+//! Whether the server answers one client, and whether its replicas confirm what it grants.
 //!
 //! Each waiter knows only what its own attempts met. What they met together is kept here, so that waiters that have not
 //! asked yet can tell a server that does not answer from a key that is held.
+//!
+//! An answer to an attempt ends what went unanswered. A grant that replicas did not confirm is ended by a grant that stands
+//! alone: refusals go on while no replica is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +16,36 @@ use crate::clock::Tick;
 use crate::key::Key;
 use crate::mutex::Mutex;
 
-/// The attempts in a row that a server did not answer, for all keys of one client that live there.
+/// The most keys of which the client knows that their grants were not confirmed. Of others, a refusal counts as what it looks
+/// like: somebody has the key.
+const MOST_UNCONFIRMED_KEYS: usize = 64;
+
+/// The attempts in a row that brought nothing, for all keys of one client that live on a server.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// An attempt was not answered, and the server has answered no command since.
     is_silent: AtomicBool,
-    /// Whether `attempts` is set. It changes under the mutex, and lets an answer skip the mutex, as nearly all do.
+    /// Whether there are any `attempts`. It changes under the mutex, and lets an answer skip the mutex, as nearly all do.
     is_failing: AtomicBool,
-    attempts: Mutex<Option<Unanswered>>,
+    attempts: Mutex<Failing>,
 }
 
-/// Attempts in a row that were not answered.
+/// The attempts in a row that brought nothing.
+#[derive(Debug, Default)]
+struct Failing {
+    unanswered: Option<Unanswered>,
+    unconfirmed: Option<Unconfirmed>,
+}
+
+/// Grants in a row that were not confirmed.
+#[derive(Debug)]
+struct Unconfirmed {
+    attempts: Unanswered,
+    /// The keys that were granted, each once, the latest ones last.
+    keys: Vec<Key>,
+}
+
+/// Attempts in a row that were not answered, or whose grants were not confirmed.
 #[derive(Clone, Debug)]
 pub(crate) struct Unanswered {
     /// When the first of them was sent.
@@ -41,6 +63,38 @@ impl Unanswered {
         self.failure.clone().unwrap_or_else(none)
     }
 
+    /// One more attempt. It belongs to the `earlier` ones, unless more than `gap` passed between them.
+    fn after(
+        earlier: Option<Self>,
+        (sent, now): (Tick, Tick),
+        failure: Option<Fault>,
+        gap: Duration,
+    ) -> Self {
+        let earlier = earlier.filter(|earlier| sent.since(earlier.latest) <= gap);
+        let (since, before) = match earlier {
+            Some(earlier) => (earlier.since.min(sent), earlier.failure),
+            None => (sent, None),
+        };
+        Self {
+            since,
+            latest: now,
+            failure: failure.or(before),
+        }
+    }
+
+    /// Both together, which are one outage.
+    fn and(self, other: Self) -> Self {
+        Self {
+            since: self.since.min(other.since),
+            latest: self.latest.max(other.latest),
+            failure: self.failure.or(other.failure),
+        }
+    }
+
+    fn is_current(&self, now: Tick, gap: Duration) -> bool {
+        now.since(self.latest) <= gap
+    }
+
     /// Whether this shows that the server does not answer, and not only that an answer takes longer than a short wait.
     fn is_conclusive(&self, now: Tick, patience: Duration) -> bool {
         self.failure.is_some() || now.since(self.since) >= patience
@@ -56,25 +110,32 @@ impl Outage {
 
     /// The server answered an attempt.
     fn answered(&self) {
-        self.end_if(|_| true);
+        self.end(|failing| failing.unanswered = None);
+    }
+
+    /// The server granted a key, and enough replicas have that if any are needed.
+    fn granted(&self) {
+        self.end(|failing| *failing = Failing::default());
     }
 
     /// The server answered another command. It is there, so attempts that were given up early show nothing. It may
     /// still refuse attempts.
     fn answered_other(&self) {
-        self.end_if(|attempts| attempts.failure.is_none());
+        self.end(|failing| {
+            let failed = failing.unanswered.take();
+            failing.unanswered = failed.filter(|attempts| attempts.failure.is_some());
+        });
     }
 
-    fn end_if(&self, is_over: impl FnOnce(&Unanswered) -> bool) {
+    fn end(&self, end: impl FnOnce(&mut Failing)) {
         if self.is_silent() {
             self.is_silent.store(false, Ordering::Relaxed);
         }
         if self.is_failing.load(Ordering::Relaxed) {
             let mut attempts = self.attempts.lock();
-            if attempts.as_ref().is_some_and(is_over) {
-                *attempts = None;
-                self.is_failing.store(false, Ordering::Relaxed);
-            }
+            end(&mut attempts);
+            let is_over = attempts.unanswered.is_none() && attempts.unconfirmed.is_none();
+            self.is_failing.store(!is_over, Ordering::Relaxed);
         }
     }
 
@@ -82,29 +143,53 @@ impl Outage {
     /// than `gap` passed between them.
     fn unanswered(&self, sent: Tick, now: Tick, failure: Option<Fault>, gap: Duration) {
         let mut attempts = self.attempts.lock();
-        let earlier = attempts
-            .take()
-            .filter(|earlier| sent.since(earlier.latest) <= gap);
-        let (since, before) = match earlier {
-            Some(earlier) => (earlier.since.min(sent), earlier.failure),
-            None => (sent, None),
-        };
-        *attempts = Some(Unanswered {
-            since,
-            latest: now,
-            failure: failure.or(before),
-        });
+        let earlier = attempts.unanswered.take();
+        attempts.unanswered = Some(Unanswered::after(earlier, (sent, now), failure, gap));
         self.is_silent.store(true, Ordering::Relaxed);
         self.is_failing.store(true, Ordering::Relaxed);
     }
 
-    /// The attempts that were not answered, if the last of them is not longer ago than `gap`.
+    /// A grant of this key, to an attempt that was sent at `sent`, was not confirmed by `now`.
+    fn unconfirmed(&self, key: &Key, (sent, now): (Tick, Tick), fault: Fault, gap: Duration) {
+        let mut attempts = self.attempts.lock();
+        let (earlier, mut keys) = match attempts.unconfirmed.take() {
+            Some(earlier) if earlier.attempts.is_current(sent, gap) => {
+                (Some(earlier.attempts), earlier.keys)
+            }
+            _ => (None, Vec::new()),
+        };
+        keys.retain(|known| known != key);
+        if keys.len() >= MOST_UNCONFIRMED_KEYS {
+            keys.remove(0);
+        }
+        keys.push(key.clone());
+        attempts.unconfirmed = Some(Unconfirmed {
+            attempts: Unanswered::after(earlier, (sent, now), Some(fault), gap),
+            keys,
+        });
+        self.is_failing.store(true, Ordering::Relaxed);
+    }
+
+    /// The attempts that brought nothing, if the last of them is not longer ago than `gap`.
     fn current(&self, now: Tick, gap: Duration) -> Option<Unanswered> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
         }
-        let attempts = self.attempts.lock().clone();
-        attempts.filter(|attempts| now.since(attempts.latest) <= gap)
+        let attempts = self.attempts.lock();
+        let unconfirmed = attempts.unconfirmed.as_ref().map(|one| &one.attempts);
+        let of_both = [attempts.unanswered.as_ref(), unconfirmed].into_iter();
+        let current = of_both.flatten().filter(|one| one.is_current(now, gap));
+        current.cloned().reduce(Unanswered::and)
+    }
+
+    /// Whether a grant of this key was not confirmed lately, and none on its server was since.
+    fn was_unconfirmed(&self, key: &Key, now: Tick, gap: Duration) -> bool {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return false;
+        }
+        let attempts = self.attempts.lock();
+        let current = attempts.unconfirmed.as_ref();
+        current.is_some_and(|one| one.attempts.is_current(now, gap) && one.keys.contains(key))
     }
 }
 
@@ -124,6 +209,25 @@ impl Session {
         self.outage(key).answered();
     }
 
+    /// The server of a key granted it, and enough replicas have that if any are needed.
+    pub(crate) fn granted_key(&self, key: &Key) {
+        self.outage(key).granted();
+    }
+
+    /// A grant of a key, to an attempt that was sent at `sent`, was not confirmed.
+    pub(crate) fn unconfirmed(&self, key: &Key, sent: Tick, fault: Fault) {
+        let gap = self.config.unavailable_after;
+        let outage = self.outage(key);
+        outage.unconfirmed(key, (sent, self.now()), fault, gap);
+    }
+
+    /// Whether a grant of this key was not confirmed lately, and none on its server was since. The key was free then, so who
+    /// has it now was granted it in the outage.
+    pub(crate) fn was_unconfirmed(&self, key: &Key) -> bool {
+        let gap = self.config.unavailable_after;
+        self.outage(key).was_unconfirmed(key, self.now(), gap)
+    }
+
     /// The server of a key answered a command that is not an attempt.
     pub(super) fn answered_other(&self, key: &Key) {
         self.outage(key).answered_other();
@@ -135,14 +239,14 @@ impl Session {
         self.outage(key).unanswered(sent, self.now(), failure, gap);
     }
 
-    /// The attempts of this client that the server of a key did not answer, if it has answered none since.
+    /// The attempts of this client that the server of a key did not answer, if it has answered none since, and those whose
+    /// grants were not confirmed, if none was since.
     pub(crate) fn unanswered_attempts(&self, key: &Key) -> Option<Unanswered> {
         self.outage(key)
             .current(self.now(), self.config.unavailable_after)
     }
 
-    /// Since when the server of a key did not answer attempts of this client, if that was so at `at` and none was answered
-    /// since.
+    /// The same, if it was so at `at` already.
     pub(crate) fn unanswered_at(&self, key: &Key, at: Tick) -> Option<Unanswered> {
         let attempts = self.unanswered_attempts(key);
         attempts.filter(|attempts| attempts.since <= at)
@@ -208,6 +312,31 @@ mod tests {
         outage.unanswered(at(4), at(5), failure(), GAP);
         outage.answered_other();
         assert!(!outage.is_silent() && outage.current(at(5), GAP).is_some());
+    }
+
+    #[test]
+    fn grants_that_are_not_confirmed_count_until_one_stands_and_a_refusal_ends_them_not() {
+        let (outage, key) = (Outage::default(), |name: &str| Key::new("", name).unwrap());
+        let fault = || Fault::Unknown(cause("0 of 1 replicas"));
+        outage.unconfirmed(&key("a"), (at(0), at(500)), fault(), GAP);
+        assert!(!outage.is_silent(), "it has answered");
+        outage.answered();
+        outage.unconfirmed(&key("b"), (at(600), at(1_000)), fault(), GAP);
+        let attempts = outage.current(at(1_000), GAP).unwrap();
+        assert_eq!(attempts.since, at(0));
+        let was = |name, ms| outage.was_unconfirmed(&key(name), at(ms), GAP);
+        assert!(was("a", 1_000) && was("b", 1_000) && !was("c", 1_000));
+        assert!(!was("a", 6_001), "too long ago");
+        outage.unanswered(at(1_000), at(1_100), None, GAP);
+        outage.answered_other();
+        let attempts = outage.current(at(1_100), GAP).unwrap();
+        assert_eq!(attempts.fault().to_string(), fault().to_string());
+        outage.granted();
+        assert!(outage.current(at(1_100), GAP).is_none() && !was("a", 1_100));
+        for n in 0..=MOST_UNCONFIRMED_KEYS {
+            outage.unconfirmed(&key(&n.to_string()), (at(2_000), at(2_000)), fault(), GAP);
+        }
+        assert!(!was("0", 2_000) && was("1", 2_000) && was("64", 2_000));
     }
 
     #[test]

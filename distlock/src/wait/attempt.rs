@@ -138,17 +138,20 @@ impl Attempts {
                 let failure = Some(fault.clone());
                 self.session.unanswered(&key, sent, failure);
             }
+            Ok((_, Attempted::Granted { .. })) => {}
             _ => self.session.answered(&key),
         }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
                 if let Some(confirming) = self.session.backend.confirm(&self.attempts) {
+                    self.session.answered(&key);
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     let confirmed = Box::pin(self.confirmed(confirming, &key, sent)).await;
                     if let Err(fault) = confirmed {
                         return Outcome::Unconfirmed(fault);
                     }
                 }
+                self.session.granted_key(&key);
                 self.placed_until = None;
                 self.granted((sent, epoch), token, latest, before)
             }
@@ -208,7 +211,7 @@ impl Attempts {
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {
-                self.session.unanswered(key, sent, Some(fault.clone()));
+                self.session.unconfirmed(key, sent, fault.clone());
             }
         }
         confirmed

@@ -58,8 +58,10 @@ impl<'a> LeaseInTheWay<'a> {
 
     fn told(&mut self, ttl: Option<Duration>, now: Tick) {
         self.over_at = over_at(ttl, now);
-        *self.blocking = Blocking::owner(ttl, now);
-        self.slot.note_busy_until(ttl.map(|ttl| now.after(ttl)));
+        *self.blocking = self.blocking.with_rest(ttl, now);
+        if let Blocking::Owner(until) = *self.blocking {
+            self.slot.note_busy_until(until);
+        }
     }
 }
 

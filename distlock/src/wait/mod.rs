@@ -324,7 +324,7 @@ impl<'a> Waiter<'a> {
             Box::pin(self.yield_to_others()).await;
         }
         if !self.request.has_several_keys() {
-            let (true, Blocking::Owner(until)) =
+            let (true, Blocking::Owner(until) | Blocking::OwnerInOutage(until)) =
                 (std::mem::take(&mut self.is_taken), self.turn.blocking)
             else {
                 return self.ask_server().await;
@@ -391,6 +391,8 @@ impl<'a> Waiter<'a> {
                 Box::pin(self.failed(sent, Fault::NotNow(late))).await?;
             }
             Outcome::Unconfirmed(fault) => {
+                // The key was free, whatever an earlier refusal told of its end.
+                self.turn.slot.note_busy_until(None);
                 self.let_others_pass();
                 self.renew_attempts();
                 Box::pin(self.failed(sent, fault)).await?;
@@ -410,7 +412,7 @@ impl<'a> Waiter<'a> {
         self.unanswered = None;
         self.turn.blocking = match is_unset {
             true => Blocking::Unset,
-            false => Blocking::owner(ttl, self.session.now()),
+            false => self.blocked_by_owner(ttl),
         };
         telemetry::attempt_refused(&self.requested().resource, ttl);
         self.turn.count_as_waiter()?;
@@ -419,6 +421,19 @@ impl<'a> Waiter<'a> {
             self.turn.tell_line();
         }
         Ok(sleeps)
+    }
+
+    /// What an owner in the way means, with the rest of its lease.
+    pub(super) fn blocked_by_owner(&self, ttl: Option<Duration>) -> Blocking {
+        let owner = Blocking::owner(ttl, self.session.now());
+        match owner {
+            Blocking::Owner(until)
+                if self.session.was_unconfirmed(&self.requested().resource.key) =>
+            {
+                Blocking::OwnerInOutage(until)
+            }
+            owner => owner,
+        }
     }
 
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.

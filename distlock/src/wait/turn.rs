@@ -50,6 +50,9 @@ pub(super) enum Blocking {
     Releasing(Tick),
     /// An owner whose lease ends at this time, unless it is renewed; `None` if no end is known.
     Owner(Option<Tick>),
+    /// The same, but that owner was granted the key while replicas confirmed no grant of this client. If it needs them as well,
+    /// its grant is about to be withdrawn.
+    OwnerInOutage(Option<Tick>),
     /// The semaphore has no permits yet.
     Unset,
 }
@@ -58,6 +61,15 @@ impl Blocking {
     /// An owner that the server named, with the rest of its lease.
     pub(super) fn owner(ttl: Option<Duration>, now: Tick) -> Self {
         Self::Owner(ttl.map(|ttl| now.after(ttl)))
+    }
+
+    /// The same owner, of whose lease this is left.
+    pub(super) fn with_rest(self, ttl: Option<Duration>, now: Tick) -> Self {
+        let until = ttl.map(|ttl| now.after(ttl));
+        match self {
+            Self::OwnerInOutage(_) => Self::OwnerInOutage(until),
+            _ => Self::Owner(until),
+        }
     }
 
     /// A hold of this client.
@@ -107,7 +119,7 @@ impl<'a> Turn<'a> {
             Blocking::Nobody => Blocker::Unanswered,
             Blocking::Queue => Blocker::Queue(left(self.slot.busy_until())),
             Blocking::Releasing(until) => Blocker::Owner(left(Some(until))),
-            Blocking::Owner(until) => Blocker::Owner(left(until)),
+            Blocking::Owner(until) | Blocking::OwnerInOutage(until) => Blocker::Owner(left(until)),
             Blocking::Unset => Blocker::PermitsNotSet,
         }
     }
@@ -115,7 +127,7 @@ impl<'a> Turn<'a> {
     /// Whether something is known to be in the way. Then a wait that ends is a timeout, even if the server does not answer.
     pub(super) fn is_known_blocked(&self, now: Tick) -> bool {
         match self.blocking {
-            Blocking::Nobody => false,
+            Blocking::Nobody | Blocking::OwnerInOutage(_) => false,
             Blocking::Queue => self.slot.busy_until().is_some_and(|until| until > now),
             Blocking::Owner(_) | Blocking::Releasing(_) | Blocking::Unset => true,
         }

@@ -15,7 +15,6 @@
 use std::time::Duration;
 
 use super::Waiter;
-use super::turn::Blocking;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
 use crate::kind::Family;
@@ -80,7 +79,7 @@ impl Waiter<'_> {
             && self.is_refused_by_a_look()
         {
             self.is_taken = true;
-            self.turn.blocking = Blocking::owner(ttl, self.session.now());
+            self.turn.blocking = self.blocked_by_owner(ttl);
             return;
         }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.

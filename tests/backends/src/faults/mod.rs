@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use distlock::Owner;
 use distlock::test_util::{
-    Attempt, Attempted, Backend, Change, Clock, Disconnection, Examined, Fault as BackendFault,
-    Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal, Renewed, Reply, Resource,
-    ScanPosition, Scanned, Subscription, Target, cause,
+    Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
+    Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal,
+    Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -27,6 +27,8 @@ use self::subscriptions::Subscriptions;
 pub enum Op {
     /// The attempts of acquisitions.
     Attempt,
+    /// Confirmations of grants by replicas. Without a fault, those that the backend wants.
+    Confirm,
     /// Batches of renewals.
     Renew,
     /// Releases, in the foreground and in the background, and withdrawals of attempts in doubt.
@@ -222,6 +224,19 @@ impl Faults {
         })
     }
 
+    /// Whether a fault is planned for the next call of `op`.
+    fn is_planned(&self, op: Op) -> bool {
+        let rules = self.rules.lock();
+        rules.get(&op).is_some_and(|rules| {
+            rules
+                .next
+                .front()
+                .copied()
+                .unwrap_or(rules.always)
+                .is_some()
+        })
+    }
+
     fn take(&self, op: Op) -> Option<Fault> {
         let fault = {
             let mut rules = self.rules.lock();
@@ -375,7 +390,19 @@ impl Backend for Faulty {
     }
 
     fn confirm<'a>(&'a self, granted: &'a [Attempt]) -> Option<Reply<'a, ()>> {
-        self.inner.confirm(granted)
+        if !self.faults.is_planned(Op::Confirm) {
+            return self.inner.confirm(granted);
+        }
+        let granted = granted.to_vec();
+        Some(Box::pin(self.through(Op::Confirm, move |inner| {
+            let granted = granted.clone();
+            Box::pin(async move {
+                match inner.confirm(&granted) {
+                    Some(confirming) => confirming.await,
+                    None => Ok(()),
+                }
+            })
+        })))
     }
 
     fn renew<'a>(&'a self, batch: &'a [Renewal]) -> Renewed<'a> {
@@ -564,6 +591,10 @@ impl Backend for Faulty {
 
     fn channels(&self) -> usize {
         self.inner.channels()
+    }
+
+    fn connections(&self) -> Vec<ConnectionSeen> {
+        self.inner.connections()
     }
 }
 

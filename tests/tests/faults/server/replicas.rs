@@ -6,7 +6,7 @@ use distlock::{Builder, Client, Error, Quorum};
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::{LockKind, Proxy, RedisServer, Select, eventually, eventually_eq};
 use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::row::{Row, rows};
 use crate::support::{
@@ -183,6 +183,60 @@ async fn f56_every_kind_is_confirmed_or_undone(row: &Row) {
         i64::from(PERMITS)
     );
     idle(&plain).await;
+}
+
+/// The key is free, so each first one in line is granted it, for nothing.
+async fn f56_all_tasks_that_wait_for_a_free_key_are_told_of_the_outage_of_the_replica(row: &Row) {
+    const TASKS: usize = 6;
+    let mut pair = Pair::start().await;
+    let client = pair.confirmed_client().await;
+    let patient = |builder: Builder| {
+        let builder = builder.replicas(1, TIMEOUT).unavailable_after(2 * SOON);
+        builder.response_timeout(SOON)
+    };
+    let pair_of_clients = [
+        client_with(&pair.primary.url(), patient).await,
+        client_with(&pair.primary.url(), patient).await,
+    ];
+    // All are connected, and their scripts are known.
+    for client in pair_of_clients.iter().chain([&client]) {
+        drop(client.lock("k").acquire().await.unwrap());
+        idle(client).await;
+    }
+    pair.replica.stop();
+    row.injected("replica stopped", 1);
+    // `confirmed_client` gives up after this.
+    let gives_up = TIMEOUT * 2;
+    let start = Instant::now();
+    let told = join_all((0..TASKS).map(|_| client.lock("k").acquire().into_future())).await;
+    println!("told after {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < row.stretch(gives_up * 2),
+        "one after another"
+    );
+    told.into_iter()
+        .for_each(|waited| assert_unconfirmed(&waited.expect_err("unconfirmed")));
+    idle(&client).await;
+    // Two clients in turn, so that the grants of each are in the way of the other until they are withdrawn. Each has met the
+    // outage.
+    for client in &pair_of_clients {
+        assert_unconfirmed(&client.lock("k").try_acquire().await.unwrap_err());
+        idle(client).await;
+    }
+    let waits = (0..4).flat_map(|n| {
+        let limited = |client: &Client| {
+            let wait = gives_up + TIMEOUT * n / 4;
+            client.lock("k").acquire().wait(wait).into_future()
+        };
+        pair_of_clients.iter().map(limited).collect::<Vec<_>>()
+    });
+    for waited in join_all(waits).await {
+        let error = waited.expect_err("unconfirmed");
+        assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+    }
+    pair.replica.cont();
+    let [one, other] = &pair_of_clients;
+    free(&pair.primary, &[&client, one, other]).await;
 }
 
 async fn f56_waiter_is_granted_when_the_replica_is_back(row: &Row) {
@@ -464,6 +518,7 @@ rows! {
     Real: f56_grant_that_no_replica_has_is_not_given_out,
         f56_every_kind_is_confirmed_or_undone,
         f56_waiter_is_granted_when_the_replica_is_back,
+        f56_all_tasks_that_wait_for_a_free_key_are_told_of_the_outage_of_the_replica,
         f56_renewals_go_on_while_a_grant_waits_for_its_confirmation,
         f56_grants_that_come_together_are_confirmed_together,
         f56_more_replicas_than_the_server_has_are_told_with_both_numbers,

@@ -1,8 +1,9 @@
-//! A server that does not answer, and the tasks of a client that wait for one key meanwhile.
+//! A server that does not answer, or whose replicas confirm nothing, and the tasks of a client that wait for one key meanwhile.
 
 use std::time::Duration;
 
-use distlock::{Blocker, Error};
+use distlock::{Blocker, Builder, Error};
+use distlock_tests::Disturbed as _;
 use distlock_tests::faults::{Fault, Op};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
@@ -40,6 +41,89 @@ async fn all_in_line_are_told_of_an_outage_when_the_first_one_is(stage: &Stage) 
         // An answer, so that the next outage begins anew.
         drop(client.lock(KEY).acquire().await.unwrap());
     }
+}
+
+/// A free key, so the first in line is granted it each time. The replicas are away, which the others are told as well.
+async fn all_in_line_are_told_that_no_replica_confirms_when_the_first_one_is(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    for fault in [Fault::FailBefore, Fault::Never] {
+        stage.faults().always(Op::Confirm, fault);
+        let (start, before) = (Instant::now(), stage.faults().calls(Op::Confirm));
+        let waits = (0..6).map(|_| client.lock(KEY).acquire().into_future());
+        for waited in join_all(waits).await {
+            let error = refused(waited);
+            assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+        }
+        stage.assert_took(start, stage.unavailable_after());
+        assert!(stage.faults().calls(Op::Confirm) > before);
+        stage.faults().clear(Op::Confirm);
+        // A grant that stands, so that the next outage begins anew.
+        let stands = client.lock(KEY).acquire().await.unwrap();
+        stands.release().await.unwrap();
+    }
+}
+
+async fn waits_in_line_that_end_while_no_replica_confirms_are_unavailable(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    stage.faults().always(Op::Confirm, Fault::Never);
+    // Shorter than the outage may last, and long enough for a grant that is not confirmed.
+    let wait = stage.unavailable_after() * 4 / 5;
+    let before = stage.faults().calls(Op::Confirm);
+    let waits = (0..6).map(|_| client.lock(KEY).acquire().wait(wait).into_future());
+    for waited in join_all(waits).await {
+        let error = refused(waited);
+        assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+    }
+    assert!(stage.faults().calls(Op::Confirm) > before);
+    stage.faults().clear(Op::Confirm);
+}
+
+/// Their grants are withdrawn in turn, and each is refused meanwhile because of the other one's.
+async fn wait_behind_a_grant_of_another_client_that_no_replica_confirms_is_unavailable(
+    stage: &Stage,
+) {
+    // So long a grant waits for its confirmation.
+    let wait = stage.unavailable_after() / 8;
+    let faults = stage.faults();
+    let set = |builder: Builder| builder.response_timeout(wait).faults(faults);
+    let clients = [stage.client_with(set).await, stage.client_with(set).await];
+    faults.always(Op::Confirm, Fault::Never);
+    let mut told = JoinSet::new();
+    for client in &clients {
+        for n in 0..3 {
+            // They end one after another, so that some end while the other client's grant is in the way. By then each client has
+            // had a grant of its own.
+            let wait = wait * (12 + n) / 3;
+            let acquiring = client.lock(KEY).acquire().wait(wait).into_future();
+            told.spawn(async move { refused(acquiring.await) });
+        }
+    }
+    for error in told.join_all().await {
+        assert!(error.is_unavailable() && !error.is_busy(), "{error}");
+    }
+    assert!(faults.hits(Op::Confirm) >= 2);
+    stage.faults().clear(Op::Confirm);
+}
+
+async fn wait_for_a_key_that_is_held_is_a_timeout_while_no_replica_confirms(stage: &Stage) {
+    let (client, other) = (stage.faulty_client().await, stage.client().await);
+    let held = other.lock(KEY).acquire().await.unwrap();
+    stage.faults().always(Op::Confirm, Fault::FailBefore);
+    let free = client.lock("{order:42}:other").try_acquire().await;
+    assert!(refused(free).is_unavailable());
+    for wait in [Duration::ZERO, stage.part(20)] {
+        let error = refused(client.lock(KEY).acquire().wait(wait).await);
+        let is_held = matches!(
+            &error,
+            Error::Timeout {
+                blocker: Blocker::Owner(Some(_)),
+                ..
+            }
+        );
+        assert!(is_held && error.is_busy(), "{error}");
+    }
+    stage.faults().clear(Op::Confirm);
+    held.release().await.unwrap();
 }
 
 async fn waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy(stage: &Stage) {
@@ -168,6 +252,10 @@ async fn lease_of_a_former_owner_does_not_hide_an_outage(stage: &Stage) {
 on_every_backend![
     lease_of_a_former_owner_does_not_hide_an_outage,
     all_in_line_are_told_of_an_outage_when_the_first_one_is,
+    all_in_line_are_told_that_no_replica_confirms_when_the_first_one_is,
+    waits_in_line_that_end_while_no_replica_confirms_are_unavailable,
+    wait_behind_a_grant_of_another_client_that_no_replica_confirms_is_unavailable,
+    wait_for_a_key_that_is_held_is_a_timeout_while_no_replica_confirms,
     waits_in_line_that_end_in_an_outage_are_unavailable_and_not_busy,
     waiters_that_come_after_an_outage_are_served,
     wait_of_a_few_milliseconds_beside_a_live_server_is_a_timeout,
