@@ -264,9 +264,18 @@ pub(crate) const MAP_PAUSE: Backoff = Backoff {
     longest: Duration::from_millis(800),
 };
 
-/// How long a node may take to connect and to tell the map, before another one is asked.
+/// How long a node may take to connect and to tell the map.
 #[cfg(feature = "redis")]
 pub(crate) const MAP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a node without a connection may take, before another one is asked beside it. There may be many that have gone.
+#[cfg(feature = "redis")]
+pub(crate) const MAP_NEXT_AFTER: Duration = Duration::from_millis(100);
+
+/// The longest time between two looks at a cluster's map, also of a client that sends nothing. Redisson looks as often.
+/// Within this time nodes that leave have to be known by the ones that replace them.
+#[cfg(feature = "redis")]
+pub(crate) const MAP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a node of a cluster is remembered that has no slot. It may be about to get one.
 #[cfg(feature = "redis")]

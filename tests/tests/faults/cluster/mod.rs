@@ -5,6 +5,7 @@ mod lost;
 mod messages;
 mod multi;
 mod nodes;
+mod replaced;
 mod replicas;
 mod rights;
 mod slots;
@@ -20,6 +21,7 @@ pub(crate) fn rows() -> Vec<Listed> {
     [
         slots::rows(),
         nodes::rows(),
+        replaced::rows(),
         messages::rows(),
         multi::rows(),
         lost::rows(),

@@ -87,6 +87,8 @@ impl Cluster {
             if node.link().is_up() {
                 return Ok(node);
             }
+            // The runtime in which it was started may have ended, as the connections of that runtime have.
+            self.keep_reading();
             let left = give_up.duration_since(Instant::now());
             tokio::select! {
                 biased;

@@ -1,14 +1,18 @@
 //! Reads the map of a cluster, and what follows from a new one.
 //!
-//! The map is read by one task, with growing pauses, after somebody found that it may be wrong.
+//! The map is read by one task: with growing pauses after somebody found that it may be wrong, and otherwise every
+//! [`MAP_INTERVAL`]. A client that sends nothing for a while would not hear of nodes that come and go, until it knows none
+//! that is left.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rand::RngExt;
 use rand::seq::SliceRandom;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::slots::{OwnedSlots, slot_of};
 use super::topology::owned_slots;
@@ -18,7 +22,7 @@ use crate::backend::redis::messages::Place;
 use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::node::{Failed, Sending};
 use crate::backend::{Fault, cause};
-use crate::config::{MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
+use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
 use crate::telemetry;
 
@@ -62,35 +66,81 @@ impl Cluster {
         // Release, and the wake-up after it: the task that is woken sees the flag.
         reader.wanted.store(true, Ordering::Release);
         foreign::notify_one(&reader.wake);
+        self.keep_reading();
+    }
+
+    /// The client is gone: the task ends.
+    pub(super) fn stop_reading(&self) {
+        foreign::notify_one(&self.map_reader.wake);
+    }
+
+    /// Starts the task that reads the map, unless it runs or there is no runtime to run it in.
+    pub(super) fn keep_reading(&self) {
+        let reader = &self.map_reader;
+        // Read first: it nearly always runs, and a write would move its cache line between cores.
+        if reader.runs.load(Ordering::Acquire) {
+            return;
+        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         // One swap: of several callers exactly one starts the task. It pairs with the Release of `Reading`.
         if !reader.runs.swap(true, Ordering::AcqRel) {
             let reading = Reading(Arc::clone(reader));
-            drop(runtime.spawn(read_while_wanted(Weak::clone(&self.this), reading)));
+            drop(runtime.spawn(read_again_and_again(Weak::clone(&self.this), reading)));
         }
     }
 
     /// Reads the map from the first node that tells it. Each has this time to connect and to answer.
     pub(super) async fn read_map(&self, patience: Duration) -> Result<(), Fault> {
-        let (mut owners, seeds) = self.state.read().map.informants();
-        owners.shuffle(&mut rand::rng());
-        // Those that can be asked at once come first. A seed that is asked becomes a node, which is forgotten again.
-        owners.sort_by_cached_key(|owner| !self.node_at(owner).link().is_up());
-        let mut fault = no_map();
-        for address in owners.iter().chain(&seeds) {
-            match self.read_map_from(address, patience).await {
-                Ok(owned) => {
+        let informants = self.informants();
+        let (mut next, mut asked, mut fault) =
+            (informants.iter(), FuturesUnordered::new(), no_map());
+        loop {
+            let mut others_after = patience;
+            if let Some((address, is_up)) = next.next() {
+                if !is_up {
+                    others_after = MAP_NEXT_AFTER.min(patience);
+                }
+                asked.push(self.read_map_from(address, patience));
+            }
+            let answer = tokio::select! {
+                answer = asked.next() => answer,
+                () = sleep(others_after), if next.len() > 0 => continue,
+            };
+            match answer {
+                Some(Ok(owned)) => {
                     self.replace_map(&owned);
                     return Ok(());
                 }
                 // Says more than that another node does not answer.
-                Err(denied @ Fault::Denied(_)) => fault = denied,
-                Err(_) => {}
+                Some(Err(denied @ Fault::Denied(_))) => fault = denied,
+                Some(Err(_)) => {}
+                None => return Err(fault),
             }
         }
-        Err(fault)
+    }
+
+    /// The nodes to ask for the map, in this order, and whether each is connected. A seed that is asked becomes a node, which is
+    /// forgotten again.
+    ///
+    /// Those that can be asked at once come first. If none of them tells the map, all known nodes may have gone. The seeds are
+    /// the user's word, and their names may lead to other nodes by now. So they take turns with the nodes that are not
+    /// connected, of which there may be many.
+    fn informants(&self) -> Vec<(Address, bool)> {
+        let (mut owners, seeds) = self.state.read().map.informants();
+        owners.shuffle(&mut rand::rng());
+        let is_up = |owner: &Address| self.node_at(owner).link().is_up();
+        let (up, down): (Vec<_>, Vec<_>) = owners.into_iter().partition(is_up);
+        let (mut down, mut seeds) = (down.into_iter(), seeds.into_iter());
+        let mut others = Vec::new();
+        while down.len() + seeds.len() > 0 {
+            others.extend(down.next());
+            others.extend(seeds.next());
+        }
+        let up = up.into_iter().map(|address| (address, true));
+        up.chain(others.into_iter().map(|address| (address, false)))
+            .collect()
     }
 
     async fn read_map_from(
@@ -121,12 +171,11 @@ impl Cluster {
             telemetry::slots_changed(&self.name());
             self.changed();
         }
-        let _some_linger = self.forget_nodes();
+        self.forget_nodes();
     }
 
-    /// Forgets the nodes that are needed no more. Their connections end when the last command over them is answered. Returns
-    /// whether there are others without a slot, which are kept for a while.
-    pub(super) fn forget_nodes(&self) -> bool {
+    /// Forgets the nodes that are needed no more. Their connections end when the last command over them is answered.
+    fn forget_nodes(&self) {
         let now = self.shared.clock.now();
         let mut state = self.state.write();
         let State { map, nodes } = &mut *state;
@@ -135,8 +184,6 @@ impl Cluster {
             .iter()
             .filter_map(|address| nodes.remove(address))
             .collect();
-        let owners = map.owners();
-        let some_linger = nodes.keys().any(|address| !owners.contains(address));
         drop(state);
         for node in &forgotten {
             node.forget();
@@ -145,7 +192,6 @@ impl Cluster {
             // Before they are dropped: their channels need another place.
             self.move_channels();
         }
-        some_linger
     }
 }
 
@@ -153,34 +199,43 @@ pub(in crate::backend::redis::servers) fn no_map() -> Fault {
     Fault::NotNow(cause("no node tells which slots the nodes have"))
 }
 
-/// Reads the map as long as that is wanted, and forgets the nodes that nobody needs.
-async fn read_while_wanted(this: Weak<Cluster>, reading: Reading) {
-    let mut pause = MAP_PAUSE.first;
+/// Reads the map when that is wanted, and every now and then, until the client is gone. Also forgets the nodes that nobody
+/// needs.
+async fn read_again_and_again(this: Weak<Cluster>, reading: Reading) {
+    let (mut pause, mut due) = (MAP_PAUSE.first, next_look());
     loop {
         let Some(cluster) = this.upgrade() else {
             return;
         };
-        if reading.0.wanted.swap(false, Ordering::AcqRel) {
+        let is_wanted = reading.0.wanted.swap(false, Ordering::AcqRel);
+        if is_wanted || Instant::now() >= due {
             let _was_answered = cluster.read_map(MAP_TIMEOUT).await;
+            due = next_look();
         }
+        cluster.forget_nodes();
         // Not held during the pause, so that the cluster can be dropped.
         drop(cluster);
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAP_PAUSE.longest);
+        if is_wanted {
+            sleep(pause).await;
+            pause = (pause * 2).min(MAP_PAUSE.longest);
+        }
         if !reading.0.wanted.load(Ordering::Acquire) {
             // The pauses are short again only after the map was right for a while.
             let quiet = timeout(MAP_PAUSE.longest, reading.0.wake.notified())
                 .await
                 .is_err();
             if quiet && !reading.0.wanted.load(Ordering::Acquire) {
-                let some_linger = this.upgrade().is_some_and(|cluster| cluster.forget_nodes());
-                if !some_linger {
-                    return;
-                }
-                let _was_woken = timeout(NODE_LINGER, reading.0.wake.notified()).await;
+                pause = MAP_PAUSE.first;
+                let _was_woken = timeout_at(due, reading.0.wake.notified()).await;
             }
         }
     }
+}
+
+/// When the map is to be read again, if nobody finds before that it may be wrong. Jitter: many clients that were started
+/// together do not go on together.
+fn next_look() -> Instant {
+    Instant::now() + MAP_INTERVAL.mul_f64(rand::rng().random_range(0.7..1.0))
 }
 
 /// Held by the task that reads the map. Resets the flag when the task ends, also when it ends with its runtime.

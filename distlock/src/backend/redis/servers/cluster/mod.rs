@@ -5,7 +5,8 @@
 //! command follows. Nothing else is sent twice from here: a command whose outcome is unknown is the caller's to repeat.
 //!
 //! The whole map is read in the background after a node sent a command elsewhere, or could not be reached: by one task, with
-//! growing pauses, so that a thousand waiters whose node is gone cause a few reads.
+//! growing pauses, so that a thousand waiters whose node is gone cause a few reads. The task also looks at the map every now
+//! and then.
 
 mod follow;
 #[cfg(feature = "test-util")]
@@ -55,6 +56,12 @@ pub(super) struct Cluster {
 struct State {
     map: SlotMap,
     nodes: HashMap<Address, Arc<Node>>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop_reading();
+    }
 }
 
 impl Cluster {

@@ -90,6 +90,7 @@ impl Cluster {
             Ok(Ok(())) => {
                 self.move_channels();
                 self.opening.is_open.store(true, Ordering::Release);
+                self.keep_reading();
                 // Those that were made before. Later ones find the cluster open.
                 for node in self.state.read().nodes.values() {
                     node.tell_first();

@@ -63,7 +63,7 @@ struct Run {
 /// The nodes of a cluster, and their slots.
 #[derive(Debug)]
 pub(super) struct SlotMap {
-    /// The nodes that the user named. They are asked when no other node answers.
+    /// The nodes that the user named. They are asked when no connected node answers.
     seeds: Vec<Address>,
     /// By their first slots. Each run ends where the next one begins.
     runs: BTreeMap<u16, Run>,
