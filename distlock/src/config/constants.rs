@@ -124,6 +124,10 @@ pub(crate) const RETRY_BACKOFF: Backoff = Backoff {
 /// After this time a wait is told in the log.
 pub(crate) const WARN_AFTER: Duration = Duration::from_secs(30);
 
+/// How long after a wait inside of a hold began cycles of waits are searched for. Most waits are over by then, and one search is
+/// for all that began in that time.
+pub(crate) const CYCLES_AFTER: Duration = Duration::from_millis(100);
+
 /// For how many keys long waits are told at a time, each with its holder.
 pub(crate) const LONG_WAITS_TOLD: usize = 16;
 

@@ -7,14 +7,13 @@ use foldhash::fast::RandomState;
 
 use super::signal::Signal;
 use super::slot::QueueSlot;
-use super::waits::{LongWait, Wait, Waits, describe};
+use super::waits::{LongWait, Wait, Waits};
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
-use crate::key::{Key, Resource};
+use crate::key::Key;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
 use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
@@ -87,15 +86,9 @@ impl WaiterLimits {
         self.counts.lock().waits.take_due(now)
     }
 
-    /// Describes a cycle that this wait closes.
-    pub(super) fn cycle(
-        &self,
-        slot: &WaiterSlot,
-        holder_of: impl Fn(&Resource) -> Option<Owner>,
-    ) -> Option<String> {
-        let counts = self.counts.lock();
-        let cycle = counts.waits.cycle(slot.number, holder_of);
-        cycle.map(|cycle| describe(&cycle))
+    /// Copies of the waits in which a search for cycles may find a new one; see [`Waits::take_unsearched`].
+    pub(super) fn take_unsearched(&self) -> Option<(Vec<Wait>, usize)> {
+        self.counts.lock().waits.take_unsearched()
     }
 
     /// How many waiters are counted.
@@ -113,6 +106,9 @@ impl Counts {
         match self.per_key.get_mut(key) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(self.per_key.remove(key)),
+        }
+        if self.per_key.capacity() > 64 + 4 * self.per_key.len() {
+            self.per_key.shrink_to(2 * self.per_key.len());
         }
     }
 }
@@ -165,6 +161,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::key::Resource;
     use crate::kind::Kind;
 
     const MANY: u32 = u32::MAX;

@@ -7,6 +7,7 @@
 mod cycles;
 mod limits;
 mod lives;
+mod numbered;
 mod place;
 mod queue;
 mod registry;

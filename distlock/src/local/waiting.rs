@@ -1,18 +1,22 @@
 //! Counting the acquisitions that wait, and telling of waits that nobody may have meant.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::limits::WaiterSlot;
 use super::registry::Registry;
 use super::runner::Runner;
-use super::waits::{LongWait, Wait};
+use super::waits::{LongWait, Wait, Waits, describe};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
+use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
 use crate::hold::Session;
 use crate::key::Resource;
 use crate::kind::Family;
+use crate::owner::Owner;
 use crate::telemetry::{self, Meter};
 
 impl Registry {
@@ -50,22 +54,39 @@ impl Registry {
         }
         telemetry::waits(&resource, place);
         slot.count(meter.waiter());
-        self.session.inspect_waits_by(due);
-        if is_inside {
-            let entries = self.entries.lock();
-            let holder_of = |resource: &Resource| {
-                let held = self
-                    .same_data(resource)
-                    .find_map(|held| entries.get(&held)?.holder.as_ref());
+        let searched = match is_inside {
+            true => self.session.now().after(CYCLES_AFTER),
+            false => Tick::NEVER,
+        };
+        self.session.inspect_waits_by(due.min(searched));
+        Ok(slot)
+    }
+
+    /// Tells of new cycles of waits. One search is for all waits that came since the last one, so its time grows with their
+    /// number, and not with that of each with each.
+    fn tell_cycles(&self) {
+        let Some((waits, new)) = self.limits.take_unsearched() else {
+            return;
+        };
+        let first_new = waits.len() - new;
+        let waits: Waits = waits.into_iter().collect();
+        let mut holders: HashMap<&Resource, Option<Owner>, RandomState> = HashMap::default();
+        let entries = self.entries.lock();
+        for resource in waits.iter().flat_map(|wait| &wait.resources) {
+            holders.entry(resource).or_insert_with(|| {
+                let mut held = self.same_data(resource);
+                let held = held.find_map(|held| entries.get(&held)?.holder.as_ref());
                 held.map(|holder| holder.hold.owner)
-            };
-            let cycle = self.limits.cycle(&slot, holder_of);
-            drop(entries);
-            if let Some(cycle) = cycle {
-                telemetry::waits_in_a_cycle(&resource.key, &cycle);
+            });
+        }
+        drop(entries);
+        let holder_of = |resource: &Resource| holders.get(resource).copied().flatten();
+        for cycle in waits.new_cycles(first_new, holder_of) {
+            if let Some(wait) = cycle.first() {
+                let key = &wait.resources[wait.at].key;
+                telemetry::waits_in_a_cycle(key, &describe(&cycle));
             }
         }
-        Ok(slot)
     }
 
     /// Whether the code that runs now waits for a hold of its own: the running task has the key's data, under any kind, and
@@ -84,6 +105,7 @@ impl Registry {
     /// Tells of the waits that have become long, from a task of its own, which asks the server who holds the keys. Returns
     /// when to look again.
     pub(super) fn tell_waits(&self) -> Tick {
+        self.tell_cycles();
         let now = self.session.now();
         let (long, next) = self.limits.take_due(now);
         if !long.is_empty() {
@@ -139,4 +161,41 @@ async fn is_unset(session: &Arc<Session>, resource: &Resource) -> bool {
     target.permits = u32::MAX;
     let looked = session.look(&target).await;
     looked.is_some_and(|looked| looked.is_open)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::Client;
+    use crate::local::cycles::STEPS;
+
+    #[tokio::test(start_paused = true)]
+    async fn long_chain_of_nested_waits_is_searched_in_a_time_that_grows_with_its_length() {
+        const MANY: usize = 500;
+        let client = Client::in_memory();
+        let lock = |n: usize| client.lock(n.to_string());
+        let mut guards = Vec::new();
+        for n in 0..=MANY {
+            guards.push(lock(n).acquire().await.unwrap());
+        }
+        let last = guards.pop().unwrap();
+        let (mut tasks, before) = (JoinSet::new(), STEPS.get());
+        // From its end, so that each new wait leads to all before it.
+        for (n, guard) in guards.into_iter().enumerate().rev() {
+            let inner = lock(n + 1).acquire();
+            tasks.spawn(async move { guard.scope(inner.into_future()).await.map(drop) });
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.snapshot().waits.len(), MANY);
+        let of_snapshot = STEPS.get() - before;
+        tokio::time::sleep(2 * CYCLES_AFTER).await;
+        let steps = STEPS.get() - before - of_snapshot;
+        assert!((MANY..=8 * MANY).contains(&steps), "{steps} steps");
+        last.release().await.unwrap();
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap().unwrap();
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The acquisitions of one client that wait: since when, where in the code, and inside which holds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+use super::numbered::Numbered;
 use super::signal::Signal;
 use crate::clock::Tick;
 use crate::key::{Key, Resource};
@@ -53,44 +54,69 @@ pub(super) struct LongWait {
 /// All acquisitions that wait. Plain data.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    pub(super) waits: Vec<Option<Wait>>,
-    unused: Vec<usize>,
+    pub(super) waits: Numbered<Wait>,
     /// The waits inside the critical section of each hold.
-    pub(super) by_hold: HashMap<Owner, Vec<usize>, RandomState>,
+    pub(super) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
+    /// Waits inside of holds that came after the last search for cycles. Some may have ended.
+    unsearched: Vec<usize>,
+    /// No wait is to be told before this time.
+    next_due: Option<Tick>,
 }
 
 impl Waits {
     /// Adds a wait, and returns its number.
     pub(super) fn add(&mut self, wait: Wait) -> usize {
-        let number = self.unused.pop().unwrap_or(self.waits.len());
-        for (owner, _) in &wait.inside {
-            self.by_hold.entry(*owner).or_default().push(number);
+        let next_due = self.next_due.get_or_insert(wait.due);
+        *next_due = wait.due.min(*next_due);
+        // Numbered first, and indexed by a copy of its holds: the wait is moved into its place.
+        let owners: SmallVec<[Owner; 4]> = wait.inside.iter().map(|(owner, _)| *owner).collect();
+        let number = self.waits.add(wait);
+        if !owners.is_empty() {
+            self.unsearched.push(number);
         }
-        match self.waits.get_mut(number) {
-            Some(unused) => *unused = Some(wait),
-            None => self.waits.push(Some(wait)),
+        for owner in owners {
+            self.by_hold.entry(owner).or_default().insert(number);
         }
         number
     }
 
     pub(super) fn remove(&mut self, number: usize) {
-        let Some(wait) = self.waits.get_mut(number).and_then(Option::take) else {
+        let Some(wait) = self.waits.remove(number) else {
             return;
         };
-        self.unused.push(number);
         for (owner, _) in wait.inside {
             if let Some(inside) = self.by_hold.get_mut(&owner) {
-                inside.retain(|other| *other != number);
+                inside.remove(&number);
                 if inside.is_empty() {
                     self.by_hold.remove(&owner);
                 }
             }
         }
+        if self.by_hold.capacity() > 64 + 4 * self.by_hold.len() {
+            self.by_hold.shrink_to(2 * self.by_hold.len());
+        }
+    }
+
+    /// Copies of the waits inside of holds, if some of them came after the last search for cycles. These come last; the number
+    /// says how many there are.
+    pub(super) fn take_unsearched(&mut self) -> Option<(Vec<Wait>, usize)> {
+        let mut unsearched = std::mem::take(&mut self.unsearched);
+        // A number that was used again is here twice.
+        unsearched.sort_unstable();
+        unsearched.dedup();
+        let is_new = |number: &usize| unsearched.binary_search(number).is_ok();
+        let inside: HashSet<usize, RandomState> =
+            self.by_hold.values().flatten().copied().collect();
+        let (new, known): (Vec<usize>, Vec<usize>) = inside.into_iter().partition(is_new);
+        let count = new.len();
+        let waits = known.into_iter().chain(new);
+        let waits = waits.filter_map(|number| self.waits.get(number).cloned());
+        (count > 0).then(|| (waits.collect(), count))
     }
 
     /// It waits for another of its keys from here on, and is in that queue with this signal.
     pub(super) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
-        if let Some(Some(wait)) = self.waits.get_mut(number) {
+        if let Some(wait) = self.waits.get_mut(number) {
             wait.signal = Arc::clone(signal);
             let mut keys = wait.resources.iter();
             wait.at = keys.position(|resource| resource.key == *key).unwrap_or(0);
@@ -98,17 +124,21 @@ impl Waits {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Wait> {
-        self.waits.iter().flatten()
+        self.waits.iter()
     }
 
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
-        self.waits.len() - self.unused.len()
+        self.waits.len()
     }
 
     /// The waits that are to be told now, one for each key, the longest first; and when the next ones are. All that wait for a
     /// key are counted and told together, also those whose own time has not come.
     pub(super) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+        match self.next_due {
+            Some(due) if due <= now => {}
+            next => return (Vec::new(), next.unwrap_or(Tick::NEVER)),
+        }
         let mut long = HashMap::<Resource, LongWait>::new();
         for wait in self.iter().filter(|wait| wait.due <= now) {
             let resource = &wait.resources[wait.at];
@@ -128,13 +158,14 @@ impl Waits {
             }
         }
         let mut next = Tick::NEVER;
-        for wait in self.waits.iter_mut().flatten() {
+        for wait in self.waits.iter_mut() {
             if let Some(told) = long.get(&wait.resources[wait.at]) {
                 // Again when the first of them has waited for twice as long.
                 wait.due = now.after(now.since(told.since));
             }
             next = next.min(wait.due);
         }
+        self.next_due = Some(next);
         let mut long: Vec<LongWait> = long.into_values().collect();
         long.sort_by_key(|wait| wait.since);
         (long, next)

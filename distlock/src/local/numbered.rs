@@ -1,0 +1,202 @@
+//! Values by number, in blocks. A block whose values are all gone takes no memory.
+
+/// How many values are in a block.
+const BLOCK: usize = 64;
+
+/// Values, each with a number that it keeps. Numbers of removed values are used again.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
+    blocks: Vec<Block<T>>,
+    /// Blocks with room. Some may be full or gone by now.
+    with_room: Vec<usize>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Block<T> {
+    /// A bit for each value that is there.
+    used: u64,
+    values: Vec<Option<T>>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            with_room: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<T> Block<T> {
+    fn new(capacity: usize) -> Self {
+        Self {
+            used: 0,
+            values: Vec::with_capacity(capacity),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == u64::MAX
+    }
+
+    /// Returns the place of the value. The block must have room.
+    fn add(&mut self, value: T) -> usize {
+        let at = self.used.trailing_ones() as usize;
+        self.used |= 1 << at;
+        match self.values.get_mut(at) {
+            Some(unused) => *unused = Some(value),
+            None => self.values.push(Some(value)),
+        }
+        at
+    }
+
+    fn remove(&mut self, at: usize) -> Option<T> {
+        let value = self.values.get_mut(at)?.take()?;
+        self.used &= !(1 << at);
+        if self.used == 0 {
+            self.values = Vec::new();
+        }
+        Some(value)
+    }
+}
+
+impl<T> Numbered<T> {
+    /// Adds a value, and returns its number.
+    pub(super) fn add(&mut self, value: T) -> usize {
+        let block = self.block_with_room();
+        self.len += 1;
+        let at = self.blocks[block].add(value);
+        block * BLOCK + at
+    }
+
+    fn block_with_room(&mut self) -> usize {
+        while let Some(block) = self.with_room.last() {
+            match self.blocks.get(*block) {
+                Some(found) if !found.is_full() => return *block,
+                _ => drop(self.with_room.pop()),
+            }
+        }
+        // The first block grows, since most clients never have another one.
+        let capacity = if self.blocks.is_empty() { 0 } else { BLOCK };
+        self.blocks.push(Block::new(capacity));
+        self.with_room.push(self.blocks.len() - 1);
+        self.blocks.len() - 1
+    }
+
+    pub(super) fn remove(&mut self, number: usize) -> Option<T> {
+        let (at, index) = (number % BLOCK, number / BLOCK);
+        let block = self.blocks.get_mut(index)?;
+        let was_full = block.is_full();
+        let value = block.remove(at)?;
+        self.len -= 1;
+        if was_full {
+            self.with_room.push(index);
+        }
+        while self.blocks.len() > 1 && self.blocks.last().is_some_and(|last| last.used == 0) {
+            self.blocks.pop();
+        }
+        if self.blocks.capacity() > 16 + 4 * self.blocks.len() {
+            self.blocks.shrink_to(2 * self.blocks.len());
+            self.with_room.retain(|block| *block < self.blocks.len());
+            self.with_room.shrink_to(2 * self.with_room.len());
+        }
+        Some(value)
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&T> {
+        let block = self.blocks.get(number / BLOCK)?;
+        block.values.get(number % BLOCK)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        let block = self.blocks.get_mut(number / BLOCK)?;
+        block.values.get_mut(number % BLOCK)?.as_mut()
+    }
+
+    /// A number above all that are in use.
+    pub(super) fn end(&self) -> usize {
+        self.blocks.len() * BLOCK
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.blocks
+            .iter()
+            .flat_map(|block| block.values.iter().flatten())
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let blocks = self.blocks.iter_mut();
+        blocks.flat_map(|block| block.values.iter_mut().flatten())
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// For how many values there is memory.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.blocks
+            .iter()
+            .map(|block| block.values.capacity())
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn memory_of_a_crowd_is_given_back_also_if_a_late_one_stays() {
+        let mut numbered = Numbered::default();
+        let numbers: Vec<usize> = (0..100_000).map(|value| numbered.add(value)).collect();
+        assert!(numbered.room() <= 100_000 + BLOCK);
+        for number in &numbers[..99_999] {
+            numbered.remove(*number);
+        }
+        assert_eq!(numbered.get(numbers[99_999]), Some(&99_999));
+        assert!(numbered.room() <= BLOCK, "{}", numbered.room());
+        // Those that come next fill the blocks that there are.
+        let next: Vec<usize> = (0..BLOCK).map(|value| numbered.add(value)).collect();
+        assert!(numbered.room() <= 2 * BLOCK, "{}", numbered.room());
+        for number in next.into_iter().chain([numbers[99_999]]) {
+            numbered.remove(number);
+        }
+        assert_eq!((numbered.len(), numbered.blocks.len()), (0, 1));
+        assert!(numbered.room() == 0 && numbered.blocks.capacity() <= 32);
+    }
+
+    proptest! {
+        #[test]
+        fn random_values_come_and_go_under_numbers_of_their_own(
+            steps in prop::collection::vec((0..400_usize, any::<bool>()), 1..1_000),
+        ) {
+            let (mut numbered, mut there) = (Numbered::default(), Vec::new());
+            for (value, (who, is_added)) in steps.into_iter().enumerate() {
+                if is_added || there.is_empty() {
+                    there.push((numbered.add(value), value));
+                } else {
+                    let (number, value) = there.swap_remove(who % there.len());
+                    prop_assert_eq!(numbered.remove(number), Some(value));
+                    prop_assert_eq!(numbered.remove(number), None);
+                }
+                prop_assert_eq!(numbered.len(), there.len());
+                for (number, value) in &there {
+                    prop_assert_eq!(numbered.get(*number), Some(value));
+                }
+            }
+            prop_assert!(numbered.with_room.len() <= 1_000);
+            let (mut all, mut values): (Vec<usize>, Vec<usize>) =
+                (numbered.iter().copied().collect(), there.iter().map(|(_, value)| *value).collect());
+            all.sort_unstable();
+            values.sort_unstable();
+            prop_assert_eq!(all, values);
+        }
+    }
+}
