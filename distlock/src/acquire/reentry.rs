@@ -176,10 +176,9 @@ impl OpenGate {
         };
         match entered {
             Ok(enclosing) => Ok(Some(enclosing)),
-            Err(NestError::Closed) => Ok(None),
-            Err(NestError::Lost(loss)) => {
+            Err(error) => {
                 let key = one.requested().resource.key.text();
-                Err(Error::lost(key, loss))
+                error.into_error(key).map_or(Ok(None), Err)
             }
         }
     }

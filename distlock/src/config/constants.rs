@@ -67,6 +67,13 @@ pub(crate) const MAX_SUM: u64 = MAX_NUMBER as u64;
 /// server, which works on all of them in one go, for some 10 us each.
 pub(crate) const PERMITS_AT_ONCE: u32 = 1000;
 
+/// How often one owner may have entered a read lock. Each entry is a key of its own in the server, and scripts look at no more
+/// entries of an owner.
+pub(crate) const MOST_ENTRIES: u32 = 1000;
+
+/// How many holders of a read lock, or permits, one look at the holders tells.
+pub(crate) const MOST_HOLDERS_TOLD: usize = 10_000;
+
 /// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
 /// arrive.
 pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);

@@ -261,7 +261,8 @@ impl Guard {
     /// lease as this one.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the hold is lost, and [`Error::Deadlock`] if the lock is not reentrant.
+    /// [`Error::Lost`] if the hold is lost, [`Error::Deadlock`] if the lock is not reentrant, and [`Error::Unsupported`] for a
+    /// read lock that this owner has entered 1000 times.
     ///
     /// # Examples
     /// ```

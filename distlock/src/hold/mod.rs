@@ -36,8 +36,10 @@ pub(crate) use self::session::Session;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::error::Loss;
+use crate::config::MOST_ENTRIES;
+use crate::error::{Error, Loss};
 use crate::key::Resource;
+use crate::kind::Kind;
 use crate::mutex::Mutex;
 use crate::owner::Owner;
 use crate::telemetry::Meter;
@@ -127,6 +129,23 @@ pub(crate) enum NestError {
     Closed,
     /// The hold is lost, and with it everything that runs in its scope.
     Lost(Loss),
+    /// The hold has as many entries as one may have.
+    TooMany,
+}
+
+impl NestError {
+    /// The error for the user; `None` if the acquisition is an ordinary one.
+    pub(crate) fn into_error(self, key: &str) -> Option<Error> {
+        match self {
+            Self::Closed => None,
+            Self::Lost(loss) => Some(Error::lost(key, loss)),
+            Self::TooMany => Some(Error::Unsupported {
+                key: key.to_owned(),
+                reason: "one owner enters a read lock at most 1000 times, because each entry is a key in the server; end some \
+                         of its guards, or acquire the lock outside of the scope",
+            }),
+        }
+    }
 }
 
 /// How a guard ended.
@@ -406,6 +425,9 @@ impl Hold {
     ) -> Result<Arc<HoldRef>, NestError> {
         let mut state = self.state.lock();
         state.check(beside, closed)?;
+        if self.resource.kind == Kind::Read && state.count >= MOST_ENTRIES {
+            return Err(NestError::TooMany);
+        }
         state.count += 1;
         state.lease.join(term);
         Ok(HoldRef::new(Arc::clone(self), origin, term))

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{HoldRef, NestError, Release, Session};
+use crate::hold::{HoldRef, Release, Session};
 use crate::kind::Nesting;
 
 /// A share of a hold. Dropping a share ends it. A release that has to be sent is sent in the background.
@@ -60,8 +60,11 @@ impl ShareRef {
                 self.registry.session.look_at(share.hold_ref().hold());
                 Ok(share)
             }
-            Err(NestError::Lost(loss)) => Err(Error::lost(resource.key.text(), loss)),
-            Err(NestError::Closed) => Err(Error::lost(resource.key.text(), Loss::Expired)),
+            Err(error) => {
+                let key = resource.key.text();
+                let ended = || Error::lost(key, Loss::Expired);
+                Err(error.into_error(key).unwrap_or_else(ended))
+            }
         }
     }
 }

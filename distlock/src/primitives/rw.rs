@@ -158,6 +158,7 @@ impl RwLock {
 ///
 /// * Readers of one client do not queue behind each other, and nothing is handed over between them.
 /// * Branches of one scope of a read lock can also read at the same time.
+/// * One owner enters the lock at most 1000 times at once. Of more than 10 000 readers the methods that look at them tell 10 000.
 /// * The methods that inspect the lock, such as [`holders`](ReadLock::holders) and
 ///   [`remaining_lease`](ReadLock::remaining_lease), are about readers only, including those inside a write lock. The
 ///   remaining lease is that of the reader with the most time left.

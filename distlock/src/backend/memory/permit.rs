@@ -12,7 +12,7 @@ use crate::backend::{
     Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
 use crate::clock::Tick;
-use crate::config::{MAX_SUM, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
+use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
@@ -295,6 +295,7 @@ pub(super) fn inspect(state: &mut State, key: &Key, now: Tick) -> Result<Inspect
     Ok(Inspected {
         ttl: acquired.peek().map(|(end, _)| end.left(now)),
         holders: acquired
+            .take(MOST_HOLDERS_TOLD)
             .map(|(_, id)| (id.to_string().into_bytes(), 1))
             .collect(),
     })

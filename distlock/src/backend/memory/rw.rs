@@ -12,7 +12,7 @@ use super::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
-use crate::config::{READERS_PATIENCE, READERS_TURN};
+use crate::config::{MOST_HOLDERS_TOLD, READERS_PATIENCE, READERS_TURN};
 use crate::key::{Key, Resource};
 use crate::kind::{Family, Kind};
 use crate::owner::Owner;
@@ -390,6 +390,6 @@ pub(super) fn inspect(
     let reader = |(owner, reader): (&Owner, &Reader)| bytes((owner.text(), reader.count));
     Ok(Inspected {
         ttl: alive().map(|(_, reader)| reader.ends.left(now)).max(),
-        holders: alive().map(reader).collect(),
+        holders: alive().take(MOST_HOLDERS_TOLD).map(reader).collect(),
     })
 }

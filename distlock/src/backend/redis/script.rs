@@ -60,7 +60,7 @@ scripts! {
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
-    FENCED_ACQUIRE = "scripts/fenced_acquire.lua";
+    FENCED_ACQUIRE = "scripts/owner.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_RENEW = "scripts/permit.lua", "scripts/permit_renew.lua";
     PERMIT_RELEASE = "scripts/permit.lua", "scripts/permit_release.lua";
@@ -71,8 +71,8 @@ scripts! {
     PERMIT_RELEASE_ONE = "scripts/permit.lua", "scripts/permit_release_one.lua";
     PERMIT_UPDATE_LEASE = "scripts/permit.lua", "scripts/permit_update_lease.lua";
     PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
-    FAIR_ACQUIRE = "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
-    FAIR_RELEASE = "scripts/fair_queue.lua", "scripts/fair_release.lua";
+    FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
+    FAIR_RELEASE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";
     RW_READ_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_read_release.lua";
@@ -228,6 +228,20 @@ mod tests {
             published += plain;
         }
         assert!(published > 10);
+    }
+
+    #[test]
+    fn scripts_have_the_bounds_that_the_client_keeps() {
+        use crate::config::{MOST_ENTRIES, MOST_HOLDERS_TOLD};
+        let of = |script: &Script| script.plain.source.clone();
+        let entries = format!("local MOST_ENTRIES = {MOST_ENTRIES}\n");
+        for script in [&*RW_READ_ACQUIRE, &RW_READ_RELEASE, &RW_RENEW, &RW_INSPECT] {
+            assert!(of(script).contains(&entries));
+        }
+        let told = format!("local MOST_HOLDERS = {MOST_HOLDERS_TOLD}\n");
+        for script in [&*RW_INSPECT, &PERMIT_INSPECT] {
+            assert!(of(script).contains(&told));
+        }
     }
 
     #[test]

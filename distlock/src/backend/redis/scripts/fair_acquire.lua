@@ -9,18 +9,26 @@ local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
 local DAY = 86400000
 local PATIENCE = 5000 -- how long the place of one of our waiters is kept by default
+local MOST_WAITERS = 10000 -- no more waiters than these, from the first one, are looked at for the place of another
+local LONGEST = 315360000000 -- no wait is longer; a score of another program may be any number
+
+-- The time from which a waiter counts as dead.
+local function time_of(score)
+  return math.min(tonumber(score), now + LONGEST)
+end
 
 -- How much the foreign waiters before the owner may still subtract from the owner's time. Each subtracts its own wait
 -- when it acquires or gives up. That wait shows as the gap between its time and the time of the waiter before it. It
 -- does not show for the first, which is treated as if it had just arrived.
 local function owed_to_foreign()
-  if redis.call('LLEN', queue) == redis.call('ZCARD', ours) then return 0 end
+  local known = redis.call('ZCARD', ours)
+  if redis.call('LLEN', queue) == known or known > MOST_WAITERS then return 0 end
   local is_ours, first, last = {}, nil, nil
-  for _, one in ipairs(redis.call('ZRANGE', ours, 0, -1)) do is_ours[one] = true end
-  for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+  for _, one in ipairs(redis.call('ZRANGE', ours, 0, MOST_WAITERS - 1)) do is_ours[one] = true end
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
     if one == owner then break end
     if not is_ours[one] then
-      local dead_at = tonumber(redis.call('ZSCORE', timeouts, one) or now)
+      local dead_at = time_of(redis.call('ZSCORE', timeouts, one) or now)
       first = first or dead_at
       last = math.max(last or dead_at, dead_at)
     end
@@ -38,7 +46,7 @@ end
 local function come_back()
   redis.call('LREM', queue, 0, owner)
   redis.call('ZADD', timeouts, string.format('%.0f', now + tonumber(place)), owner)
-  for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+  for _, one in ipairs(redis.call('LRANGE', queue, 0, MOST_WAITERS - 1)) do
     if not redis.call('ZSCORE', ours, one) then
       redis.call('LINSERT', queue, 'BEFORE', one, owner)
       return
@@ -47,13 +55,21 @@ local function come_back()
   redis.call('RPUSH', queue, owner)
 end
 
-local function stand()
+-- Whether the times are those of waiters, as the first one shows. Those of a queue with a live head have been seen.
+local function are_times(head)
+  local first = head or redis.call('ZRANGE', timeouts, 0, 0)[1]
+  return not first or is_owner(first)
+end
+
+local function stand(head)
+  local is_new = not redis.call('ZSCORE', timeouts, owner)
+  if is_new and not are_times(head) then refuse_type() end
   -- The PEXPIRE comes first: it passes when memory is full, even if the key is missing, and lets the next writes pass.
   local keep = math.max(redis.call('PTTL', ours), tonumber(place))
   redis.call('PEXPIRE', ours, keep)
   redis.call('ZADD', ours, string.format('%.0f', now + tonumber(place)), owner)
   redis.call('PEXPIRE', ours, keep)
-  if not redis.call('ZSCORE', timeouts, owner) then redis.call('RPUSH', queue, owner) end
+  if is_new then redis.call('RPUSH', queue, owner) end
   local dead_at = now + tonumber(place) + owed_to_foreign()
   redis.call('ZADD', timeouts, string.format('%.0f', dead_at), owner)
   -- Without further waiters both must expire. They do so together, long after any waiter counts as alive, since
@@ -71,7 +87,8 @@ local function in_the_way(held, head)
   if held then
     left = redis.call('PTTL', lock)
   else
-    left = (redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', timeouts, head)) - now
+    left = time_of(redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', timeouts, head) or now) - now
+    left = math.max(left, 0)
   end
   if left < 0 or redis.call('LINDEX', queue, held and 0 or 1) == owner then return left end
   return left + place
@@ -98,6 +115,6 @@ if has_it or not held and (not head or head == owner) then
   if next and tonumber(lease) < patience then wake(next, channel) end
   return nil
 end
-if place ~= '0' then stand() end
+if place ~= '0' then stand(head) end
 if not held and any_died then wake(head, channel) end
 return in_the_way(held, head)

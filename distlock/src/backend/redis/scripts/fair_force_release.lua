@@ -6,7 +6,7 @@
 local channel = ARGV[1]
 
 if is_no_lock(lock) then return wrong_type() end
-local freed = redis.call('DEL', lock)
 local head = sweep()
+local freed = redis.call('DEL', lock)
 if head then wake(head, channel) end
 return freed

@@ -10,36 +10,44 @@
 -- 3. The time that Redisson sees of our waiter is the time for which its place is kept, plus all that the foreign
 -- waiters before it may still subtract. So none of them makes a live waiter look dead, and after their subtractions
 -- a dead one looks dead to Redisson as well. If this fails (clocks differ, or a foreign waiter chose a longer
--- wait), our waiter    returns to the front: whatever is left in the queue arrived later, since only heads are removed.
+-- wait), our waiter returns to the front: whatever is left in the queue arrived later, since only heads are removed.
 -- 4. Our waiters subtract nothing: the times behind them do not depend on theirs.
+-- 5. What is removed from a key, or gets another TTL, has been seen to hold owners.
 local lock, queue, timeouts, ours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- One script removes no more dead waiters than this from each key. The next one goes on.
+local MOST_DEAD = 1000
+
 local function leave(owner)
   redis.call('ZREM', timeouts, owner)
   redis.call('ZREM', ours, owner)
-  redis.call('LREM', queue, 0, owner)
+  redis.call('LREM', queue, 1, owner)
 end
 
 -- Removes the dead waiters. Returns the first of the others, if there is one, and whether any were removed.
 local function sweep()
   local any = false
-  local first = redis.call('ZRANGE', ours, 0, 0, 'WITHSCORES')
-  while first[1] and tonumber(first[2]) <= now do
+  for _ = 1, MOST_DEAD do
+    local first = redis.call('ZRANGE', ours, 0, 0, 'WITHSCORES')
+    if not first[1] then break end
+    if not is_owner(first[1]) then refuse_type() end
+    if tonumber(first[2]) > now then break end
     leave(first[1])
     any = true
-    first = redis.call('ZRANGE', ours, 0, 0, 'WITHSCORES')
   end
   local head = redis.call('LINDEX', queue, 0)
-  while head do
+  for _ = 1, MOST_DEAD do
+    if not head then break end
     local dead_at = redis.call('ZSCORE', timeouts, head)
-    if dead_at and (redis.call('ZSCORE', ours, head) or tonumber(dead_at) > now) then return head, any end
+    if dead_at and (redis.call('ZSCORE', ours, head) or tonumber(dead_at) > now) then break end
+    if not is_owner(head) then refuse_type() end
     leave(head)
     any = true
     head = redis.call('LINDEX', queue, 0)
   end
-  return nil, any
+  return head or nil, any
 end
 
 local function wake(owner, channel)

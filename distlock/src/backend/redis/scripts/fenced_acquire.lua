@@ -14,9 +14,16 @@ local function is_above(one, other)
   return one > other
 end
 
-local function issue()
+-- The last token, if there is one. Any other text is data of another program.
+local function last_token()
+  local last = redis.call('GET', fence)
+  if last and last ~= '0' and (#last > 19 or not string.find(last, '^[1-9]%d*$')) then refuse_type() end
+  return last
+end
+
+local function issue(last)
   local time = redis.call('TIME')
-  local last = redis.call('GET', fence) or '0'
+  last = last or '0'
   local base = string.format('%.0f', time[1] * 1000000 + time[2] - 1)
   if is_above(seen, base) then base = seen end
   if is_above(last, base) then base = last end
@@ -26,17 +33,18 @@ local function issue()
 end
 
 if redis.call('EXISTS', lock) == 0 then
+  local last = last_token()
   -- Before the first write: a PEXPIRE checks the lease even if the key is missing, so an invalid one fails before
   -- anything is stored. It also passes when memory is full, and then lets the other writes pass.
   redis.call('PEXPIRE', lock, lease)
-  issue()
+  issue(last)
   redis.call('HSET', lock, owner, '1')
   redis.call('PEXPIRE', lock, lease)
   return redis.call('GET', fence)
 end
 if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
+local last = last_token()
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')
-local last = redis.call('GET', fence)
-if not last or is_above(seen, last) then issue() end
+if not last or is_above(seen, last) then issue(last) end
 return redis.call('GET', fence)

@@ -7,6 +7,8 @@ local function is_owner(text)
   return id ~= nil and #id == 36 and (rest == '' or string.find(rest, '^:[%w:%-]+$') ~= nil)
 end
 
--- The answer where the key has data of another program, which stays as it is.
-local function wrong_type() return redis.error_reply('WRONGTYPE the key does not hold such a lock') end
+-- The answer where the key has data of another program, which stays as it is; and the same from inside of a function.
+local OTHER_DATA = 'WRONGTYPE the key does not hold such a lock'
+local function wrong_type() return redis.error_reply(OTHER_DATA) end
+local function refuse_type() error(OTHER_DATA, 0) end
 

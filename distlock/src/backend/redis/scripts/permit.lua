@@ -21,18 +21,39 @@ local function free(semaphore)
   return number and tonumber(number)
 end
 
--- Takes back the expired permits, in batches that fit on Lua's stack. Returns how many there were.
+-- Members of a sorted set that are no ids of permits are data of another program. Before version 3.17 of Redisson the ids
+-- were digits.
+local function check_ids(members)
+  for _, member in ipairs(members) do
+    if #member ~= 16 and (#member ~= 32 or string.find(member, '%X')) then
+      error('WRONGTYPE the key holds no permits', 0)
+    end
+  end
+end
+
+-- Fails if a sorted set is not that of permits, as those show that end first. So many are looked at.
+local function check_permits(permits)
+  check_ids(redis.call('ZRANGEBYSCORE', permits, '-inf', '+inf', 'LIMIT', '0', '16'))
+end
+
+-- One script takes back no more batches of expired permits than this. The next one goes on.
+local MOST_BATCHES = 50
+
+-- Takes back expired permits, in batches that fit on Lua's stack. Returns how many there were, and how many permits are free
+-- now.
 local function sweep(semaphore, permits, now)
   -- Before anything is written: this fails on a value that is not a semaphore.
-  free(semaphore)
-  local swept = 0
-  while true do
+  local left, swept = free(semaphore), 0
+  for _ = 1, MOST_BATCHES do
     local expired = redis.call('ZRANGEBYSCORE', permits, '0', digits(math.floor(now)), 'LIMIT', '0', '1000')
     if #expired == 0 then break end
-    swept = swept + redis.call('ZREM', permits, unpack(expired))
+    check_ids(expired)
+    local removed = redis.call('ZREM', permits, unpack(expired))
+    redis.call('INCRBY', semaphore, digits(removed))
+    swept = swept + removed
   end
-  if swept > 0 then redis.call('INCRBY', semaphore, digits(swept)) end
-  return swept
+  if swept > 0 then left = (left or 0) + swept end
+  return swept, left
 end
 
 -- Publishes the number of free permits. Returns how many subscribers were notified. Redisson's subscribers would fail

@@ -9,12 +9,12 @@ local seed, many, lease, channel = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local now = clock()
 local expires = end_of(lease, now)
-local swept = sweep(semaphore, permits, now)
-local left = free(semaphore)
+local swept, left = sweep(semaphore, permits, now)
 
 local function take()
   if not left or redis.call('EXISTS', ended) == 1 then return false end
-  if many > left + redis.call('ZCARD', permits) then return false end
+  local acquired = redis.call('ZCARD', permits)
+  if many > left + acquired then return false end
   local ids, ends, missing = {}, {}, 0
   for n = 1, many do
     ids[n] = id(seed, n - 1)
@@ -23,6 +23,8 @@ local function take()
     ends[n] = math.max(expires, tonumber(score or 0))
   end
   if missing > left then return false end
+  -- With a permit of its own there it is a semaphore's.
+  if acquired > 0 and missing == many then check_permits(permits) end
   begin_writing(permits)
   if missing > 0 then redis.call('DECRBY', semaphore, digits(missing)) end
   left = left - missing
@@ -39,4 +41,5 @@ if not left then return -2 end
 -- The highest end is that of Redisson's permanent permits, which never expire.
 local nearest = redis.call('ZRANGEBYSCORE', permits, '0', '(922337203685477', 'WITHSCORES', 'LIMIT', '0', '1')
 if #nearest == 0 then return -1 end
-return math.floor(nearest[2] - now)
+-- One that has ended is taken back by the next script.
+return math.max(math.floor(nearest[2] - now), 0)

@@ -6,4 +6,5 @@ local semaphore, permits = KEYS[1], KEYS[2]
 
 local now = digits(math.floor(clock()))
 local left = free(semaphore) or 0
+check_permits(permits)
 return { left + redis.call('ZCOUNT', permits, '0', now), redis.call('ZCOUNT', permits, '(' .. now, '+inf') }

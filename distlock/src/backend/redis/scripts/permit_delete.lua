@@ -4,7 +4,7 @@
 -- Reply 1 removed   0 there was none
 local semaphore, permits = KEYS[1], KEYS[2]
 
--- Both fail on values of another type, which are not a semaphore and must not be deleted.
+-- Both fail on other data, which is not a semaphore and must not be deleted.
 free(semaphore)
-redis.call('ZCARD', permits)
+check_permits(permits)
 return math.min(1, redis.call('DEL', semaphore, permits))

@@ -9,6 +9,7 @@ local before = answered(request)
 if before then return before end
 local left = free(semaphore)
 if what == 'try' and left then return answer(request, 0, keep) end
+check_permits(permits)
 
 local swept = 0
 if left then swept = sweep(semaphore, permits, clock()) end

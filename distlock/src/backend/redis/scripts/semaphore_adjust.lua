@@ -20,7 +20,11 @@ end
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)
-if not free then redis.call('DEL', owners) end
+if not free then
+  -- Fails on a value of another type, which is not ours.
+  redis.call('HLEN', owners)
+  redis.call('DEL', owners)
+end
 local answer, grown = 0, 0
 if change == 'set' then
   if not free then

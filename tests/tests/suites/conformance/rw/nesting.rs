@@ -116,7 +116,37 @@ async fn holds_are_entered_again_in_their_own_scopes(stage: &Stage) {
     assert!(may_write(&observer).await);
 }
 
+/// Each entry is a key in the server.
+async fn reader_enters_a_thousand_times_and_no_more(stage: &Stage) {
+    const MOST: u64 = 1_000;
+    let lock = stage.client().await.rw_lock(KEY);
+    let reader = lock.read().acquire().await.unwrap();
+    let mut again: Vec<_> = (1..MOST).map(|_| reader.reenter().unwrap()).collect();
+    let inside = reader.scope(lock.read().acquire().into_future()).await;
+    for error in [reader.reenter().unwrap_err(), inside.unwrap().unwrap_err()] {
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(error.is_permanent() && error.to_string().contains("1000"));
+    }
+    assert!(reader.is_held());
+    assert_eq!(lock.read().hold_count().await.unwrap(), MOST);
+    again.pop().unwrap().release().await.unwrap();
+    again.push(reader.reenter().unwrap());
+    for guard in again {
+        guard.release().await.unwrap();
+    }
+    reader.release().await.unwrap();
+    // Entries of a writer are a number in one field.
+    let writer = lock.write().acquire().await.unwrap();
+    let again: Vec<_> = (0..MOST).map(|_| writer.reenter().unwrap()).collect();
+    for guard in again {
+        guard.release().await.unwrap();
+    }
+    writer.release().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
 on_every_backend![
+    reader_enters_a_thousand_times_and_no_more,
     read_inside_a_write_outlives_it_and_lets_other_readers_in,
     read_inside_a_write_that_ends_first_leaves_the_write,
     write_inside_ones_own_read_is_an_error_at_once,

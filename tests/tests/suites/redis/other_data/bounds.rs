@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use distlock::Client;
-use distlock::test_util::{Answer, Kind, Verbs};
+use distlock::test_util::{Answer, Kind, SemaphoreChange, Verbs};
 use distlock_tests::{RedisServer, size};
 use uuid::Uuid;
 
 use super::{JAVA, LEASE, operations};
-use crate::redis::client;
+use crate::redis::{client, ms};
 
 /// More commands than one script runs on anything, most of them for a lock with thousands of readers.
 const MOST: u64 = 45_000;
@@ -113,4 +113,97 @@ async fn crowd_of_fields_with_great_numbers_bounds_no_loop() {
             assert!(ran <= 3 * MOST, "{what} ran {ran} commands");
         }
     }
+}
+
+/// Fills `KEYS[1]` with owners of Redisson's, or with ids of permits, that have ended long ago.
+async fn fill(server: &RedisServer, key: &str, command: &str) {
+    let fill = format!(
+        "for i = 1, tonumber(ARGV[1]) do
+           local owner = string.format('0ddad9e6-60bc-45a5-8797-1987353a9077:%d', i)
+           local id = string.format('%016d', i)
+           redis.call({command})
+         end"
+    );
+    let many = size(20_000, 100_000).to_string();
+    server.cli(&["EVAL", &fill, "1", key, &many]).await;
+}
+
+/// Each of the keys of a fair lock's queue, with many waiters that are dead, and with many that live.
+#[tokio::test]
+async fn crowd_of_waiters_bounds_no_loop_of_a_fair_lock() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (queue, timeouts) = ("redisson_lock_queue:{k}", "redisson_lock_timeout:{k}");
+    let listed = (queue, "'RPUSH', KEYS[1], owner");
+    let died = (timeouts, "'ZADD', KEYS[1], i, owner");
+    let live = (timeouts, "'ZADD', KEYS[1], 4102444800000 + i, owner");
+    let ours = ("{k}:distlock_waiters", "'ZADD', KEYS[1], i, owner");
+    for crowd in [
+        &[listed][..],
+        &[listed, died],
+        &[listed, live],
+        &[listed, died, ours],
+        &[ours],
+        &[live],
+    ] {
+        server.cli(&["FLUSHALL"]).await;
+        for (key, command) in crowd {
+            fill(&server, key, command).await;
+        }
+        let fair = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Fair);
+        let waits = fair.waiting(ms(60_000));
+        let what = format!("{crowd:?}");
+        for number in 1..=3 {
+            bounded(&server, &what, waits.attempt("k", number, LEASE))
+                .await
+                .unwrap();
+        }
+        // Others drop a waiter of ours, which comes back.
+        let owner = format!("{}:2", Uuid::from_u128(7));
+        server.cli(&["ZREM", timeouts, &owner]).await;
+        bounded(&server, &what, waits.attempt("k", 2, LEASE))
+            .await
+            .unwrap();
+        bounded(&server, &what, client.inspect("k")).await.unwrap();
+        bounded(&server, &what, fair.release("k", 1)).await.unwrap();
+        bounded(&server, &what, fair.force_release("k"))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn crowd_of_ended_permits_bounds_no_loop_and_goes_back_in_the_end() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    server.cli(&["SET", "k", "0"]).await;
+    fill(&server, "{k}:timeout", "'ZADD', KEYS[1], i, id").await;
+    let permits = Verbs::new(&client, Uuid::from_u128(7)).of_kind(Kind::Permit);
+    let many = size(20_000, 100_000) as u64;
+    let what = "permits";
+    bounded(&server, what, permits.inspect("k")).await.unwrap();
+    let before = commands(&server).await;
+    for number in 1..=3 {
+        let answer = bounded(&server, what, permits.attempt("k", number, LEASE)).await;
+        assert_eq!(answer.unwrap(), Answer::Granted);
+    }
+    for number in 1..=3 {
+        bounded(&server, what, permits.release("k", number))
+            .await
+            .unwrap();
+    }
+    let ran = commands(&server).await - before;
+    assert!(ran < 1_000, "{ran} commands");
+    assert_eq!(server.try_cli::<u64>(&["GET", "k"]).await.unwrap(), many);
+    // A number of another program that a semaphore takes for its own is only added to.
+    server.cli(&["SET", "n", "1764068400000"]).await;
+    let seats = permits.with_permits(1_000);
+    bounded(&server, what, seats.attempt("n", 1, LEASE))
+        .await
+        .unwrap();
+    bounded(&server, what, seats.release("n", 1)).await.unwrap();
+    let plain = permits.of_kind(Kind::Semaphore);
+    bounded(&server, what, plain.adjust("n", 1, SemaphoreChange::Count))
+        .await
+        .unwrap();
 }

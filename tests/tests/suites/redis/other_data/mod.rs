@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod beside;
 mod bounds;
 mod owners;
 mod values;
