@@ -17,6 +17,7 @@ mod losses;
 mod outage;
 mod per_server;
 mod release;
+mod seen_numbers;
 mod seen_tokens;
 mod session;
 mod view;

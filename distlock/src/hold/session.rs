@@ -4,7 +4,6 @@
 //! in the tasks. If a task ended with its runtime, the next call starts it again in the caller's runtime, and nothing is
 //! lost.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,12 +19,13 @@ use super::losses::{Losses, LostHold};
 use super::outage::Outage;
 use super::per_server::PerServer;
 use super::release::{Ending, ReleaseTicket, Releaser, releaser};
+use super::seen_numbers::SeenNumbers;
 use super::seen_tokens::SeenTokens;
 use super::watchdog::Watchdog;
 use super::{Flag, Hold, Origin, PendingRelease, watchdog};
 use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
-use crate::config::{COPIED_MUTEX, Config, MAX_SLEEP_UNTOLD, NUMBERS_KEPT, RETRY_BACKOFF};
+use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::identity::Identity;
 use crate::key::Key;
@@ -49,8 +49,7 @@ pub(crate) struct Session {
     losses: Losses,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
-    /// When the number of each semaphore whose permits are waited for was seen last, or was noticed to be gone.
-    numbers: Mutex<HashMap<Key, Tick>>,
+    numbers: Mutex<SeenNumbers>,
     watchdog_runs: AtomicBool,
     releaser_runs: AtomicBool,
     looks_run: AtomicBool,
@@ -123,22 +122,21 @@ impl Session {
         self.tokens.lock().saw(key, token);
     }
 
-    /// Notes that a semaphore exists whose permits are waited for, or that it existed until a moment ago.
+    /// Notes that a semaphore exists whose permits are waited for.
     pub(crate) fn saw_number(&self, key: &Key) {
-        let (now, mut numbers) = (self.now(), self.numbers.lock());
-        if numbers.len() >= NUMBERS_KEPT && !numbers.contains_key(key) {
-            // Waiters ask more often than this, so nobody waits for the others any more.
-            numbers.retain(|_, seen| now.since(*seen) < MAX_SLEEP_UNTOLD * 4);
-        }
-        numbers.insert(key.clone(), now);
+        let now = self.now();
+        self.numbers.lock().saw(key, now);
+    }
+
+    /// Notes that a semaphore is gone that existed.
+    pub(crate) fn number_is_gone(&self, key: &Key) {
+        let now = self.now();
+        self.numbers.lock().is_gone(key, now);
     }
 
     /// Whether a semaphore existed after this time, as far as this client knows.
     pub(crate) fn has_seen_number_after(&self, key: &Key, since: Tick) -> bool {
-        self.numbers
-            .lock()
-            .get(key)
-            .is_some_and(|seen| *seen > since)
+        self.numbers.lock().was_there_after(key, since)
     }
 
     pub(crate) fn now(&self) -> Tick {

@@ -223,7 +223,7 @@ impl Attempts {
         let key = &self.attempts[at].target.resource.key;
         if self.has_seen_number || self.session.has_seen_number_after(key, self.since) {
             // For those behind it: they began to wait before this was noticed.
-            self.session.saw_number(key);
+            self.session.number_is_gone(key);
             return Outcome::Failed(Fault::NumberGone);
         }
         Outcome::Held {

@@ -1,6 +1,7 @@
 //! Waiters for permits of a semaphore: which waiters are woken, in which order, and also where the message was missed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock::test_util::sizes;
@@ -139,6 +140,47 @@ async fn waiters_of_a_semaphore_that_is_gone_are_told(stage: &Stage) {
     delete(&one).await;
 }
 
+/// Each failed acquisition is followed by another one. That the earlier ones failed says nothing of a number.
+async fn loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait(stage: &Stage) {
+    const TASKS: usize = 16;
+    let (one, two) = (stage.client().await, stage.client().await);
+    let permit = pool(&one, 1).await.acquire().await.unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for n in 0..TASKS {
+        let client = if n % 2 == 0 { &one } else { &two };
+        let (pool, told) = (client.semaphore(KEY), Arc::clone(&told));
+        tasks.push(tokio::spawn(async move {
+            loop {
+                match pool.acquire().await {
+                    Ok(permit) => return permit.release().await.unwrap(),
+                    Err(error) => assert!(error.is_lost(), "{error}"),
+                }
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+    }
+    stage.waiting(&one, TASKS / 2).await;
+    stage.waiting(&two, TASKS / 2).await;
+    sleep(stage.part(20)).await;
+    stage.wipe().await;
+    assert!(refused(permit.release().await).is_lost());
+    let all_told = async || told.load(Ordering::Relaxed) >= TASKS;
+    let patience = Duration::from_secs(5) + stage.slack();
+    stage.eventually("all told", patience, all_told).await;
+    // All wait again, for permits that nobody has set.
+    stage.waiting(&one, TASKS / 2).await;
+    stage.waiting(&two, TASKS / 2).await;
+    sleep(stage.part(100)).await;
+    assert_eq!(told.load(Ordering::Relaxed), TASKS);
+    pool(&one, 1).await;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    conserved(stage, &[&one, &two], 1).await;
+    delete(&one).await;
+}
+
 /// Nobody tells of permits that are set while the connection is down: a waiter asks again when it stands.
 async fn waiter_that_misses_the_message_asks_again(stage: &Stage) {
     let (client, other) = (stage.faulty_client().await, stage.client().await);
@@ -202,6 +244,7 @@ on_every_backend![
     waiter_for_many_is_not_overtaken_by_those_for_one,
     waiter_that_gives_up_passes_its_turn_on,
     waiters_of_a_semaphore_that_is_gone_are_told,
+    loss_of_a_semaphore_is_told_once_to_each_and_the_next_acquisitions_wait,
     waiter_that_misses_the_message_asks_again,
 ];
 
