@@ -60,6 +60,8 @@ pub struct KeyReport {
     /// The rights that the user lacks, and without which the report is not complete, as rules of an ACL. Empty if nothing is
     /// missing. Without `+client|list` the names of clients are unknown, and without the others the listeners.
     pub missing_rights: Vec<&'static str>,
+    /// Why nothing else is known of an [unreadable](Primitive::Unreadable) key; `None` for any other one.
+    pub fault: Option<String>,
 }
 
 impl KeyReport {
@@ -127,6 +129,9 @@ pub enum Primitive {
     Number,
     /// A value that is none of the above. The key belongs to another program.
     NoLock,
+    /// What is stored under the key, or beside it, could not be read: see [`KeyReport::fault`]. Only a
+    /// [scan](crate::Client::scan) reports this. [`Client::inspect`](crate::Client::inspect) fails.
+    Unreadable,
 }
 
 impl Primitive {
@@ -143,6 +148,7 @@ impl Primitive {
             Self::CountDownLatch => "count_down_latch",
             Self::Number => "number",
             Self::NoLock => "no_lock",
+            Self::Unreadable => "unreadable",
         }
     }
 }

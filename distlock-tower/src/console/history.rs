@@ -272,6 +272,15 @@ fn note_change(changes: &mut VecDeque<(Millis, u64)>, now: Millis, number: u64) 
 
 /// A report as the console shows it, with what is known from the look before.
 fn lock(at: Millis, report: &KeyReport, before: Option<&Lock>, is_exact: bool) -> Lock {
+    // That it cannot be read at this moment does not say that its holds have ended.
+    if let (Some(_), Some(before)) = (&report.fault, before) {
+        return Lock {
+            fault: report.fault.clone(),
+            contention: Vec::new(),
+            changed: 0,
+            ..before.clone()
+        };
+    }
     let holder = |holder: &HolderReport| {
         let known = before.and_then(|lock| lock.holders.iter().find(|it| it.owner == holder.owner));
         known_holder(at, holder, known, is_exact)
@@ -301,6 +310,7 @@ fn lock(at: Millis, report: &KeyReport, before: Option<&Lock>, is_exact: bool) -
         }),
         count: report.count,
         fencing_token: report.fencing_token,
+        fault: report.fault.clone(),
         expires_at: report.expires_in.map(|left| end(at, left, expires_at)),
         can_be_released: can_be_released(report),
         contention: Vec::new(),
@@ -364,11 +374,17 @@ mod tests {
         }
 
         async fn look(&mut self, now: Millis) {
+            self.look_through(now, |_| {}).await;
+        }
+
+        /// The look changes what the server has told of each key.
+        async fn look_through(&mut self, now: Millis, change: fn(&mut KeyReport)) {
             let mut reports = Vec::new();
             let mut scan = self.client.scan("*");
             while let Some(page) = scan.next_page().await.unwrap() {
                 reports.extend(page.into_iter().map(|report| (now, report)));
             }
+            reports.iter_mut().for_each(|(_, report)| change(report));
             self.look += 1;
             let found = Found {
                 look: self.look,
@@ -378,6 +394,28 @@ mod tests {
             };
             self.locks = self.history.take_in(now, found, &self.locks);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hold_of_a_key_that_cannot_be_read_for_a_while_goes_on() {
+        let server = MemoryServer::new();
+        let mut watched = Watched::new(&server);
+        let guard = watched.client.lock("a").acquire().await.unwrap();
+        watched.look(1_000).await;
+        let unreadable = |report: &mut KeyReport| {
+            report.fault = Some(String::from("odd"));
+            report.holders.clear();
+            report.holder_total = 0;
+        };
+        watched.look_through(2_000, unreadable).await;
+        let lock = &watched.locks["a"];
+        assert_eq!(lock.fault.as_deref(), Some("odd"));
+        assert_eq!((lock.holders.len(), lock.holder_total), (1, 1));
+        watched.look(3_000).await;
+        let lock = &watched.locks["a"];
+        assert_eq!((&lock.fault, lock.holders[0].since), (&None, 1_000));
+        assert!(watched.history.past("a").is_empty());
+        guard.release().await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

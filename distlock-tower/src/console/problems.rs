@@ -220,6 +220,7 @@ mod tests {
             permits: None,
             count: None,
             fencing_token: None,
+            fault: None,
             expires_at: None,
             can_be_released: true,
             contention: Vec::new(),

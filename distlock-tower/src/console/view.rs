@@ -74,6 +74,8 @@ pub(super) struct Lock {
     pub(super) permits: Option<Permits>,
     pub(super) count: Option<i64>,
     pub(super) fencing_token: Option<u64>,
+    /// Why nothing is known of a key that cannot be read.
+    pub(super) fault: Option<String>,
     pub(super) expires_at: Option<Millis>,
     pub(super) can_be_released: bool,
     /// The most that waited in each 10 s of the last minutes, the oldest first. Empty if nobody has waited.

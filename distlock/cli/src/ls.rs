@@ -44,7 +44,18 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
         eprintln!("distlock: there are more than {}; see --limit", args.limit);
     }
     tell_missing_rights(&found);
+    tell_faults(&found);
     Ok(0)
+}
+
+/// Why some keys could not be read.
+fn tell_faults(found: &[KeyReport]) {
+    for report in found {
+        if let Some(fault) = &report.fault {
+            let (key, fault) = (output::plain(&report.key), output::plain(fault));
+            eprintln!("distlock: {key} cannot be read: {fault}");
+        }
+    }
 }
 
 /// Which rights the user lacks for what the reports leave out.

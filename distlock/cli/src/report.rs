@@ -47,6 +47,7 @@ pub(crate) fn json(report: &KeyReport) -> Value {
         "fencing_token": report.fencing_token,
         "listeners": report.listeners,
         "missing_rights": report.missing_rights,
+        "fault": report.fault,
     })
 }
 
@@ -68,6 +69,9 @@ pub(crate) fn row(report: &KeyReport) -> [String; 6] {
 
 /// The first holder and the number of the others, or what a number counts.
 fn holders(report: &KeyReport) -> String {
+    if report.fault.is_some() {
+        return "?".to_owned();
+    }
     let more = report.holder_total.saturating_sub(1);
     match (&report.holders[..], &report.permits, report.count) {
         ([], Some(permits), _) => format!("{} free, {} taken", permits.free, permits.taken),

@@ -172,6 +172,26 @@ pub(super) fn report(session: &Session, key: &Key, examined: &Examined) -> KeyRe
         fencing_token: examined.token,
         listeners: listeners.ok(),
         missing_rights: listeners.err().into_iter().collect(),
+        fault: None,
+    }
+}
+
+/// The report of a key that could not be read.
+pub(super) fn unreadable(key: &Key, fault: &Fault) -> KeyReport {
+    KeyReport {
+        key: key.text().to_owned(),
+        primitive: Primitive::Unreadable,
+        holders: Vec::new(),
+        holder_total: 0,
+        waiters: Vec::new(),
+        waiter_total: 0,
+        expires_in: None,
+        permits: None,
+        count: None,
+        fencing_token: None,
+        listeners: None,
+        missing_rights: Vec::new(),
+        fault: Some(fault.to_string()),
     }
 }
 
@@ -308,6 +328,6 @@ fn listening(listeners: &Listeners, primitive: Primitive, waiters: &[WaiterRepor
         Primitive::Semaphore | Primitive::ExpirableSemaphore => semaphore,
         Primitive::CountDownLatch => latch,
         Primitive::Nothing | Primitive::Number => lock + read_write + semaphore + latch,
-        Primitive::NoLock => 0,
+        Primitive::NoLock | Primitive::Unreadable => 0,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Client;
-use super::report::{Names, report};
+use super::report::{Names, report, unreadable};
 use crate::backend::{Fault, ScanPosition};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
@@ -44,7 +44,9 @@ impl Client {
     /// has to do. A key that exists during the whole scan is found, possibly on several pages. A key that is made
     /// or removed meanwhile, or whose slot moves between the nodes of a cluster, may be found or not.
     ///
-    /// Keys of other programs that match are left out, unless they hold a number, which a semaphore does as well.
+    /// Keys of other programs that match are left out, unless they hold a number, which a semaphore does as well. A key that
+    /// cannot be read, because what is stored under it or beside it is broken, is reported as
+    /// [unreadable](Primitive::Unreadable), and the scan goes on.
     ///
     /// # Errors
     /// None yet: [`Scan::next_page`] returns them.
@@ -143,8 +145,15 @@ impl Scan {
         let examine = |key: &Key| {
             let key = key.clone();
             async move {
-                let examined = session.backend.examine(&key).await;
-                examined.map(|examined| (report(session, &key, &examined), key))
+                let report = match session.backend.examine(&key).await {
+                    Ok(examined) => report(session, &key, &examined),
+                    // The server has answered, so only this key is odd.
+                    Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => {
+                        unreadable(&key, &fault)
+                    }
+                    Err(fault) => return Err(fault),
+                };
+                Ok((report, key))
             }
         };
         let examined: Vec<_> = keys.iter().map(examine).collect();

@@ -119,6 +119,7 @@ function kind(lock) {
   const facts = [words(lock.primitive)];
   if (lock.permits) facts.push(`${number(lock.permits.free)} free, ${number(lock.permits.taken)} taken`);
   if (lock.count !== null) facts.push(`count ${number(lock.count)}`);
+  if (lock.fault !== null) facts.push(lock.fault);
   return facts.join(", ");
 }
 
@@ -138,7 +139,7 @@ function row(lock) {
     since.append(age(first));
     left.append(lease(first));
   } else {
-    held.append(element("span", "kind", "nobody"));
+    held.append(element("span", "kind", lock.fault === null ? "nobody" : "not known"));
   }
   const waiting = cell("Waiting", "number");
   const waiters = element("span");

@@ -102,7 +102,11 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
         _ => ValueSeen::Other,
     };
     let owner_and_number = |pair: &[Value]| match pair {
-        [owner, permits] => Some((bytes(owner)?.to_vec(), number(bytes(permits)?)?)),
+        // What another program has written there may be no number.
+        [owner, permits] => Some((
+            bytes(owner)?.to_vec(),
+            number(bytes(permits)?).unwrap_or_default(),
+        )),
         _ => None,
     };
     let mut permit_owners = listed(owners, 2, |pair| {

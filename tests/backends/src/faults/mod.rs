@@ -64,6 +64,8 @@ pub enum Fault {
     /// The call fails with an unknown outcome after the response timeout, and is executed when the server
     /// [goes on](Faults::go_on), as if it had lain in the socket of a connection that the client has given up.
     Hung,
+    /// The call is executed, and its answer cannot be understood.
+    Garbled,
     /// The call is executed twice, and returns the second answer.
     Double,
     /// A subscription was dropped, or did not become active, because of [`Faults::mute`].
@@ -336,6 +338,10 @@ impl Faulty {
                 std::future::pending().await
             }
             Some(Fault::Never | Fault::Muted) => std::future::pending().await,
+            Some(Fault::Garbled) => {
+                let _odd = call(inner()).await;
+                Err(BackendFault::Protocol(cause("an injected answer")))
+            }
             Some(Fault::Double) => {
                 drop(call(inner()).await);
                 call(inner()).await

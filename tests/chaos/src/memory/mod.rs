@@ -278,7 +278,9 @@ impl MemoryRun {
         let (outage, planned) = (Arc::clone(&self.outage), Arc::clone(&self.planned));
         self.faults.on_hit(move |op, fault| {
             let lasts = match fault {
-                Fault::FailBefore | Fault::FailAfter | Fault::Double => Duration::ZERO,
+                Fault::FailBefore | Fault::FailAfter | Fault::Garbled | Fault::Double => {
+                    Duration::ZERO
+                }
                 Fault::Delay(by) | Fault::DelayReply(by) | Fault::Late(by) => by,
                 Fault::Never => RESPONSE_TIMEOUT,
                 Fault::Hung | Fault::Muted => return,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::{Client, Error, KeyReport, Primitive};
+use distlock_tests::faults::{Fault, Op};
 
 use crate::conformance::stage::Stage;
 
@@ -20,6 +21,7 @@ on_every_backend! {
     scan_finds_each_key_under_its_pattern_once_and_no_key_beside_a_primitive,
     scan_of_a_pattern_that_matches_nothing_ends_without_a_key,
     pattern_does_not_reach_beyond_the_prefix_of_the_client,
+    key_that_cannot_be_read_is_reported_and_hides_no_other,
     page_size_out_of_range_is_refused,
     report_is_serialized_with_times_in_milliseconds,
     ping_is_answered_and_the_client_is_connected,
@@ -387,6 +389,40 @@ async fn pattern_does_not_reach_beyond_the_prefix_of_the_client(stage: &Stage) {
     for guard in guards {
         guard.release().await.unwrap();
     }
+}
+
+async fn key_that_cannot_be_read_is_reported_and_hides_no_other(stage: &Stage) {
+    let (client, looking) = (stage.client().await, stage.faulty_client().await);
+    let keys = ["a", "b", "c"];
+    let guard = client.multi_lock(keys).acquire().await.unwrap();
+    // The page, the first key, and the second one.
+    stage.faults().pass(Op::Inspect);
+    stage.faults().pass(Op::Inspect);
+    stage.faults().next(Op::Inspect, Fault::Garbled);
+    let found = scanned(&looking, "*", 10).await;
+    assert_eq!(stage.faults().hits(Op::Inspect), 1);
+    let found: Vec<_> = found
+        .iter()
+        .map(|report| {
+            (
+                report.key.as_str(),
+                report.primitive,
+                report.fault.is_some(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("a", Primitive::Lock, false),
+        ("b", Primitive::Unreadable, true),
+        ("c", Primitive::Lock, false),
+    ];
+    assert_eq!(found, expected);
+    // An answer that is missing says nothing of a key.
+    stage.faults().pass(Op::Inspect);
+    stage.faults().next(Op::Inspect, Fault::FailBefore);
+    let mut scan = looking.scan("*");
+    assert!(scan.next_page().await.unwrap_err().is_unavailable());
+    guard.release().await.unwrap();
 }
 
 async fn page_size_out_of_range_is_refused(stage: &Stage) {

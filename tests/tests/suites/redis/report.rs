@@ -45,6 +45,43 @@ async fn values_of_other_programs_are_no_locks_and_a_scan_leaves_them_out() {
     assert_eq!(found, [("other:number".to_owned(), Primitive::Number)]);
 }
 
+/// Each of them made a look at all keys fail.
+#[tokio::test]
+async fn odd_data_beside_some_locks_hides_no_lock_from_a_scan() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let owner = "6ba7b810-9dad-11d1-80b4-00c04fd430c8:7";
+    let mut guards = Vec::new();
+    for key in ["infinite", "other", "plain"] {
+        guards.push(client.lock(key).acquire().await.unwrap());
+    }
+    for words in [
+        ["RPUSH", "redisson_lock_queue:{infinite}", owner].as_slice(),
+        &["ZADD", "redisson_lock_timeout:{infinite}", "inf", owner],
+        &["RPUSH", "redisson_lock_queue:{other}", owner],
+        &["SET", "redisson_lock_timeout:{other}", "odd"],
+        &["SET", "{other}:distlock_waiters", "odd"],
+        &["SET", "pool", "1"],
+        &["HSET", "{pool}:distlock_owners", owner, "odd"],
+        &["SET", "seats", "1"],
+        &["ZADD", "{seats}:timeout", "inf", "0123456789abcdef"],
+    ] {
+        server.cli(words).await;
+    }
+    let (mut scan, mut found) = (client.scan("*"), Vec::new());
+    while let Some(page) = scan.next_page().await.unwrap() {
+        found.extend(page.into_iter().map(|report| report.key));
+    }
+    found.sort();
+    assert_eq!(found, ["infinite", "other", "plain", "pool", "seats"]);
+    let report = client.inspect("infinite").await.unwrap();
+    assert_eq!(report.primitive, Primitive::FairLock);
+    assert_eq!(report.waiters[0].owner, owner);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn data_of_another_type_beside_a_lock_does_not_hide_the_lock() {
     let server = RedisServer::start().await;

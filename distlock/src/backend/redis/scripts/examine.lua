@@ -25,6 +25,11 @@ local function or_none(answer, none)
   error(answer.err, 0)
 end
 
+-- A time that the server can tell as an integer. A score may be infinite.
+local function told(ms)
+  return math.floor(math.min(ms, 2 ^ 53))
+end
+
 -- The fields of a hash with their values. A large one is told in part.
 local function fields_of(hash)
   local total = or_none(redis.pcall('HLEN', hash), 0)
@@ -54,8 +59,8 @@ end
 local waiters = { or_none(redis.pcall('LLEN', queue), 0) }
 if waiters[1] > 0 then
   for _, owner in ipairs(redis.call('LRANGE', queue, 0, most - 1)) do
-    local dead_at = redis.call('ZSCORE', ours, owner) or redis.call('ZSCORE', timeouts, owner)
-    local place_left = dead_at and math.floor(tonumber(dead_at) - now) or 0
+    local dead_at = or_none(redis.pcall('ZSCORE', ours, owner)) or or_none(redis.pcall('ZSCORE', timeouts, owner))
+    local place_left = dead_at and told(tonumber(dead_at) - now) or 0
     if place_left > 0 then
       waiters[#waiters + 1] = owner
       waiters[#waiters + 1] = place_left
@@ -72,7 +77,7 @@ if taken[1] > 0 then
   local ids = redis.call('ZRANGEBYSCORE', permits, '(' .. digits, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for at = 1, #ids, 2 do
     taken[#taken + 1] = ids[at]
-    taken[#taken + 1] = ids[at + 1] == PERMANENT and -1 or math.floor(tonumber(ids[at + 1]) - now)
+    taken[#taken + 1] = ids[at + 1] == PERMANENT and -1 or told(tonumber(ids[at + 1]) - now)
   end
 end
 
