@@ -24,6 +24,7 @@ pub(crate) mod glob;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+pub(crate) mod side_keys;
 mod subscription;
 pub mod watched;
 

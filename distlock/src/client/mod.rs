@@ -23,8 +23,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::acquire::handle::Handle;
-use crate::backend::Backend;
 use crate::backend::memory::MemoryServer;
+use crate::backend::{Backend, side_keys};
 use crate::client::builder::Builder;
 use crate::clock::Clock;
 use crate::config::{Config, HOLDS_LOGGED_BY_CLOSE};
@@ -40,6 +40,10 @@ use crate::primitives::{
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
 use crate::telemetry;
+
+/// Why a key is refused that may be one beside another lock.
+const RESERVED: &str =
+    "the server stores what belongs to another lock under such names; use another name";
 
 /// A client of one lock server.
 ///
@@ -341,7 +345,11 @@ impl Client {
         let registry = self.lives.latest();
         let session = &registry.session;
         let key = Key::new(&session.config.key_prefix, &key.into()).and_then(|key| {
-            match session.backend.refuses(kind, &key) {
+            let reason = match side_keys::is_reserved(key.name()) {
+                true => Some(RESERVED),
+                false => session.backend.refuses(kind, &key),
+            };
+            match reason {
                 None => Ok(key),
                 Some(reason) => Err(Error::invalid_key(key.text(), reason)),
             }

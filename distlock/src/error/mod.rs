@@ -219,7 +219,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The key cannot name a lock.
+    /// The key cannot name a lock: it is empty or too long, its braces are in the way of a cluster, or it is the name of what the
+    /// server stores beside another lock.
     #[error("invalid key {key:?}: {reason}")]
     #[non_exhaustive]
     InvalidKey {

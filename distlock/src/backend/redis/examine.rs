@@ -9,7 +9,7 @@ use super::script::{self, Call, Publish};
 use super::{RedisBackend, names, reply};
 use crate::backend::{
     Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ScanPosition, Scanned, ValueSeen,
-    cause,
+    cause, side_keys,
 };
 use crate::key::Key;
 use crate::kind::Kind;
@@ -269,7 +269,7 @@ pub(super) async fn scan(
     let names: BTreeSet<String> = keys
         .iter()
         .filter_map(|name| String::from_utf8(bytes(name)?.to_vec()).ok())
-        .filter(|name| !names::belongs_to_another(name))
+        .filter(|name| !side_keys::belongs_to_another(name))
         .collect();
     Ok(Scanned {
         names: names.into_iter().collect(),

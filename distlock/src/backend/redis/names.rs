@@ -15,11 +15,21 @@ fn prefixed(what: &str, name: &str) -> String {
 }
 
 /// `{name}:what`, with the same rule.
-pub(super) fn suffixed(name: &str, what: &str) -> String {
+fn suffixed(name: &str, what: &str) -> String {
     if name.contains('{') {
         format!("{name}:{what}")
     } else {
         format!("{{{name}}}:{what}")
+    }
+}
+
+/// A name that is this library's alone. Redisson wraps `name` to what `{name}` is already, so its names for both are the same.
+/// Those of ours are told apart: what lies beside one of them says nothing of the other.
+fn own(name: &str, what: &str) -> String {
+    if name.contains('{') {
+        format!("{name}:tagged:{what}")
+    } else {
+        suffixed(name, what)
     }
 }
 
@@ -38,7 +48,8 @@ pub(super) fn fair_timeouts(name: &str) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
-/// The sorted set of those waiters that are this library's. Redisson has no such key.
+/// The sorted set of those waiters that are this library's. Redisson has no such key. It describes the queue, and so belongs to
+/// the same keys: `name` and `{name}` have one queue.
 pub(super) fn fair_ours(name: &str) -> String {
     suffixed(name, "distlock_waiters")
 }
@@ -65,12 +76,12 @@ pub(super) fn rw_stem(name: &str) -> String {
 
 /// Whose turn it is at a read/write lock: a waiting writer's, or the readers'. Redisson has no such key.
 pub(super) fn rw_turn(name: &str) -> String {
-    suffixed(name, "rwlock_turn")
+    own(name, "rwlock_turn")
 }
 
 /// The mark that readers of this library wait. Redisson has no such key.
 pub(super) fn rw_mark(name: &str) -> String {
-    suffixed(name, "rwlock_readers_wait")
+    own(name, "rwlock_readers_wait")
 }
 
 /// The channel on which the number of a semaphore's free permits is published.
@@ -83,39 +94,25 @@ pub(super) fn latch_channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
+/// Which opening of a latch was the last one, for a while. Redisson has no such key.
+pub(super) fn latch_opened(name: &str) -> String {
+    own(name, "distlock_opened")
+}
+
 /// The owners that have permits of a semaphore, with the number of each. Redisson has no such key.
 pub(super) fn semaphore_owners(name: &str) -> String {
-    suffixed(name, "distlock_owners")
+    own(name, "distlock_owners")
 }
 
 /// The mark of a request to a semaphore or a latch, which lets the request take effect once, or of an owner of permits
 /// that was withdrawn. Redisson has no such key.
 pub(super) fn mark(name: &str, owner: &str) -> String {
-    suffixed(name, &format!("{owner}:request"))
+    own(name, &format!("{owner}:request"))
 }
 
-/// Whether this is the name of a key that belongs to a primitive under another key.
-pub(super) fn belongs_to_another(name: &str) -> bool {
-    const BEFORE: [&str; 4] = [
-        "redisson_lock_queue:",
-        "redisson_lock_timeout:",
-        "redisson_lock_token:",
-        "redisson_unlock_latch:",
-    ];
-    const AFTER: [&str; 7] = [
-        ":timeout",
-        ":distlock_waiters",
-        ":distlock_owners",
-        ":rwlock_turn",
-        ":rwlock_readers_wait",
-        ":request",
-        ":ended",
-    ];
-    // All of them have the key in braces, or its own braces.
-    name.contains('{')
-        && (BEFORE.iter().any(|before| name.starts_with(before))
-            || AFTER.iter().any(|after| name.ends_with(after))
-            || name.contains(":rwlock_timeout:"))
+/// The mark of an owner of expirable permits that was withdrawn. Redisson has no such key.
+pub(super) fn ended(name: &str, owner: &str) -> String {
+    own(name, &format!("{owner}:ended"))
 }
 
 /// The channel that a waiter of this target subscribes to. A waiter for a fair lock has one of its own.
@@ -137,7 +134,7 @@ pub(super) fn channel(target: &Target) -> String {
 
 /// The names that a primitive uses beside its key. An owner's names are among them for one owner.
 fn beside(kind: Kind, name: &str) -> Vec<String> {
-    const OWNER: &str = "owner";
+    const OWNER: &str = "00000000-0000-0000-0000-000000000000:1";
     let mut names = Vec::new();
     match kind.family() {
         Family::Lock => {
@@ -161,9 +158,12 @@ fn beside(kind: Kind, name: &str) -> Vec<String> {
         Family::Permit => {
             names.extend([semaphore_channel(name), permits(name)]);
             names.push(mark(name, OWNER));
-            names.push(suffixed(name, &format!("{OWNER}:ended")));
+            names.push(ended(name, OWNER));
         }
-        Family::Latch => names.extend([latch_channel(name), mark(name, OWNER)]),
+        Family::Latch => {
+            names.extend([latch_channel(name), latch_opened(name)]);
+            names.push(mark(name, OWNER));
+        }
     }
     names
 }
@@ -267,10 +267,13 @@ mod tests {
         assert_eq!(rw_mark("k"), "{k}:rwlock_readers_wait");
         assert_eq!(rw_channel("{c}:k"), "redisson_rwlock:{c}:k");
         assert_eq!(rw_stem("{c}:k"), "{c}:k:");
+        assert_eq!(rw_turn("{c}:k"), "{c}:k:tagged:rwlock_turn");
+        assert_eq!(rw_mark("{c}:k"), "{c}:k:tagged:rwlock_readers_wait");
     }
 
     #[test]
     fn every_name_beside_a_key_belongs_to_it_and_the_key_does_not() {
+        use crate::backend::side_keys::{belongs_to_another, is_reserved};
         use Kind::*;
         for name in [
             "order:42",
@@ -294,9 +297,37 @@ mod tests {
                 };
                 for key in keys.filter(|name| !is_channel(name)) {
                     assert!(belongs_to_another(&key), "{kind:?} {key:?}");
+                    // As a lock has it in Redisson as well.
+                    let is_permits = key == permits(name);
+                    assert!(is_reserved(&key) || is_permits, "{kind:?} {key:?}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn names_that_are_ours_alone_differ_for_a_key_and_the_same_key_in_braces() {
+        type Own = fn(&str) -> String;
+        let own: [Own; 6] = [
+            rw_turn,
+            rw_mark,
+            semaphore_owners,
+            latch_opened,
+            |name| mark(name, "id:7"),
+            |name| ended(name, "id:7"),
+        ];
+        for name in ["q", "a}b", "x:tagged", "}"] {
+            let braced = format!("{{{name}}}");
+            for own in own {
+                assert_ne!(own(name), own(&braced), "{name}");
+            }
+        }
+        for own in own {
+            assert_eq!(hashed_part(&own("q")), hashed_part(&own("{q}")));
+        }
+        // It belongs to the queue, which Redisson has under one name.
+        assert_eq!(fair_queue("q"), fair_queue("{q}"));
+        assert_eq!(fair_ours("q"), fair_ours("{q}"));
     }
 
     #[test]
@@ -364,6 +395,12 @@ mod tests {
             assert_eq!(latch_channel(name), channel);
         }
         assert_eq!(mark("pool", "id:7"), "{pool}:id:7:request");
-        assert_eq!(mark("{a}:b", "id:7"), "{a}:b:id:7:request");
+        assert_eq!(mark("{a}:b", "id:7"), "{a}:b:tagged:id:7:request");
+        assert_eq!(ended("pool", "id:7"), "{pool}:id:7:ended");
+        assert_eq!(ended("{a}:b", "id:7"), "{a}:b:tagged:id:7:ended");
+        assert_eq!(semaphore_owners("pool"), "{pool}:distlock_owners");
+        assert_eq!(semaphore_owners("{pool}"), "{pool}:tagged:distlock_owners");
+        assert_eq!(latch_opened("jobs"), "{jobs}:distlock_opened");
+        assert_eq!(latch_opened("{jobs}"), "{jobs}:tagged:distlock_opened");
     }
 }

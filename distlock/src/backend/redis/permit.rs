@@ -14,17 +14,10 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::permit_id::PermitId;
 
-/// The name of the mark of a withdrawn owner.
-const ENDED: &str = "ended";
-
-/// The name of the answer to a request.
-const REQUEST: &str = "request";
-
 /// The keys of a semaphore, and one for what is remembered of an owner.
-fn keys_with_note(key: &Key, owner: Owner, note: &str) -> [String; 3] {
+fn keys_with_note(key: &Key, owner: Owner, note: fn(&str, &str) -> String) -> [String; 3] {
     let [semaphore, permits] = keys(key);
-    let note = format!("{}:{note}", owner.text());
-    [semaphore, permits, names::suffixed(key.name(), &note)]
+    [semaphore, permits, note(key.name(), &owner.text())]
 }
 
 fn keys(key: &Key) -> [String; 2] {
@@ -38,7 +31,7 @@ fn all(keys: &[String]) -> impl ExactSizeIterator<Item = &str> {
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let key = &target.resource.key;
-    let keys = keys_with_note(key, target.owner, ENDED);
+    let keys = keys_with_note(key, target.owner, names::ended);
     let channel = names::semaphore_channel(key.name());
     let (seed, lease) = (PermitId::seed(target.owner), reply::millis(attempt.lease));
     let with = |call: Call| {
@@ -114,7 +107,7 @@ async fn end(
     remembered: Duration,
 ) -> Result<Released, Fault> {
     let key = &target.resource.key;
-    let keys = keys_with_note(key, target.owner, ENDED);
+    let keys = keys_with_note(key, target.owner, names::ended);
     let channel = names::semaphore_channel(key.name());
     let (seed, remembered) = (PermitId::seed(target.owner), reply::millis(remembered));
     let with = |call: Call| {
@@ -192,7 +185,7 @@ async fn once(
     (key, request): (&Key, Owner),
     with: impl Fn(Call) -> Call,
 ) -> Result<i64, Fault> {
-    let keys = keys_with_note(key, request, REQUEST);
+    let keys = keys_with_note(key, request, names::mark);
     let channel = names::semaphore_channel(key.name());
     let remembered = reply::millis(backend.requests_remembered);
     let with = |call: Call| with(call.keys(all(&keys))).arg(&channel).arg(remembered);

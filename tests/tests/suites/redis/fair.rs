@@ -415,3 +415,35 @@ async fn killed_waiter_leaves_two_keys_for_a_day_and_the_next_attempt_removes_th
     guard.expect("free").release().await.unwrap();
     assert!(server.keys().await.is_empty());
 }
+
+/// They would make the other lock fail. A lock of Redisson may end like the permits of a semaphore, and so may ours.
+#[tokio::test]
+async fn names_of_what_another_lock_has_beside_it_are_refused() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    for key in [
+        "redisson_lock_timeout:{vic}",
+        "redisson_lock_queue:{vic}",
+        "redisson_lock_token:{vic}",
+        "redisson_unlock_latch:{vic}:0123456789abcdef0123456789abcdef",
+        "{vic}:distlock_waiters",
+    ] {
+        let error = client.lock(key).try_acquire().await.unwrap_err();
+        assert!(
+            error.is_permanent() && error.to_string().contains(key),
+            "{error}"
+        );
+        assert!(client.semaphore(key).try_set_permits(1).await.is_err());
+    }
+    assert_eq!(server.keys().await, Vec::<String>::new());
+    for key in [
+        "{vic}:timeout",
+        "{vic}:request",
+        "redisson_lock_timeout:vic",
+    ] {
+        let guard = client.lock(key).try_acquire().await.unwrap();
+        guard.expect("free").release().await.unwrap();
+    }
+    let guard = client.fair_lock("vic").acquire().await.unwrap();
+    guard.release().await.unwrap();
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::test_util::{Answer, Kind, Verbs};
 use distlock::{Client, Guard};
-use distlock_tests::{RedisServer, eventually_eq, size};
+use distlock_tests::{RedisServer, eventually, eventually_eq, size};
 use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -433,4 +433,23 @@ async fn full_memory_is_in_nobodys_way() {
     for guard in [again, reader, writer] {
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn writer_that_waits_for_a_key_in_braces_keeps_no_reader_from_the_key_without() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (plain, tagged) = (client.rw_lock("q"), client.rw_lock("{q}"));
+    let reader = tagged.read().acquire().await.unwrap();
+    let writer = tokio::spawn(tagged.write().acquire().into_future());
+    let turn = eventually(SOON, "the writer's turn", || async {
+        let mut keys = server.keys().await.into_iter();
+        keys.find(|key| key.ends_with(":rwlock_turn"))
+    });
+    let turn = turn.await;
+    let free = plain.read().try_acquire().await.unwrap();
+    free.expect("nobody waits for it").release().await.unwrap();
+    assert_eq!(turn, "{q}:tagged:rwlock_turn");
+    reader.release().await.unwrap();
+    writer.await.unwrap().unwrap().release().await.unwrap();
 }

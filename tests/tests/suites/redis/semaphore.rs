@@ -114,7 +114,10 @@ async fn number_fits_what_redisson_reads() {
     assert_eq!(pool.available_permits().await.unwrap(), i64::from(i32::MAX));
     let permit = pool.acquire().await.unwrap();
     assert_eq!(
-        server.hgetall("{cart:1}:pool:distlock_owners").await.len(),
+        server
+            .hgetall("{cart:1}:pool:tagged:distlock_owners")
+            .await
+            .len(),
         1
     );
     permit.release().await.unwrap();
@@ -309,4 +312,22 @@ async fn permit_whose_release_is_denied_comes_back_with_the_right() {
         .await;
     let free = || async { text(&server, "pool").await.as_deref() == Some("2") };
     eventually(SOON, "both permits are back", free).await;
+}
+
+/// Redisson has one name for both, where it has any. Ours are two.
+#[tokio::test]
+async fn semaphores_whose_keys_differ_in_braces_keep_their_own_permits() {
+    let server = RedisServer::start().await;
+    let client = client(&server).await;
+    let (plain, tagged) = (client.semaphore("s"), client.semaphore("{s}"));
+    assert!(plain.try_set_permits(2).await.unwrap());
+    let permits = plain.acquire_many(2).await.unwrap();
+    assert!(tagged.try_set_permits(1).await.unwrap());
+    let other = tagged.acquire().await.unwrap();
+    assert_eq!(server.hgetall("{s}:distlock_owners").await.len(), 1);
+    assert_eq!(server.hgetall("{s}:tagged:distlock_owners").await.len(), 1);
+    permits.release().await.unwrap();
+    other.release().await.unwrap();
+    assert_eq!(text(&server, "s").await.unwrap(), "2");
+    assert_eq!(text(&server, "{s}").await.unwrap(), "1");
 }

@@ -190,7 +190,18 @@ async fn nothing_is_sent_before_the_first_poll(stage: &Stage) {
 
 async fn bad_input_is_refused_before_anything_is_sent(stage: &Stage) {
     let client = stage.faulty_client().await;
-    for key in [String::new(), "k".repeat(4097)] {
+    let of_other_locks = [
+        "{vic}:distlock_waiters",
+        "{vic}:tagged:distlock_owners",
+        "{vic}:rwlock_turn",
+        "{vic}:6ba7b810-9dad-11d1-80b4-00c04fd430c8:7:request",
+        "{vic}:6ba7b810-9dad-11d1-80b4-00c04fd430c8:7:rwlock_timeout:1",
+    ];
+    let of_other_locks = of_other_locks.map(str::to_owned);
+    for key in [String::new(), "k".repeat(4097)]
+        .into_iter()
+        .chain(of_other_locks)
+    {
         let lock = client.lock(key);
         let invalid = |error: Error| assert!(matches!(error, Error::InvalidKey { .. }), "{error}");
         invalid(refused(lock.acquire().await));
