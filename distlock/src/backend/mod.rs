@@ -33,6 +33,7 @@ use std::future::ready;
 #[cfg(feature = "testing")]
 use std::panic::Location;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
@@ -254,6 +255,19 @@ pub struct Looked {
     pub count: Option<i64>,
 }
 
+/// What a waiter of a latch sees of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LatchSeen {
+    /// The count; `None` if there is no latch.
+    pub count: Option<i64>,
+    /// Which opening of a latch under this key the server remembers. No two openings are equal. It may be that of a latch
+    /// before the present one, because another library does not remove the mark of it.
+    pub opened: Option<Arc<str>>,
+    /// The run of the server that answered: what it had stored is there until the run ends. `None` if the user may not ask
+    /// for it.
+    pub run: Option<Arc<str>>,
+}
+
 /// Shows a server in this process that an acquisition waits, until it is dropped.
 #[cfg(feature = "testing")]
 pub trait ShownWait: fmt::Debug + Send + Sync {
@@ -329,6 +343,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
     /// same `request` takes effect once.
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64>;
+
+    /// What a waiter of a latch sees of it. Changes nothing.
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen>;
+
+    /// Whether all messages to a target's subscription have arrived that were published before this was called. False if the
+    /// server cannot tell: the connection for messages was lost, or does not answer.
+    fn has_heard_all<'a>(
+        &'a self,
+        _target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(ready(true))
+    }
 
     /// A request to [`adjust`](Backend::adjust) was answered when it was sent for the first time. No copy of it can
     /// arrive any more, so the server need not remember it. Nothing is sent for this alone.

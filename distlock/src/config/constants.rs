@@ -256,6 +256,10 @@ pub(crate) const PIPELINE_BUFFER: usize = 1024;
 #[cfg(feature = "redis")]
 pub(crate) const MOST_MARKS_KEPT: usize = 10_000;
 
+/// How often a latch is looked at again because the server was replaced during the look.
+#[cfg(feature = "redis")]
+pub(crate) const MOST_RUNS_SEEN: u32 = 4;
+
 /// How often a command is sent to another node of a cluster, until it is given up.
 #[cfg(feature = "redis")]
 pub(crate) const MOST_HOPS: u32 = 8;

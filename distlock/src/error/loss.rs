@@ -13,8 +13,12 @@ pub enum Loss {
     HeldTooLong,
     /// The caller waited for a [`CountDownLatch`](crate::CountDownLatch), a [`Semaphore`](crate::Semaphore) or an
     /// [`ExpirableSemaphore`](crate::ExpirableSemaphore), and its number is gone from the server: it was deleted, or the
-    /// server lost its data. Nothing is held. A latch may also have reached 0 while this client was not connected.
+    /// server lost its data. Nothing is held.
     NumberGone,
+    /// The same for a [`CountDownLatch`](crate::CountDownLatch), which may also have reached 0: another library counted while
+    /// this client was not connected, and the client may not ask whether the server is the same as before. The user needs
+    /// the right `+info` for that.
+    NumberGoneUnseen,
     /// The client has another identity than the one that acquired the hold: its process was copied (`fork`), or
     /// [`Client::renew_identity`](crate::Client::renew_identity) was called. The hold is left to the original process, and
     /// nothing is sent for it.
@@ -30,6 +34,10 @@ impl fmt::Display for Loss {
             Self::NumberGone => "its number is gone from the server",
             Self::NewIdentity => {
                 "it belongs to the process that this one is a copy of, or to a former identity of the client"
+            }
+            Self::NumberGoneUnseen => {
+                "its number is gone from the server, and whether the latch was opened or lost cannot be told: messages were \
+                 missed, and the server does not say whether it was restarted (the user needs the right `+info`)"
             }
         })
     }

@@ -21,9 +21,16 @@ use crate::error::Error;
 ///   this the server remembers each change in a small separate key. If the change is answered at once, the client's next
 ///   command removes that key; otherwise it exists for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout)
 ///   and [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **A latch that is gone is told.** A waiter that has seen a count, and then finds no latch without having heard that
-///   it reached 0 or was [deleted](CountDownLatch::delete), fails with [`Error::Lost`]: the server lost its data, or the
-///   latch reached 0 while this client was not connected.
+/// * **A latch that is gone is told.** A waiter that has seen a count, and then finds no latch, looks for the reason. It
+///   completes if a mark in the server says that the latch was opened: a latch that reaches 0, or is
+///   [deleted](CountDownLatch::delete), leaves such a mark for 12 s (5 s, the
+///   [`response_timeout`](crate::Builder::response_timeout) and the
+///   [`unavailable_after`](crate::Builder::unavailable_after)). Without a mark it fails with [`Error::Lost`] if it would
+///   have heard a message, or if the server was restarted or replaced: the latch was removed by hand, or the server lost
+///   its data. If messages were missed and the server is the same, it completes, as in Redisson.
+/// * **The optional right `+info`.** Redisson leaves no mark. If it opens a latch while this client is not connected, only the
+///   run id of the server tells that nothing was lost. Without the right to read it, waiters then fail with
+///   [`Error::Lost`] and [`Loss::NumberGoneUnseen`](crate::Loss::NumberGoneUnseen).
 /// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a
 ///   new count is set before a waiter has seen the 0, the waiter also waits for the new count.
 ///
@@ -193,7 +200,8 @@ fn not_below_0(number: i64) -> u64 {
 ///
 /// # Errors
 /// * [`Error::Timeout`]: the count did not reach 0 in time.
-/// * [`Error::Lost`]: the latch is gone from the server, and this client did not hear that the count reached 0.
+/// * [`Error::Lost`]: the latch is gone from the server, and was not opened as far as this client can know. See
+///   [`CountDownLatch`].
 /// * [`Error::Unavailable`]: the server did not answer until the timeout, or for
 ///   [`unavailable_after`](crate::Builder::unavailable_after).
 /// * [`Error::InvalidKey`], [`Error::InvalidWait`]: the arguments are invalid, and nothing was sent.

@@ -49,12 +49,13 @@ pub(super) struct OfType {
     losses: [Counter; LOSS_REASONS.len()],
 }
 
-const LOSS_REASONS: [(Loss, &str); 5] = [
+const LOSS_REASONS: [(Loss, &str); 6] = [
     (Loss::Expired, "expired"),
     (Loss::Gone, "gone"),
     (Loss::HeldTooLong, "held_too_long"),
     (Loss::NumberGone, "number_gone"),
     (Loss::NewIdentity, "new_identity"),
+    (Loss::NumberGoneUnseen, "number_gone_unseen"),
 ];
 
 /// The metrics without a class. They are found without a lock, since each acquisition looks for them.

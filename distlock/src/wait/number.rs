@@ -6,7 +6,9 @@ use std::time::Duration;
 
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
-use crate::backend::{Change, Fault, LatchChange, Looked, Signal, Subscription, Target, cause};
+use crate::backend::{
+    Change, Fault, LatchSeen, Looked, Reply, Signal, Subscription, Target, cause,
+};
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error, Loss};
@@ -19,7 +21,14 @@ pub(crate) async fn adjust(
     resource: &Resource,
     change: Change,
 ) -> Result<i64, Error> {
-    NumberRequest::new(session, resource, change).answer().await
+    let mut request = NumberRequest::new(session, resource);
+    let (key, owner) = (&resource.key, request.target.owner);
+    let answer = request.answer(|| session.backend.adjust(key, owner, change));
+    let number = answer.await?;
+    if request.failed.is_none() && !change.is_question() {
+        session.backend.answered(key, owner);
+    }
+    Ok(number)
 }
 
 /// Waits until a latch is at 0, or does not exist.
@@ -33,7 +42,7 @@ pub(crate) async fn until_zero(
     let since = session.now();
     let deadline = wait.map_or(Tick::NEVER, |wait| since.after(wait));
     let mut watch = Watch {
-        request: NumberRequest::new(session, latch, LatchChange::Count.into()),
+        request: NumberRequest::new(session, latch),
         since,
         deadline,
         // With a wait of zero the count is read once, and only the backend limits the time.
@@ -47,34 +56,35 @@ pub(crate) async fn until_zero(
         #[cfg(feature = "testing")]
         shown: None,
     };
-    while watch.look().await? > 0 {
+    loop {
+        let found = watch.look().await?;
+        if found.count.is_none_or(|count| count <= 0) {
+            return watch.was_opened(&found).await;
+        }
         watch.sleep().await?;
     }
-    watch.was_opened().await
 }
 
 /// One request. The server carries it out once.
 struct NumberRequest<'a> {
     session: &'a Arc<Session>,
     target: Target,
-    change: Change,
     /// The fault of the last time it was sent, if it was not answered.
     failed: Option<Fault>,
 }
 
 impl<'a> NumberRequest<'a> {
-    fn new(session: &'a Arc<Session>, resource: &Resource, change: Change) -> Self {
+    fn new(session: &'a Arc<Session>, resource: &Resource) -> Self {
         Self {
             session,
             target: Target::of(resource, session.new_owner()),
-            change,
             failed: None,
         }
     }
 
     /// Sends the request until it is answered, or until `unavailable_after` has passed. Sending it again is safe,
     /// because the server carries it out once.
-    async fn answer(&mut self) -> Result<i64, Error> {
+    async fn answer<'b, T>(&mut self, send: impl Fn() -> Reply<'b, T>) -> Result<T, Error> {
         let (session, since) = (self.session, self.session.now());
         let give_up = since.after(session.config.unavailable_after);
         let longest = session.config.longest_pause();
@@ -85,18 +95,11 @@ impl<'a> NumberRequest<'a> {
             let latest = self.failed.as_ref().map_or(Tick::NEVER, |_| give_up);
             let answer = tokio::select! {
                 biased;
-                answer = session.backend.adjust(&self.target.resource.key, self.target.owner, self.change) => answer,
+                answer = send() => answer,
                 () = session.clock.sleep_until(latest) => Err(self.no_answer()),
             };
             let fault = match answer {
-                Ok(number) => {
-                    if self.failed.is_none() && !self.change.is_question() {
-                        session
-                            .backend
-                            .answered(&self.target.resource.key, self.target.owner);
-                    }
-                    return Ok(number);
-                }
+                Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
             let now = session.now();
@@ -132,9 +135,12 @@ struct Watch<'a> {
 }
 
 /// A count above 0, and what was known when it was asked for.
-#[derive(Clone, Copy)]
 struct Sight {
     count: i64,
+    /// The last opening of a latch. It was that of an earlier one.
+    opened: Option<Arc<str>>,
+    /// The run of the server.
+    run: Option<Arc<str>>,
     /// The connection.
     epoch: u64,
     /// The subscription, if there was one.
@@ -142,22 +148,23 @@ struct Sight {
 }
 
 impl Watch<'_> {
-    async fn look(&mut self) -> Result<i64, Error> {
+    async fn look(&mut self) -> Result<LatchSeen, Error> {
         if let Some(subscription) = &mut self.subscription {
             // Before the read, so that a message that arrives during the read counts as new.
             subscription.mark_seen();
         }
         let session = self.request.session;
-        let key = &self.request.target.resource.key;
-        let (epoch, signal) = (session.backend.epoch(key), self.signal());
+        let key = self.request.target.resource.key.clone();
+        let (epoch, signal) = (session.backend.epoch(&key), self.signal());
         tokio::select! {
             biased;
-            count = self.request.answer() => {
-                let count = count?;
-                if count > 0 {
-                    self.seen = Some(Sight { count, epoch, signal });
+            found = self.request.answer(|| session.backend.latch(&key)) => {
+                let found = found?;
+                if let Some(count @ 1..) = found.count {
+                    let (opened, run) = (found.opened.clone(), found.run.clone());
+                    self.seen = Some(Sight { count, opened, run, epoch, signal });
                 }
-                Ok(count)
+                Ok(found)
             }
             () = session.clock.sleep_until(self.latest) => Err(self.over()),
         }
@@ -167,43 +174,32 @@ impl Watch<'_> {
         self.subscription.as_ref().map(Subscription::state)
     }
 
-    /// There is no latch. Returns an error if there was one and it is not known that its count reached 0.
+    /// The count is 0, or there is no latch. Returns an error if there was one, and the server may have lost it.
     ///
-    /// A message tells that it did. While messages arrived all the time, the latch did not reach 0 without one. While they
-    /// did not, it reached 0 as far as anybody can know, unless the connection was replaced: then the server may have
-    /// lost its data.
-    async fn was_opened(&mut self) -> Result<(), Error> {
-        let Some(seen) = self.seen else {
+    /// A mark or a message tells that it was opened. If messages arrived all the time and none came, it was not. If they
+    /// may have been missed, a server that has not lost its data since has had no other reason to remove the latch.
+    async fn was_opened(&mut self, found: &LatchSeen) -> Result<(), Error> {
+        let Some(seen) = &self.seen else {
             return Ok(());
         };
+        if found.count.is_some() || found.opened.is_some() && found.opened != seen.opened {
+            return Ok(());
+        }
         let session = self.request.session;
         let key = &self.request.target.resource.key;
-        // The message comes over another connection than the count, and so may come later.
-        let latest = session.now().after(session.config.response_timeout);
-        loop {
-            let (signal, before) = (
-                self.signal().unwrap_or_default(),
-                seen.signal.unwrap_or_default(),
-            );
-            if signal.was_active_since(before) {
-                if signal.messages != before.messages {
-                    return Ok(());
-                }
-            } else if !session.backend.may_have_lost(key, seen.epoch) {
-                return Ok(());
-            } else {
-                return Err(Error::lost(key.text(), Loss::NumberGone));
-            }
-            let Some(subscription) = &mut self.subscription else {
-                return Ok(());
-            };
-            tokio::select! {
-                biased;
-                () = subscription.changed(true) => {}
-                () = session.clock.sleep_until(latest) => {
-                    return Err(Error::lost(key.text(), Loss::NumberGone));
-                }
-            }
+        let lost = |loss| Err(Error::lost(key.text(), loss));
+        match heard(&self.request, &mut self.subscription, seen.signal).await {
+            Heard::Message => return Ok(()),
+            Heard::Nothing => return lost(Loss::NumberGone),
+            Heard::Unknown => {}
+        }
+        if !session.backend.may_have_lost(key, seen.epoch) {
+            return Ok(());
+        }
+        match (&seen.run, &found.run) {
+            (Some(before), Some(now)) if before == now => Ok(()),
+            (Some(_), Some(_)) => lost(Loss::NumberGone),
+            _ => lost(Loss::NumberGoneUnseen),
         }
     }
 
@@ -256,11 +252,11 @@ impl Watch<'_> {
             else {
                 break;
             };
-            self.seen = Some(Sight {
-                count,
-                epoch,
-                signal,
-            });
+            // A read tells the run of the server that another connection leads to.
+            let Some(seen) = self.seen.as_mut().filter(|seen| seen.epoch == epoch) else {
+                break;
+            };
+            (seen.count, seen.signal) = (count, signal);
         }
         if session.now() < self.deadline {
             Ok(())
@@ -276,7 +272,7 @@ impl Watch<'_> {
             self.request.session.now(),
         );
         let waited = now.since(self.since);
-        let blocker = match (self.seen, &self.request.failed) {
+        let blocker = match (&self.seen, &self.request.failed) {
             (Some(Sight { count, .. }), None) => Blocker::Count(count.unsigned_abs()),
             (None, None) if !self.shows_outage(waited) => Blocker::Unanswered,
             _ => return self.request.no_answer().into_error(key, waited),
@@ -295,5 +291,52 @@ impl Watch<'_> {
             || session
                 .known_outage(&self.request.target.resource.key)
                 .is_some()
+    }
+}
+
+/// What messages say about a latch that was found to be gone.
+enum Heard {
+    /// One has come since the latch was there.
+    Message,
+    /// None has come, and each that was published has arrived.
+    Nothing,
+    /// One may have been missed.
+    Unknown,
+}
+
+/// Waits until each message has arrived that was published until now, since messages come over another connection than the
+/// answers. For at most the response timeout.
+async fn heard(
+    request: &NumberRequest<'_>,
+    subscription: &mut Option<Subscription>,
+    before: Option<Signal>,
+) -> Heard {
+    let (Some(subscription), Some(before)) = (subscription, before) else {
+        return Heard::Unknown;
+    };
+    let session = request.session;
+    let latest = session.now().after(session.config.response_timeout);
+    let mut all = session.backend.has_heard_all(&request.target);
+    let mut has_all = false;
+    loop {
+        let signal = subscription.state();
+        if !signal.was_active_since(before) {
+            return Heard::Unknown;
+        }
+        if signal.messages != before.messages {
+            return Heard::Message;
+        }
+        if has_all {
+            return Heard::Nothing;
+        }
+        tokio::select! {
+            biased;
+            () = subscription.changed(true) => {}
+            heard = &mut all => match heard {
+                true => has_all = true,
+                false => return Heard::Unknown,
+            },
+            () = session.clock.sleep_until(latest) => return Heard::Unknown,
+        }
     }
 }

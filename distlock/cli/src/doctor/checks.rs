@@ -40,7 +40,8 @@ pub(super) fn check(facts: &ServerFacts) -> Vec<Finding> {
             for check in ["eviction", "memory", "persistence", "replicas"] {
                 findings.push(
                     not_known(check, unknown).advice(
-                        "The user needs the right +info for this line. Locks do not need it.",
+                        "The user needs the right +info for this line. Locks do not need it. Waiters of a latch do, if \
+                         Redisson opens it while they are not connected: without it they are told that it is lost.",
                     ),
                 );
             }

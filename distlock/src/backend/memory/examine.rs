@@ -81,9 +81,13 @@ fn value_seen(state: &State, name: &Name, value: Option<&Value>, now: Tick) -> V
         Some(Value::Number(number)) => ValueSeen::Number(*number),
         Some(Value::Permits(permits)) => ValueSeen::Number(permits.free()),
         // What belongs to another key.
-        Some(Value::Turn(_) | Value::ReadersWait | Value::Mark(_) | Value::Owners(_)) => {
-            ValueSeen::Other
-        }
+        Some(
+            Value::Turn(_)
+            | Value::ReadersWait
+            | Value::Mark(_)
+            | Value::Opened(_)
+            | Value::Owners(_),
+        ) => ValueSeen::Other,
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Faults {
     /// How often the server was brought up again: the number of the connection that its clients have.
     epoch: AtomicU64,
     brought_up: watch::Sender<()>,
+    /// How often data was forgotten while the server was down, as by a restart without it.
+    runs: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +70,18 @@ impl Faults {
     pub(super) fn epoch(&self) -> u64 {
         // Acquire: who sees the new number finds the server up.
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The number of the run of the server.
+    pub(super) fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Acquire)
+    }
+
+    /// Data was removed. While the server is down that is a restart without the data.
+    fn forgot(&self) {
+        if self.is_down() {
+            self.runs.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Completes when the number of the connection is not `epoch` any more.
@@ -223,13 +237,15 @@ impl MemoryServer {
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn forget_all(&self) {
         let mut state = self.store.state.lock();
-        // Subscriptions are no data.
+        // Subscriptions are no data, and no two openings of a latch have one number.
         let channels = std::mem::take(&mut state.channels);
         *state = State {
             channels,
+            openings: state.openings,
             ..State::default()
         };
         drop(state);
+        self.store.faults.forgot();
         self.store.observed.changed();
     }
 
@@ -256,6 +272,7 @@ impl MemoryServer {
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn forget(&self, key: &str) {
         self.store.state.lock().forget(key);
+        self.store.faults.forgot();
         self.store.observed.changed();
     }
 

@@ -1,8 +1,10 @@
 //! The count-down latch in memory: Redisson's `RCountDownLatch`.
 
-use super::store::State;
+use std::sync::Arc;
+
+use super::store::{Name, State, Value};
 use super::{Call, number};
-use crate::backend::{Fault, LatchChange};
+use crate::backend::{Fault, LatchChange, LatchSeen};
 use crate::key::Key;
 use crate::kind::Family;
 use crate::owner::Owner;
@@ -25,10 +27,38 @@ pub(super) fn adjust(
     }
 }
 
+/// The name under which it is stored which opening of a latch was the last: a key beside the number's, as over Redis.
+fn opened_name(key: &Key) -> Name {
+    format!("{{{}}}:distlock_opened", key.name()).into()
+}
+
+/// What a waiter sees, but for the run of the server.
+pub(super) fn seen(state: &State, key: &Key) -> Result<LatchSeen, Fault> {
+    let opened = state.values.get(&opened_name(key));
+    let opened = opened.and_then(|entry| match &entry.value {
+        Value::Opened(number) => Some(Arc::from(number.to_string())),
+        _ => None,
+    });
+    Ok(LatchSeen {
+        count: number::get(state, key)?,
+        opened,
+        run: None,
+    })
+}
+
+/// The latch has gone, and its waiters may pass. A waiter that hears no message finds a mark of it for a while.
+fn open(state: &mut State, key: &Key, call: Call) {
+    state.openings += 1;
+    let opening = Value::Opened(state.openings);
+    state.insert(&opened_name(key), opening, call.opened_until);
+    state.publish(call.client, Family::Latch, key);
+}
+
 fn try_set(state: &mut State, key: &Key, count: i64, call: Call) -> Result<i64, Fault> {
     if number::get(state, key)?.is_some() {
         return Ok(0);
     }
+    state.remove(&opened_name(key));
     number::set(state, key, count);
     state.publish(call.client, Family::Latch, key);
     Ok(1)
@@ -44,7 +74,7 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
     state.remove(key.name());
     // A latch that was set to 0 is removed as well, but nobody waits for it.
     if count == 1 {
-        state.publish(call.client, Family::Latch, key);
+        open(state, key, call);
     }
     Ok(0)
 }
@@ -52,7 +82,7 @@ fn count_down(state: &mut State, key: &Key, call: Call) -> Result<i64, Fault> {
 pub(super) fn force_release(state: &mut State, key: &Key, call: Call) -> Result<bool, Fault> {
     let removed = number::remove(state, key)?;
     if removed {
-        state.publish(call.client, Family::Latch, key);
+        open(state, key, call);
     }
     Ok(removed)
 }

@@ -47,8 +47,9 @@ use super::Disconnection;
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, Looked, NamedClient, Released,
-    Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target, renewed_together,
+    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, LatchSeen, Looked,
+    NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
+    renewed_together,
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
@@ -118,6 +119,7 @@ impl MemoryServer {
             id,
             store: Arc::clone(&self.store),
             remembered: config.remembered(),
+            opening_remembered: config.opening_remembered(),
             // Relaxed: the number only has to differ from every other client's.
             client: self.store.clients.fetch_add(1, Ordering::Relaxed),
             #[cfg(feature = "testing")]
@@ -148,6 +150,8 @@ pub(crate) struct MemoryBackend {
     store: Arc<Store>,
     /// How long the server remembers a request that takes effect once.
     remembered: Duration,
+    /// How long it remembers that a latch was opened.
+    opening_remembered: Duration,
     client: u64,
     #[cfg(feature = "testing")]
     response_timeout: Duration,
@@ -167,6 +171,8 @@ struct Call {
     now: Tick,
     /// Until when the server remembers that this request took effect.
     remember_until: Tick,
+    /// Until when it remembers that a latch was opened.
+    opened_until: Tick,
 }
 
 impl MemoryBackend {
@@ -188,6 +194,7 @@ impl MemoryBackend {
             client: self.client,
             now,
             remember_until: now.after(self.remembered),
+            opened_until: now.after(self.opening_remembered),
         };
         let (answer, published) = {
             let mut state = self.store.state.lock();
@@ -209,6 +216,14 @@ impl MemoryBackend {
             return self.no_answer(now);
         }
         Box::pin(cooperative(ready(answer)))
+    }
+
+    /// The run of the server. Only a test can have it begin another one.
+    fn server_run(&self) -> Arc<str> {
+        #[cfg(feature = "testing")]
+        return Arc::from(self.store.faults.runs().to_string());
+        #[cfg(not(feature = "testing"))]
+        Arc::from("")
     }
 
     /// The answer to a command that was sent at `now`, as a client hears of it that waits for it in vain.
@@ -342,6 +357,24 @@ impl Backend for MemoryBackend {
             Change::Permit(change) => permit::adjust(state, key, request, change, call),
             Change::Latch(change) => latch::adjust(state, key, request, change, call),
         })
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        self.run(|state, _| {
+            let seen = latch::seen(state, key)?;
+            Ok(LatchSeen {
+                run: Some(self.server_run()),
+                ..seen
+            })
+        })
+    }
+
+    #[cfg(feature = "testing")]
+    fn has_heard_all<'a>(
+        &'a self,
+        _target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(ready(self.store.is_up()))
     }
 
     fn answered(&self, key: &Key, request: Owner) {

@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) notes: permit::Notes,
     /// The waiters of fair locks, by key. A key without waiters has no entry.
     pub(super) queues: HashMap<Name, fair::Places, RandomState>,
+    /// How many latches were opened.
+    pub(super) openings: u64,
     /// The clients, in the order in which they were made.
     pub(super) clients: Vec<NamedClient>,
     /// The subscribers to notify once the mutex is released.
@@ -70,6 +72,8 @@ pub(super) enum Value {
     Number(i64),
     /// What is remembered of one request to change a number.
     Mark(number::Mark),
+    /// Which opening of a latch was the last one.
+    Opened(u64),
     /// The owners that have permits of a semaphore.
     Owners(semaphore::Owners),
     Permits(permit::Permits),

@@ -6,15 +6,15 @@ use super::store::{Entry, Name, Value};
 use super::{MemoryServer, fair};
 
 impl MemoryServer {
-    /// The number of stored keys and of subscribed channels.
+    /// The number of stored keys and of subscribed channels. That a latch was opened, which is remembered for some seconds, does
+    /// not count.
     pub(crate) fn stored(&self) -> (usize, usize) {
         let now = self.store.clock.now();
         let mut state = self.store.state.lock();
         state.sweep(now);
-        (
-            state.values.len() + state.queues.len(),
-            state.channels.len(),
-        )
+        let is_kept = |entry: &&Entry| !matches!(entry.value, Value::Opened(_));
+        let values = state.values.values().filter(is_kept).count();
+        (values + state.queues.len(), state.channels.len())
     }
 
     /// The number of waiters in the server's queue for a fair lock.

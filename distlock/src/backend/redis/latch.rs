@@ -1,7 +1,9 @@
 //! The count-down latch over Redis: Redisson's `RCountDownLatch`.
 
-use super::{RedisBackend, names, number, script};
-use crate::backend::{Fault, LatchChange};
+use super::script::{self, Call};
+use super::{RedisBackend, names, number, reply};
+use crate::backend::{Fault, LatchChange, LatchSeen, cause};
+use crate::config::MOST_RUNS_SEEN;
 use crate::key::Key;
 use crate::owner::Owner;
 
@@ -16,13 +18,53 @@ pub(super) async fn adjust(
         LatchChange::CountDown => ("down", 1),
         LatchChange::Count => return number::count(backend, key).await,
     };
-    let channel = names::latch_channel(key.name());
-    let script = &script::LATCH_ADJUST;
-    number::once(backend, script, (key, request, None), change, &channel).await
+    let name = key.name();
+    let (mark, opened) = (
+        names::mark(name, &request.text()),
+        names::latch_opened(name),
+    );
+    let channel = names::latch_channel(name);
+    let with = |call: Call| {
+        let call = call.keys([&**name, &mark, &opened].into_iter());
+        let call = call.arg(change.0).arg(change.1).arg(&channel);
+        call.arg(reply::millis(backend.remembered))
+            .arg(reply::millis(backend.opening_remembered))
+    };
+    let value = backend.run(key, &script::LATCH_ADJUST, with);
+    value.await.and_then(reply::number)
+}
+
+/// What a waiter sees. The run of the server is the same before and after the script, so the script ran in it.
+pub(super) async fn seen(backend: &RedisBackend, key: &Key) -> Result<LatchSeen, Fault> {
+    let opened = names::latch_opened(key.name());
+    let with = |call: Call| call.keys([&**key.name(), &opened].into_iter());
+    let mut run = backend.servers.run_of(key).await?;
+    for _ in 0..MOST_RUNS_SEEN {
+        let value = backend.run(key, &script::LATCH_SEEN, with).await?;
+        let (count, opened) = reply::latch_seen(&value)?;
+        let after = backend.servers.run_of(key).await?;
+        if after == run {
+            return Ok(LatchSeen { count, opened, run });
+        }
+        run = after;
+    }
+    Err(Fault::NotNow(cause(
+        "another server has the key each time that it is asked",
+    )))
 }
 
 pub(super) async fn force_release(backend: &RedisBackend, key: &Key) -> Result<bool, Fault> {
-    let channel = names::latch_channel(key.name());
-    // `0` says that the latch is open, and so it is: there is none. Redisson's waiters would go on waiting after a `1`.
-    number::remove(backend, key, None, Some((&channel, "0"))).await
+    let (opened, channel) = (
+        names::latch_opened(key.name()),
+        names::latch_channel(key.name()),
+    );
+    // No two openings may be equal, whoever makes them.
+    let opening = format!("{:032x}", rand::random::<u128>());
+    let remembered = reply::millis(backend.opening_remembered);
+    let with = |call: Call| {
+        let call = call.keys([&**key.name(), &opened].into_iter());
+        call.arg(&channel).arg(&opening).arg(remembered)
+    };
+    let value = backend.run(key, &script::LATCH_DELETE, with);
+    value.await.and_then(reply::forced)
 }

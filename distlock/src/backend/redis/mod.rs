@@ -42,8 +42,8 @@ use self::servers::{Node, Servers};
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Home,
-    Inspected, Looked, NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned,
-    ServerFacts, Subscription, Target, cause, renewed_together,
+    Inspected, LatchSeen, Looked, NamedClient, Released, Renewal, Renewed, Reply, ScanPosition,
+    Scanned, ServerFacts, Subscription, Target, cause, renewed_together,
 };
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
@@ -62,6 +62,8 @@ pub(crate) struct RedisBackend {
     fencing_token_ttl: Option<Duration>,
     /// How long the server remembers a withdrawn owner of expirable permits.
     owners_remembered: Duration,
+    /// How long the server remembers that a latch was opened.
+    opening_remembered: Duration,
     /// How long the server remembers the answer to a change of an expirable semaphore.
     requests_remembered: Duration,
     /// How long the server remembers a request to a plain semaphore or a latch.
@@ -89,6 +91,7 @@ impl RedisBackend {
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
+            opening_remembered: config.opening_remembered(),
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             answered: Mutex::default(),
@@ -357,6 +360,23 @@ impl Backend for RedisBackend {
                 Change::Latch(change) => latch::adjust(self, key, request, change).await,
             }
         })
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        Box::pin(async move {
+            // As for a change: all waiters of a latch ask when it opens.
+            let _slot = self.attempt_slot(key).await?;
+            latch::seen(self, key).await
+        })
+    }
+
+    fn has_heard_all<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        let channel = names::channel(target);
+        let ask = |node: &Node| node.subscriber().has_heard_all(&channel);
+        self.servers.with_node(&target.resource.key, ask)
     }
 
     fn answered(&self, key: &Key, request: Owner) {

@@ -183,6 +183,26 @@ pub(super) fn permit_name(id: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A latch: its count as a text, and which opening is remembered. Either is nil if there is none.
+pub(super) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>), Fault> {
+    let Value::Array(parts) = value else {
+        return Err(unexpected(value));
+    };
+    let text = |part: &Value| match part {
+        Value::Nil => Ok(None),
+        Value::BulkString(text) => std::str::from_utf8(text)
+            .map(|text| Some(Arc::from(text)))
+            .map_err(|_| unexpected(value)),
+        _ => Err(unexpected(value)),
+    };
+    let [count, opened] = parts.as_slice() else {
+        return Err(unexpected(value));
+    };
+    let count: Option<Arc<str>> = text(count)?;
+    let count = count.map(|count| count.parse().map_err(|_| unexpected(value)));
+    Ok((count.transpose()?, text(opened)?))
+}
+
 pub(super) fn number(value: Value) -> Result<i64, Fault> {
     match value {
         Value::Int(number) => Ok(number),

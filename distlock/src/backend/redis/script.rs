@@ -86,6 +86,8 @@ scripts! {
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
     SEMAPHORE_ADJUST = "scripts/semaphore_adjust.lua";
     LATCH_ADJUST = "scripts/latch_adjust.lua";
+    LATCH_SEEN = "scripts/latch_seen.lua";
+    LATCH_DELETE = "scripts/latch_delete.lua";
     NUMBER_COUNT = "scripts/number_count.lua";
     NUMBER_DELETE = "scripts/number_delete.lua";
     LOOK = "scripts/look.lua";

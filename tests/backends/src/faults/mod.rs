@@ -14,8 +14,8 @@ use std::time::Duration;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
-    Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released, Renewal,
-    Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target, cause,
+    Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, Looked, NamedClient, Released,
+    Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -532,6 +532,23 @@ impl Backend for Faulty {
             let key = key.clone();
             Box::pin(async move { inner.adjust(&key, request, change).await })
         }))
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        let key = key.clone();
+        Box::pin(self.through(Op::Adjust, move |inner| {
+            let key = key.clone();
+            Box::pin(async move { inner.latch(&key).await })
+        }))
+    }
+
+    fn has_heard_all<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(async move {
+            !self.faults.subscriptions.is_muted() && self.inner.has_heard_all(target).await
+        })
     }
 
     fn answered(&self, key: &Key, request: Owner) {

@@ -27,8 +27,8 @@ use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
-    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, Looked, NamedClient, Released,
-    Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
+    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, Looked, NamedClient,
+    Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
 };
 
 /// A backend with one flaw, and the state that the flaws need.
@@ -198,6 +198,17 @@ impl Backend for Flawed {
             }
             _ => inner.adjust(key, request, change),
         }
+    }
+
+    fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
+        self.inner.latch(key)
+    }
+
+    fn has_heard_all<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        self.inner.has_heard_all(target)
     }
 
     fn answered(&self, key: &Key, request: Owner) {

@@ -515,19 +515,18 @@ impl Checker<'_> {
         self.found("A11", answered, what);
     }
 
-    /// Whether a waiter may have been told that its number is gone: the permits were wiped. While the client of a waiter for
-    /// a latch is not connected, the count may have reached 0 or been lost.
+    /// Whether a waiter for permits or for a latch may have been told that its number is gone: it was wiped. Connections that are
+    /// lost, and messages that are missed, are no reason.
     fn lost_number(&self, op: &Operation, answered: Timestamp) -> bool {
-        if self.bounds.capacity > 1 {
-            let mut faults = self.operations.faults.iter();
-            return faults.any(|fault| {
+        let mut all = self.operations.all.iter();
+        let is_number = self.bounds.capacity > 1
+            || all.any(|other| other.key == op.key && other.change.is_some());
+        let mut faults = self.operations.faults.iter();
+        is_number
+            && faults.any(|fault| {
                 let meets = fault.from <= answered && fault.to + fault.heals >= op.called;
                 meets && fault.wiped.has(&op.key)
-            });
-        }
-        let mut all = self.operations.all.iter();
-        let is_latch = all.any(|other| other.key == op.key && other.change.is_some());
-        is_latch && self.any_obstacle(op, op.called, answered)
+            })
     }
 
     /// Whether there was a fault between the two times, of this kind or of any, or one that still had to heal.

@@ -98,6 +98,8 @@ async fn leftovers_on(server: &RedisServer, workload: &Workload) -> Vec<String> 
     if matches!(workload.lock_kind, LockKind::Semaphore | LockKind::Latch) {
         // A request for a change is remembered as long as a copy of it may arrive.
         keys.retain(|key| !key.ends_with(":request"));
+        // So is that a latch was opened, as long as a waiter may ask.
+        keys.retain(|key| !key.ends_with(":distlock_opened"));
         // Permits of a killed process stay taken.
         keys.retain(|key| !key.ends_with(":distlock_owners"));
     }

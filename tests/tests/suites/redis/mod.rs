@@ -10,6 +10,7 @@ mod force_release;
 mod golden;
 mod health;
 mod latch;
+mod latch_opened;
 mod lazy;
 mod other_data;
 mod permit;

@@ -332,6 +332,11 @@ pub(super) async fn uptime(connection: &mut MultiplexedConnection) -> Result<Dur
     })
 }
 
+/// The id of the server's run in the answer to INFO. Some providers show zeros instead.
+pub(super) fn run_id(info: &str) -> Option<&str> {
+    field_of_info(info, "run_id").filter(|id| id.bytes().any(|byte| byte != b'0'))
+}
+
 /// The policy by which the server evicts keys, if it has a memory limit and such a policy.
 fn evicts(info: &str) -> Option<&str> {
     let has_limit = field_of_info(info, "maxmemory").is_some_and(|limit| limit != "0");
@@ -378,6 +383,17 @@ mod tests {
         let mut granted: Vec<String> = granted.map(str::to_uppercase).collect();
         granted.sort();
         assert_eq!(granted, NEEDED);
+    }
+
+    #[test]
+    fn run_of_a_server_is_the_id_that_it_shows() {
+        let id = "b1946ac92492d2347c6235b4d2611184f0a1c2d3";
+        let info =
+            |id: &str| format!("# Server\r\nredis_version:7.0.15\r\nrun_id:{id}\r\ntcp_port:1\r\n");
+        assert_eq!(run_id(&info(id)), Some(id));
+        for none in [info("0000"), info("0"), info(""), "# Server".to_owned()] {
+            assert_eq!(run_id(&none), None, "{none}");
+        }
     }
 
     #[test]

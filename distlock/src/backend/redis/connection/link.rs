@@ -23,6 +23,7 @@ use super::epochs::Epochs;
 use super::greeting::{self, Expected};
 use super::outage::OutageLog;
 use super::phase::Phase;
+use super::run::KnownRun;
 use super::tls;
 use super::unanswered::Unanswered;
 #[cfg(feature = "test-util")]
@@ -131,6 +132,7 @@ pub(in crate::backend::redis) struct Link {
     down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
     farewell: Mutex<Option<(Instant, Option<Fault>)>>,
+    pub(super) known_run: KnownRun,
 }
 
 impl Link {
@@ -148,6 +150,7 @@ impl Link {
             grants_from: Mutex::default(),
             down_since: Mutex::new(Instant::now()),
             farewell: Mutex::default(),
+            known_run: KnownRun::default(),
         })
     }
 

@@ -8,6 +8,7 @@ mod link;
 mod outage;
 mod phase;
 mod probe;
+mod run;
 mod tls;
 mod unanswered;
 pub(super) mod url;

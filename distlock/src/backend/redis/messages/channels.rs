@@ -305,6 +305,11 @@ impl Channels {
         notifications
     }
 
+    /// The place of a channel.
+    pub(super) fn place(&self, channel: &str) -> Option<Place> {
+        self.entries.get(channel).map(|entry| entry.place)
+    }
+
     /// The channels and their places.
     pub(super) fn places(&self) -> Vec<(Channel, Place)> {
         let entries = self.entries.iter();

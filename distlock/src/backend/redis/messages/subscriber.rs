@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::channels::{Channel, Channels, Place};
+use super::checks::Checks;
 use crate::backend::redis::connection::{Connected, Link, OnPush, REPEATED_AFTER, Wiring};
 use crate::backend::redis::names;
 use crate::backend::redis::reply::{self, Elsewhere};
@@ -61,6 +63,7 @@ struct Post {
     link: Arc<Link>,
     /// Wakes the task when there may be something to send.
     wake: Notify,
+    checks: Checks,
     /// The client is gone, or needs the server no more, and the task has to end.
     closed: AtomicBool,
 }
@@ -127,6 +130,7 @@ impl Subscriptions {
                 way,
                 link: Link::new(wiring(on_push)),
                 wake: Notify::new(),
+                checks: Checks::default(),
                 closed: AtomicBool::new(false),
             }
         });
@@ -195,6 +199,31 @@ impl Subscriber {
             Way::Plain | Way::Sharded(_) => here,
             Way::Both(_) => here * 2,
         }
+    }
+
+    /// Completes with true when all messages on a channel have arrived that were published before this was called. If the
+    /// subscription is dropped meanwhile, that is for the caller to see. With false if there is no subscription.
+    pub(in crate::backend::redis) fn has_heard_all(
+        &self,
+        channel: &str,
+    ) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let place = self.shared.channels.lock().place(channel);
+        let post = place.and_then(|place| self.shared.posts.read().get(&place).cloned());
+        // Before the future is polled: the caller has seen the key by now.
+        let asked = post.map(|post| {
+            let number = post.checks.ask();
+            foreign::notify_one(&post.wake);
+            (post, number)
+        });
+        Box::pin(async move {
+            match asked {
+                Some((post, number)) => {
+                    post.checks.is_answered(number).await;
+                    true
+                }
+                None => false,
+            }
+        })
     }
 
     /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
@@ -411,14 +440,24 @@ impl Task {
         if !(leave.is_empty() && join.is_empty()) {
             return Ok(true);
         }
+        if let Some(number) = self.post.checks.open() {
+            if self.ping(connected).await? {
+                self.post.checks.answered(number);
+            }
+            return Ok(true);
+        }
         tokio::select! {
             () = self.post.wake.notified() => Ok(false),
             () = self.shared.clock.sleep_until(next_end) => Ok(false),
-            () = tokio::time::sleep_until(ping_at) => {
-                let ping = redis::cmd("PING");
-                self.bounded(async { ping.query_async::<Value>(&mut connected.connection).await.map(drop) }).await.map(|()| true)
-            }
+            () = tokio::time::sleep_until(ping_at) => self.ping(connected).await.map(|_| true),
         }
+    }
+
+    /// Sends a PING. Returns whether the answer is the one to it; see [`sharded_ended`](Shared::sharded_ended).
+    async fn ping(&self, connected: &mut Connected) -> Result<bool, Fault> {
+        let ping = redis::cmd("PING");
+        let answer = self.bounded(ping.query_async::<Value>(&mut connected.connection));
+        Ok(matches!(answer.await?, Value::SimpleString(pong) if pong == "PONG"))
     }
 
     /// Unsubscribes. A node that refuses it has lost the slot, so the connection is to be replaced.

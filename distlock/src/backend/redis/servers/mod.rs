@@ -173,6 +173,14 @@ impl Servers {
         }
     }
 
+    /// The id of the run of the server of a key; `None` if the user may not ask for it.
+    pub(super) async fn run_of(&self, key: &Key) -> Result<Option<Arc<str>>, Fault> {
+        self.are_known().await?;
+        let of_node = |node: &Node| (Arc::clone(node.link()), node.response_timeout());
+        let (link, patience) = self.with_node(key, of_node);
+        link.server_run(patience).await
+    }
+
     /// How long the server of a key has to wait before it may grant, since it was started only recently.
     pub(super) fn grace_left(&self, key: &Key) -> Option<Duration> {
         self.with_node(key, |node| node.link().grace_left())

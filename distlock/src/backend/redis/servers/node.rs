@@ -177,6 +177,10 @@ impl Node {
         &self.link
     }
 
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
     /// Begins to connect, and tells in the log if that fails. The caller does not wait for it.
     pub(super) fn begin_to_connect(&self) {
         self.tell_first();

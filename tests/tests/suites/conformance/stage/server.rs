@@ -73,7 +73,9 @@ impl Server {
         let (keys, channels) = self.names(prefix).await;
         let left = keys
             .iter()
-            .filter(|key| !key.starts_with("redisson_lock_token:"));
+            .filter(|key| !key.starts_with("redisson_lock_token:"))
+            // That a latch was opened is remembered for some seconds.
+            .filter(|key| !key.ends_with(":distlock_opened"));
         (left.count(), channels.len())
     }
 

@@ -1,0 +1,86 @@
+//! Which run of the server a connection leads to. What a server had stored is there until its run ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::time::timeout;
+
+use super::greeting;
+use super::link::{Connected, Link};
+use crate::backend::redis::reply;
+use crate::backend::{Fault, cause};
+use crate::mutex::Mutex;
+
+/// The id of a run; `None` if the user may not ask for it, or if the server has none.
+type Run = Option<Arc<str>>;
+
+/// What is known of the run.
+#[derive(Debug, Default)]
+pub(super) struct KnownRun {
+    /// The number of the connection over which the run was asked for last, and the answer.
+    last: Mutex<Option<(u64, Run)>>,
+    /// Held by the one that asks. The others wait for its answer.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl KnownRun {
+    /// What was answered over a connection.
+    fn over(&self, epoch: u64) -> Option<Run> {
+        let last = self.last.lock();
+        let (of, run) = last.as_ref()?;
+        (*of == epoch).then(|| run.clone())
+    }
+}
+
+impl Link {
+    /// The id of the server's run. It is asked for once over each connection.
+    pub(in crate::backend::redis) async fn server_run(
+        self: &Arc<Self>,
+        patience: Duration,
+    ) -> Result<Run, Fault> {
+        let connected = self.connected(patience).await?;
+        let epoch = connected.epoch;
+        if let Some(run) = self.known_run.over(epoch) {
+            return Ok(run);
+        }
+        let asked = async {
+            let _asking = self.known_run.asking.lock().await;
+            match self.known_run.over(epoch) {
+                Some(run) => Ok(run),
+                None => self.ask_for_run(connected).await,
+            }
+        };
+        match timeout(patience, asked).await {
+            Ok(run) => run,
+            Err(_) => {
+                self.timed_out(epoch);
+                let text = format!("no answer within {patience:?}");
+                Err(Fault::Unknown(cause(text)))
+            }
+        }
+    }
+
+    async fn ask_for_run(self: &Arc<Self>, mut connected: Connected) -> Result<Run, Fault> {
+        let epoch = connected.epoch;
+        let mut info = cmd("INFO");
+        info.arg("server");
+        let run = match info.query_async::<String>(&mut connected.connection).await {
+            Ok(text) => {
+                self.answered(epoch);
+                greeting::run_id(&text).map(Arc::from)
+            }
+            Err(error) => {
+                if reply::breaks_connection(&error) {
+                    self.broken(epoch, &error.to_string());
+                }
+                match reply::fault(error) {
+                    fault if !fault.is_final() => return Err(fault),
+                    _ => None,
+                }
+            }
+        };
+        *self.known_run.last.lock() = Some((epoch, run.clone()));
+        Ok(run)
+    }
+}

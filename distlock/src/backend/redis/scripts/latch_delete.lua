@@ -1,0 +1,18 @@
+-- Removes a count-down latch and notifies its waiters. One that hears no message finds a mark of the opening for a while.
+-- KEYS  1 latch (integer)   2 which opening was the last one
+-- ARGV  1 channel   2 which opening this is   3 how long that is remembered in ms
+-- Reply 1 removed   0 there was none
+local latch, opened = KEYS[1], KEYS[2]
+local channel, opening, kept = ARGV[1], ARGV[2], ARGV[3]
+
+local count = redis.call('GET', latch)
+if not count then return 0 end
+-- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
+if not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', latch, '') end
+-- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
+-- lets the other writes pass.
+redis.call('PEXPIRE', opened, kept)
+redis.call('DEL', latch)
+redis.call('SET', opened, opening, 'PX', kept)
+redis.call('PUBLISH', channel, '0')
+return 1
