@@ -354,16 +354,16 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
     /// begins anew.
-    async fn acquire(&self) -> Result<Guard, Error> {
-        let acquiring = async {
+    fn acquire(&self) -> impl Future<Output = Result<Guard, Error>> + Send {
+        let look = || self.locks.look();
+        watching(look, async {
             loop {
                 match self.acquire_as_it_is().await {
                     Err(Error::Closed { .. }) if !self.locks.are_closed() => {}
                     ended => return ended,
                 }
             }
-        };
-        watching(|| self.locks.look(), acquiring).await
+        })
     }
 
     async fn acquire_as_it_is(&self) -> Result<Guard, Error> {

@@ -7,12 +7,13 @@
 //! Nothing here waits for a mutex: a copy has no thread that would unlock it.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::panic::RefUnwindSafe;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
+use pin_project_lite::pin_project;
 
 use super::Registry;
 use crate::error::Error;
@@ -93,14 +94,28 @@ impl Lives {
     }
 }
 
+pin_project! {
+    /// An operation that may wait, with a look before each of its polls. Not an `async fn`, which would keep the operation twice.
+    pub(crate) struct Watching<L, F> {
+        look: L,
+        #[pin]
+        operation: F,
+    }
+}
+
 /// Carries out an operation that may wait, and calls `look` before each of its polls.
-pub(crate) async fn watching<T>(look: impl Fn(), operation: impl Future<Output = T>) -> T {
-    let mut operation = pin!(operation);
-    poll_fn(|cx| {
-        look();
-        operation.as_mut().poll(cx)
-    })
-    .await
+pub(crate) fn watching<L: Fn(), F: Future>(look: L, operation: F) -> Watching<L, F> {
+    Watching { look, operation }
+}
+
+impl<L: Fn(), F: Future> Future for Watching<L, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        (this.look)();
+        this.operation.poll(cx)
+    }
 }
 
 impl fmt::Debug for Lives {
