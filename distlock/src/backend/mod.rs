@@ -282,7 +282,7 @@ pub trait ShownWait: fmt::Debug + Send + Sync {
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Acquires a key for an owner if the key is free or already held by this owner. The count becomes 1 in both cases.
     ///
-    /// A future that is dropped before it completes may still take effect.
+    /// A future that is dropped before it completes may still take effect. Its owner must not be used again.
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted>;
 
     /// Acquires several keys of plain locks, or none of them, in one command. All of them have the same

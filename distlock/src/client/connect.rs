@@ -157,7 +157,6 @@ impl Builder {
         let make = move || {
             let (identity, clock) = (Identity::new(), Clock::boot());
             let backend = RedisBackend::new(url.clone(), &identity, &config, clock.clone())?;
-            let backend = Arc::new(backend);
             let decorated =
                 self.decorate(Arc::clone(&backend) as _, &clock, config.response_timeout);
             let registry = new_registry(identity, &config, clock, decorated);

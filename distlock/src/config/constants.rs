@@ -166,8 +166,8 @@ pub(crate) const PART_BACKOFF: Backoff = Backoff {
     longest: HAND_OVER_TIME,
 };
 
-/// How often the waiters are looked at, while there are any that are in the way of others. A first waiter that is not polled
-/// from one look to the next loses its place.
+/// How often the waiters are looked at, while there are any that are in the way of others or have something in the server. A
+/// first waiter that is not polled from one look to the next loses its place, and an acquisition what it was granted.
 pub(crate) const INSPECTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a hold that is handed over goes without asking the server for it.
@@ -201,6 +201,10 @@ pub(crate) const RELEASES_AT_ONCE: usize = 256;
 /// How many attempts a client sends concurrently. Renewals and releases do not count against this limit.
 #[cfg(feature = "redis")]
 pub(crate) const ATTEMPTS_AT_ONCE: usize = 512;
+
+/// How many of these are sent by their callers. A caller that is not polled keeps its place, so the others are sent by tasks.
+#[cfg(feature = "redis")]
+pub(crate) const ATTEMPTS_OF_CALLERS: usize = ATTEMPTS_AT_ONCE / 2;
 
 /// How long a channel without waiters stays subscribed: on a busy key the next waiter comes soon.
 #[cfg(feature = "redis")]

@@ -4,6 +4,7 @@
 //! The data, its names and the messages are Redisson's; the scripts are our own. The files for the primitives have the
 //! same functions as those in `memory`. No type of the driver leaves this folder.
 
+mod attempt_slots;
 mod confirm;
 mod connection;
 mod examine;
@@ -28,14 +29,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 
+use self::attempt_slots::Sender;
 pub(crate) use self::connection::url::Url;
 use self::script::{Call, Script};
 use self::servers::{Node, Servers};
@@ -56,6 +56,8 @@ use crate::owner::Owner;
 
 /// One client's connections to its servers.
 pub(crate) struct RedisBackend {
+    /// For the tasks that send attempts.
+    me: Weak<Self>,
     servers: Servers,
     response_timeout: Duration,
     /// How long an unused fencing token is kept; `None` keeps it forever.
@@ -80,14 +82,16 @@ impl RedisBackend {
         identity: &Arc<Identity>,
         config: &Config,
         clock: Clock,
-    ) -> Result<Self, Error> {
+    ) -> Result<Arc<Self>, Error> {
         if clock::is_time_paused() {
             return Err(Error::TimePaused {
                 server: url.target.to_string(),
             });
         }
-        Ok(Self {
-            servers: Servers::new(url, identity, config, clock)?,
+        let servers = Servers::new(url, identity, config, clock)?;
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            servers,
             response_timeout: config.response_timeout,
             fencing_token_ttl: config.fencing_token_ttl,
             owners_remembered: config.owners_remembered(),
@@ -95,7 +99,7 @@ impl RedisBackend {
             requests_remembered: config.requests_remembered(),
             remembered: config.remembered(),
             answered: Mutex::default(),
-        })
+        }))
     }
 
     /// Connects. Returns when the server has answered, or after this time.
@@ -108,23 +112,23 @@ impl RedisBackend {
         self.servers.begin_to_connect();
     }
 
-    /// A slot for an attempt at a key. Waits for one if all of its server are in use, for at most the response timeout.
-    async fn attempt_slot(&self, key: &Key) -> Result<OwnedSemaphorePermit, Fault> {
-        if let Some(left) = self.servers.grace_left(key) {
-            return Err(restarted(left));
+    /// Sends one attempt, by the script of its kind.
+    async fn send_attempt(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
+        match attempt.target.hold_family()? {
+            HoldFamily::Lock => lock::attempt(self, attempt).await,
+            HoldFamily::Fair => fair::attempt(self, attempt).await,
+            HoldFamily::ReadWrite => rw::attempt(self, attempt).await,
+            HoldFamily::Semaphore => semaphore::attempt(self, attempt).await,
+            HoldFamily::Permit => permit::attempt(self, attempt).await,
         }
-        // Every waiter comes by here now and then, so that its subscription is restored on a runtime that is alive.
-        let slots = self.servers.with_node(key, |node| {
-            node.subscriber().revive();
-            Arc::clone(node.attempt_slots())
-        });
-        match Arc::clone(&slots).try_acquire_owned() {
-            Ok(slot) => Ok(slot),
-            Err(_) => timeout(self.response_timeout, slots.acquire_owned())
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .ok_or_else(|| Fault::NotNow(cause("too many attempts are unanswered"))),
+    }
+
+    /// Sends a change of the number under a key.
+    async fn send_change(&self, key: &Key, request: Owner, change: Change) -> Result<i64, Fault> {
+        match change {
+            Change::Semaphore(change) => semaphore::adjust(self, key, request, change).await,
+            Change::Permit(change) => permit::adjust(self, key, request, change).await,
+            Change::Latch(change) => latch::adjust(self, key, request, change).await,
         }
     }
 
@@ -217,13 +221,14 @@ impl RedisBackend {
 impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
-            let _slot = self.attempt_slot(&attempt.target.resource.key).await?;
-            match attempt.target.hold_family()? {
-                HoldFamily::Lock => lock::attempt(self, attempt).await,
-                HoldFamily::Fair => fair::attempt(self, attempt).await,
-                HoldFamily::ReadWrite => rw::attempt(self, attempt).await,
-                HoldFamily::Semaphore => semaphore::attempt(self, attempt).await,
-                HoldFamily::Permit => permit::attempt(self, attempt).await,
+            match self.attempt_sender(&attempt.target.resource.key)? {
+                Sender::Caller(_slot) => self.send_attempt(attempt).await,
+                Sender::Task(slots) => {
+                    let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());
+                    let send = |me: Arc<Self>| async move { me.send_attempt(&attempt).await };
+                    // Boxed, here and below, because that is rare, and each attempt would have room for it.
+                    Box::pin(self.sent_by_task(slots, targets, send)).await
+                }
             }
         })
     }
@@ -234,8 +239,18 @@ impl Backend for RedisBackend {
                 return Ok((0, Attempted::Granted { token: None }));
             };
             let key = &first.target.resource.key;
-            let _slot = self.attempt_slot(key).await?;
-            lock::attempt_all(self, key, attempts).await
+            match self.attempt_sender(key)? {
+                Sender::Caller(_slot) => lock::attempt_all(self, key, attempts).await,
+                Sender::Task(slots) => {
+                    let targets = attempts.iter().map(|attempt| attempt.target.clone());
+                    let (targets, key, attempts) =
+                        (targets.collect(), key.clone(), attempts.to_vec());
+                    let send = |me: Arc<Self>| async move {
+                        lock::attempt_all(&me, &key, &attempts).await
+                    };
+                    Box::pin(self.sent_by_task(slots, targets, send)).await
+                }
+            }
         })
     }
 
@@ -353,11 +368,15 @@ impl Backend for RedisBackend {
     fn adjust<'a>(&'a self, key: &'a Key, request: Owner, change: Change) -> Reply<'a, i64> {
         Box::pin(async move {
             // A slot as for attempts: all waiters of a latch ask for its count at once when it opens.
-            let _slot = self.attempt_slot(key).await?;
-            match change {
-                Change::Semaphore(change) => semaphore::adjust(self, key, request, change).await,
-                Change::Permit(change) => permit::adjust(self, key, request, change).await,
-                Change::Latch(change) => latch::adjust(self, key, request, change).await,
+            match self.attempt_sender(key)? {
+                Sender::Caller(_slot) => self.send_change(key, request, change).await,
+                Sender::Task(slots) => {
+                    let key = key.clone();
+                    let send = move |me: Arc<Self>| async move {
+                        me.send_change(&key, request, change).await
+                    };
+                    Box::pin(self.sent_by_task(slots, Vec::new(), send)).await
+                }
             }
         })
     }
@@ -365,8 +384,14 @@ impl Backend for RedisBackend {
     fn latch<'a>(&'a self, key: &'a Key) -> Reply<'a, LatchSeen> {
         Box::pin(async move {
             // As for a change: all waiters of a latch ask when it opens.
-            let _slot = self.attempt_slot(key).await?;
-            latch::seen(self, key).await
+            match self.attempt_sender(key)? {
+                Sender::Caller(_slot) => latch::seen(self, key).await,
+                Sender::Task(slots) => {
+                    let key = key.clone();
+                    let send = move |me: Arc<Self>| async move { latch::seen(&me, &key).await };
+                    Box::pin(self.sent_by_task(slots, Vec::new(), send)).await
+                }
+            }
         })
     }
 

@@ -26,6 +26,7 @@ mod sentinel;
 mod settings;
 mod slots;
 mod tls;
+mod unpolled;
 mod unsupported;
 mod untold;
 mod wire;
