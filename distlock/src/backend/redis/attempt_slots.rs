@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::{RedisBackend, restarted};
 use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
+use crate::foreign;
 use crate::key::Key;
 
 /// Who sends an attempt.
@@ -65,7 +66,7 @@ impl RedisBackend {
             };
             let Some(slot) = slot.ok().and_then(Result::ok) else {
                 let full = Fault::NotNow(cause("too many attempts are unanswered"));
-                let _caller_may_have_gone = answer.send(Err(full));
+                let _caller_may_have_gone = foreign::answer(answer, Err(full));
                 return;
             };
             let outcome = tokio::select! {
@@ -74,7 +75,7 @@ impl RedisBackend {
                 outcome = send(Arc::clone(&me)) => Some(outcome),
             };
             drop(slot);
-            let is_heard = outcome.is_some_and(|outcome| answer.send(outcome).is_ok());
+            let is_heard = outcome.is_some_and(|outcome| foreign::answer(answer, outcome).is_ok());
             if !is_heard {
                 for target in &targets {
                     // If this fails, the lease ends the owner.
