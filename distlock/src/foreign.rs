@@ -12,6 +12,9 @@
 #[cfg(feature = "test-util")]
 mod marker;
 
+#[cfg(feature = "test-util")]
+pub use self::marker::ForeignPanic;
+
 use scopeguard::guard;
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -21,6 +24,13 @@ pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
     marker::check("a waker");
     wake()
+}
+
+/// Wakes a task that this crate has spawned. Its waker is tokio's, which does not panic.
+pub(crate) fn notify_own_task(notify: &Notify) {
+    #[cfg(feature = "test-util")]
+    marker::check_mutexes("a waker");
+    notify.notify_one();
 }
 
 /// [Wakes](wake) one task.

@@ -392,8 +392,8 @@ impl<G: From<Guard> + 'static> Acquire<G> {
         let Resource { kind, key } = &one.requested().resource;
         let acquire = || wait::acquire(&one.registry, &one.request);
         let lock_type = LockType::Single(*kind);
-        let mut hold_refs = observed(&one, lock_type, [key].into_iter(), acquire).await?;
-        let share = HoldShare::new(one.registry, hold_refs.remove(0), gate);
+        let mut shares = observed(&one, lock_type, [key].into_iter(), acquire).await?;
+        let share = HoldShare::new(shares.remove(0), gate);
         Ok(Guard::new(share))
     }
 

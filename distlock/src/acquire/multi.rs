@@ -311,10 +311,10 @@ impl Group {
 
     async fn acquire(&self, request: &Request) -> Result<HoldShares, Error> {
         let registry = &self.one.registry;
-        let hold_refs = wait::acquire(registry, request).await?;
-        let granted = hold_refs.into_iter();
+        let granted = wait::acquire(registry, request).await?;
         Ok(granted
-            .map(|hold_ref| HoldShare::new(Arc::clone(registry), hold_ref, None))
+            .into_iter()
+            .map(|open| HoldShare::new(open, None))
             .collect())
     }
 

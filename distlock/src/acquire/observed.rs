@@ -1,5 +1,7 @@
 //! An acquisition from its first request to its end: one span, one count, and an event if it was refused.
 
+use std::pin::Pin;
+
 use tracing::{Instrument, Span};
 
 use crate::error::Error;
@@ -29,7 +31,13 @@ pub(super) async fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
     // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
     let acquired = match observation.span.as_deref() {
         None => acquire().await,
-        Some(span) => Box::pin(acquire()).instrument(span.clone()).await,
+        Some(span) => {
+            let mut acquiring = Box::pin(acquire()).instrument(span.clone());
+            let acquired = Pin::new(&mut acquiring).await;
+            // By name: the subscriber is told of it and may panic, and the value of a block whose end panics is not dropped.
+            drop(acquiring);
+            acquired
+        }
     };
     observation.end(acquired.as_ref().err());
     acquired

@@ -11,7 +11,7 @@ use crate::hold::lease::Term;
 use crate::hold::{Hold, HoldView, NestError};
 use crate::key::Resource;
 use crate::kind::Nesting;
-use crate::local::{Around, HoldShare};
+use crate::local::{Around, HoldShare, OpenShare};
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{ClientRequest, RequestedKey};
 
@@ -195,7 +195,8 @@ impl OpenGate {
         let outer = frame.hold_ref();
         let nested = outer.nest(frame.closed(), term, request.margin)?;
         // Made first: its drop ends the re-entry, whatever happens from here on.
-        let share = HoldShare::new(Arc::clone(registry), nested, Some(Arc::new(permit)));
+        let open = OpenShare::new(registry, nested);
+        let share = HoldShare::new(open, Some(Arc::new(permit)));
         session.look_at(share.hold_ref().hold());
         Ok(Enclosing::Reenter(share, frame.view().clone()))
     }

@@ -13,12 +13,55 @@ static BREACH: OnceLock<String> = OnceLock::new();
 thread_local! {
     /// Whether a test breaks the rule on purpose.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
+    /// How many more calls of this thread succeed before one panics; `None` if none does.
+    static SUCCEEDING: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Has one call of foreign code on this thread panic, as code of a user may, until it is dropped.
+#[derive(Debug)]
+pub struct ForeignPanic(());
+
+impl ForeignPanic {
+    /// The first `succeeding` calls do not panic. The next one does, in place of the waker, the log, the metrics or the
+    /// user's function. Those after it do not.
+    #[must_use]
+    pub fn after(succeeding: u32) -> Self {
+        SUCCEEDING.set(Some(succeeding));
+        Self(())
+    }
+
+    /// Whether the call has panicked.
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        SUCCEEDING.get().is_none()
+    }
+}
+
+impl Drop for ForeignPanic {
+    fn drop(&mut self) {
+        SUCCEEDING.set(None);
+    }
+}
+
+fn panic_if_planned(what: &str) {
+    let planned = SUCCEEDING.try_with(Cell::get).ok().flatten();
+    if let Some(succeeding) = planned {
+        let left = succeeding.checked_sub(1);
+        SUCCEEDING.set(left);
+        assert!(left.is_some(), "{what} panics, as the test has told it to");
+    }
+}
+
+/// Panics if the thread has locked a mutex of this crate, or if a test has [planned](ForeignPanic) it.
+pub(super) fn check(what: &'static str) {
+    check_mutexes(what);
+    panic_if_planned(what);
 }
 
 /// Panics if the thread has locked a mutex of this crate.
 ///
 /// The panic may end a task that nobody looks at, so each later call panics as well, on any thread.
-pub(super) fn check(what: &'static str) {
+pub(super) fn check_mutexes(what: &'static str) {
     let held = mutex::held();
     if held > 0 {
         let breach = format!("{what} is called while the thread has locked {held} mutexes");

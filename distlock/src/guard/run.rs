@@ -3,6 +3,7 @@
 //! The body is pinned once, in the caller's future, and never moved. The whole future is little larger than the body.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -29,6 +30,10 @@ impl<G> Acquiring<G> {
         Self(Box::pin(acquire))
     }
 }
+
+// A panic on the way, of a waker or a subscriber of the log, ends the acquisition and what it was granted.
+impl<G> UnwindSafe for Acquiring<G> {}
+impl<G> RefUnwindSafe for Acquiring<G> {}
 
 impl<G> Future for Acquiring<G> {
     type Output = Result<G, Error>;

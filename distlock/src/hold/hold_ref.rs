@@ -44,7 +44,7 @@ pub(crate) struct HoldRef {
     gate: OnceLock<Arc<Semaphore>>,
 }
 
-// A panic leaves nothing half-changed here: no code of a user runs under the mutex of a hold.
+// A panic leaves nothing half-changed here: no foreign code runs under the mutex of a hold.
 impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use scopeguard::guard;
+
 use super::Hold;
 use crate::clock::Tick;
 use crate::mutex::Mutex;
@@ -63,11 +65,15 @@ impl Inspection {
     pub(super) fn check_heads(&self) {
         // Before the look: what is asked for meanwhile is not lost.
         self.checks_heads.store(false, Ordering::Release);
-        if let Some(inspector) = self.inspector()
-            && inspector.check_heads()
-        {
-            self.checks_heads.store(true, Ordering::Release);
-        }
+        // Also if a waker or a subscriber of the log panics: those who have not been checked need the next check.
+        let mut is_any_left = guard(true, |is_any_left| {
+            if is_any_left {
+                self.checks_heads.store(true, Ordering::Release);
+            }
+        });
+        *is_any_left = self
+            .inspector()
+            .is_some_and(|inspector| inspector.check_heads());
     }
 
     /// Asks for a look for long waits at `at`. Returns whether none was planned until then.

@@ -44,7 +44,7 @@ impl Looks {
     }
 
     pub(super) fn wake(&self) {
-        foreign::notify_one(&self.wake);
+        foreign::notify_own_task(&self.wake);
     }
 
     /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.

@@ -32,7 +32,7 @@ pub(crate) use self::flag::Flag;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
 pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
-pub(crate) use self::release::{PendingRelease, Release, confirm_all};
+pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
 pub(crate) use self::session::Session;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use scopeguard::defer;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
@@ -27,6 +28,7 @@ use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
 use crate::error::Loss;
+use crate::foreign;
 use crate::identity::Identity;
 use crate::key::Key;
 use crate::mutex::Mutex;
@@ -51,7 +53,7 @@ pub(crate) struct Session {
     tokens: Mutex<SeenTokens>,
     numbers: Mutex<SeenNumbers>,
     watchdog_runs: AtomicBool,
-    releaser_runs: AtomicBool,
+    pub(super) releaser_runs: AtomicBool,
     looks_run: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
@@ -165,8 +167,8 @@ impl Session {
     /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         if self.watchdog.watch(hold, hold.next_look()) {
-            telemetry::granted(&hold.resource, hold.owner, hold.token);
             hold.meter.hold_began();
+            telemetry::granted(&hold.resource, hold.owner, hold.token);
         }
         // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
         self.doubt_of_other_connection(hold);
@@ -240,14 +242,16 @@ impl Session {
         self.watchdog.look_at(hold.owner, hold.next_look());
     }
 
-    /// Removes a hold from the watchdog. Returns whether it was still watched.
-    pub(crate) fn unwatch(&self, hold: &Hold) -> bool {
-        let was_watched = self.watchdog.unwatch(hold.owner);
-        if was_watched {
-            hold.meter.hold_ended();
-            self.tell_close();
+    /// Removes a hold from the watchdog.
+    pub(crate) fn unwatch(&self, hold: &Hold) {
+        if self.watchdog.unwatch(hold.owner) {
+            self.no_longer_watched(hold);
         }
-        was_watched
+    }
+
+    fn no_longer_watched(&self, hold: &Hold) {
+        defer! { self.tell_close(); }
+        hold.meter.hold_ended();
     }
 
     /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
@@ -256,11 +260,9 @@ impl Session {
         self.lose_over(hold, loss, epoch);
     }
 
-    /// Takes note that a hold is lost, and tells of it, once. Returns whether this was the first time.
-    fn note_lost(&self, hold: &Hold, loss: Loss) -> bool {
-        if !self.unwatch(hold) {
-            return false;
-        }
+    /// Tells of a hold that is lost, once it is not watched any more.
+    fn tell_lost(&self, hold: &Hold, loss: Loss) {
+        self.no_longer_watched(hold);
         telemetry::lost(&hold.resource.key, hold.owner, loss);
         hold.meter.lost(loss);
         self.losses.note(hold, loss, self.now());
@@ -268,18 +270,25 @@ impl Session {
         if hold.count() > 0 {
             hold.meter.held(hold.held_for(self.now()));
         }
-        true
     }
 
     /// Declares a hold lost. The loss was found over connection `epoch`.
     pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         let _ending = self.ending();
-        if !self.note_lost(hold, loss) {
+        if !self.watchdog.unwatch(hold.owner) {
             return;
         }
+        // Also if a subscriber of the log or the metrics panic: nobody else does it, since the hold is not watched any more.
+        defer! { hold.announce_over(); }
+        defer! { self.clean_up(hold, loss, epoch); }
+        self.tell_lost(hold, loss);
         if loss == Loss::Gone {
             telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
         }
+    }
+
+    /// Releases what the server may have, or may have again, of a hold that was lost.
+    fn clean_up(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
         // out, or if the server may still have other permits of the owner.
         if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
@@ -288,7 +297,6 @@ impl Session {
             // A copy of the server that takes over later may have the hold again.
             self.remember(PendingRelease::of_gone(hold), epoch);
         }
-        hold.announce_over();
     }
 
     /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
@@ -324,8 +332,12 @@ impl Session {
         if self.identity.is_given_up() {
             return;
         }
-        self.releaser.enqueue(pending);
-        self.start_tasks();
+        // Also if the metrics panic.
+        defer! {
+            self.releaser.wake();
+            self.start_tasks();
+        }
+        self.releaser.add(pending);
     }
 
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
@@ -402,6 +414,17 @@ impl Session {
         }
     }
 
+    /// Starts the releaser of a retired client again, if it has work and time is left.
+    fn restart_releaser_in(self: &Arc<Self>, runtime: &Handle) {
+        // Acquire, and after the store in the drop of `RunningTask`: who adds a release later finds that no task runs.
+        if self.releaser.has_work()
+            && !self.releaser_runs.load(Ordering::Acquire)
+            && self.now() < self.last_moment()
+        {
+            self.start(runtime, |session| &session.releaser_runs, releaser::run);
+        }
+    }
+
     fn start<F>(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -459,11 +482,12 @@ impl Session {
     pub(crate) fn give_up(&self) -> bool {
         self.identity.give_up();
         // A thread that the copy of a process does not have may have had the mutex. Then the guards find the loss alone.
-        for hold in self.watchdog.holds_within(COPIED_MUTEX) {
-            if self.note_lost(&hold, Loss::NewIdentity) {
-                hold.announce_over();
+        foreign::each(self.watchdog.holds_within(COPIED_MUTEX), |hold| {
+            if self.watchdog.unwatch(hold.owner) {
+                defer! { hold.announce_over(); }
+                self.tell_lost(&hold, Loss::NewIdentity);
             }
-        }
+        });
         self.releaser.abandon();
         let was_closed = self.closed.is_set();
         self.closed.set();
@@ -485,9 +509,10 @@ impl Session {
     /// Takes note that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
         let _first = self.retired.set(self.now());
+        // Each of them, whatever the wakers of the others do.
+        defer! { self.looks.wake(); }
+        defer! { self.releaser.wake(); }
         self.watchdog.wake();
-        self.releaser.wake();
-        self.looks.wake();
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -517,10 +542,17 @@ impl Drop for RunningTask {
     fn drop(&mut self) {
         // Release: the next task sees what this one has put back.
         (self.runs)(&self.session).store(false, Ordering::Release);
-        if self.done || self.session.is_retired() {
+        let newest = self.session.runtime.lock().clone();
+        if self.done {
+            // A release that came while the releaser ended was told to that task alone.
+            if let Some(newest) = newest {
+                self.session.restart_releaser_in(&newest);
+            }
             return;
         }
-        let newest = self.session.runtime.lock().clone();
+        if self.session.is_retired() {
+            return;
+        }
         if let Some(newest) = newest.filter(|newest| newest.id() != self.runtime) {
             self.session.start_tasks_in(&newest);
         }

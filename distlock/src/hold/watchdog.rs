@@ -63,7 +63,7 @@ impl Watchdog {
         let wake = agenda.arm(at);
         drop(agenda);
         if wake {
-            foreign::notify_one(&self.wake);
+            foreign::notify_own_task(&self.wake);
         }
     }
 
@@ -86,7 +86,7 @@ impl Watchdog {
     }
 
     pub(super) fn wake(&self) {
-        foreign::notify_one(&self.wake);
+        foreign::notify_own_task(&self.wake);
     }
 
     /// All watched holds.
@@ -247,7 +247,7 @@ fn attend_to(
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
         WatchdogAction::Later(at) => session.watchdog.look_at(hold.owner, at),
         WatchdogAction::Lost(loss) => session.lose(hold, loss),
-        WatchdogAction::Over => drop(session.unwatch(hold)),
+        WatchdogAction::Over => session.unwatch(hold),
     }
     None
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
+use super::share::OpenShare;
 use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
-use crate::hold::{Hold, HoldRef};
+use crate::hold::Hold;
 
 /// What a place is worth now.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl QueueSlot {
     }
 
     /// Takes over the hold in its slot, if there is one with enough of its lease left.
-    pub(crate) fn take_offer(&mut self) -> Option<Arc<HoldRef>> {
+    pub(crate) fn take_offer(&mut self) -> Option<OpenShare> {
         let hold = self.look(|entry, ticket| entry.queue.take(ticket))??;
         self.take_over(&hold)
     }

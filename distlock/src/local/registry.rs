@@ -4,7 +4,9 @@
 //! 1. A key has an entry while it has a local waiter or a local holder, and no longer.
 //! 2. The mutex here is taken before that of any hold. It is held for a few lines, and never while waking or sending.
 //! 3. While somebody needs the first waiter of a queue, it is checked at intervals that this waiter is still polled.
-//! 4. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
+//! 4. What follows from a change, such as a wake-up or a release, is made before a waker, the log or the metrics are called, and
+//!    its drop carries it out: each of these calls may panic.
+//! 5. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
 //!    with it.
 
 use std::collections::{HashMap, HashSet};
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::RandomState;
+use scopeguard::{defer, guard};
 
 use super::limits::WaiterLimits;
 use super::queue::{HeadCheck, Queue, QueueEffect};
@@ -24,7 +27,8 @@ use super::yielding::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
 use crate::error::Loss;
-use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, PendingRelease, Session};
+use crate::foreign;
+use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, ReleaseTicket, Session};
 use crate::key::Resource;
 use crate::kind::{Kind, Line};
 use crate::mutex::{Mutex, MutexGuard};
@@ -44,7 +48,7 @@ pub(crate) struct Registry {
     used_kinds: AtomicU32,
 }
 
-// A panic leaves nothing half-changed here: no code of a user runs under a mutex of a client.
+// A panic leaves nothing half-changed here: no foreign code runs under a mutex of a client.
 impl RefUnwindSafe for Registry {}
 
 type Entries = HashMap<Resource, Box<Entry>, RandomState>;
@@ -78,8 +82,8 @@ pub(super) struct LocalHolder {
 pub(crate) enum EndOutcome {
     /// Nothing has to be sent.
     Done,
-    /// The hold has to be released in the server.
-    Release(PendingRelease),
+    /// The hold has to be released in the server. If the ticket is dropped, that is done in the background.
+    Release(ReleaseTicket),
     /// The hold was lost before.
     Lost(Loss),
 }
@@ -222,11 +226,14 @@ impl Registry {
                 .or_insert_with(|| Box::new(Entry::new()));
             (entry.set_holder(hold), entry.queue.began(now))
         };
-        if let Some(former) = former {
-            self.session.doubt(&former);
+        // Also if a waker panics.
+        defer! {
+            if let Some(left_over) = &left_over {
+                self.give_back(left_over);
+            }
         }
-        if let Some(left_over) = left_over {
-            self.give_back(&left_over);
+        if let Some(former) = &former {
+            self.session.doubt(former);
         }
     }
 
@@ -278,27 +285,35 @@ impl Registry {
             }
             (ended, effect, waits_for_release, needs_checks)
         };
-        // Outside of the mutex, as all that follows: a waker may run any code.
-        if needs_checks {
-            self.session.inspect_soon();
-        }
-        hold_ref.announce_end();
+        // Outside of the mutex, as all that follows: a waker may run any code. It may also panic, as the log and the metrics
+        // may. So what follows from the end is made first, and its drop carries it out.
+        let announce = || {
+            if needs_checks {
+                self.session.inspect_soon();
+            }
+            hold_ref.announce_end();
+        };
         match (ended, effect) {
             (GuardEnd::Last { held, .. }, QueueEffect::HandedOver(wake)) => {
+                defer! { wake.wake(); }
+                announce();
                 telemetry::handed_over(&hold.resource, hold.owner, held);
                 hold.meter.handed_over();
                 hold.meter.held(held);
-                wake.wake();
                 EndOutcome::Done
             }
             (GuardEnd::Last { held, .. }, _) if waits_for_release => {
+                defer! { self.session.release_dropped(hold); }
+                announce();
                 telemetry::released(&hold.resource, hold.owner, held);
                 hold.meter.held(held);
-                self.session.release_dropped(hold);
                 EndOutcome::Done
             }
             (GuardEnd::Last { held, .. }, _) => {
+                let announced = guard((), |()| announce());
                 let outcome = self.stop(hold, now);
+                // By name: the value of a block whose end panics is not dropped.
+                drop(announced);
                 if let EndOutcome::Release(_) = outcome {
                     telemetry::released(&hold.resource, hold.owner, held);
                     hold.meter.held(held);
@@ -306,24 +321,33 @@ impl Registry {
                 outcome
             }
             (GuardEnd::Shared, _) => {
-                self.session.look_at(hold);
+                defer! { self.session.look_at(hold); }
+                announce();
                 EndOutcome::Done
             }
             (GuardEnd::Lost { loss, last }, _) => {
-                if last {
-                    let _known = hold.stop_renewals(now);
-                    self.session.lose(hold, loss);
-                    self.freed(hold, None);
+                defer! {
+                    if last {
+                        self.clean_up(hold, loss, now);
+                    }
                 }
+                announce();
                 EndOutcome::Lost(loss)
             }
         }
     }
 
+    /// The last guard of a hold has ended that was lost.
+    fn clean_up(&self, hold: &Arc<Hold>, loss: Loss, now: Tick) {
+        let _known = hold.stop_renewals(now);
+        defer! { self.freed(hold, None); }
+        self.session.lose(hold, loss);
+    }
+
     /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
     fn stop(&self, hold: &Arc<Hold>, now: Tick) -> EndOutcome {
         match self.session.stop(hold, now) {
-            Ok(pending) => EndOutcome::Release(pending),
+            Ok(ticket) => EndOutcome::Release(ticket),
             Err(loss) => EndOutcome::Lost(loss),
         }
     }
@@ -369,20 +393,18 @@ impl Registry {
             });
             !checked.is_empty()
         };
-        // Outside of the mutexes: a waker and a subscriber of the log may run any code.
-        absent.iter().for_each(telemetry::waiter_absent);
-        asked.iter().for_each(|head| head.ask());
-        for effect in effects {
-            self.follow(effect);
-        }
+        // Outside of the mutexes: a waker and a subscriber of the log may run any code. If one of them panics, the others are
+        // called, and the holds go on.
+        defer! { foreign::each(effects, |effect| self.follow(effect)); }
+        defer! { foreign::each(asked, |head| head.ask()); }
+        foreign::each(&absent, telemetry::waiter_absent);
         is_any_left
     }
 
     /// Wakes all waiters of the queues, because the client was closed.
     pub(crate) fn close(&self) {
         self.session.close();
-        let signals = signals_of(self.entries.lock());
-        signals.iter().for_each(|signal| signal.wake());
+        foreign::each(signals_of(self.entries.lock()), |signal| signal.wake());
     }
 
     /// The client has another identity: see [`Session::give_up`]. Returns whether the client was closed before.
@@ -390,9 +412,7 @@ impl Registry {
         let was_closed = self.session.give_up();
         // A thread that the copy of a process does not have may have had the mutex.
         let signals = self.entries.try_lock_for(COPIED_MUTEX).map(signals_of);
-        for signal in signals.into_iter().flatten() {
-            signal.wake();
-        }
+        foreign::each(signals.into_iter().flatten(), |signal| signal.wake());
         was_closed
     }
 
@@ -424,19 +444,21 @@ impl Registry {
             QueueEffect::Release(hold) => (Some(hold), None),
             QueueEffect::ReleaseAndWake(hold, wake) => (Some(hold), Some(wake)),
         };
-        if let Some(hold) = release {
-            self.give_back(&hold);
+        // Also if the metrics panic.
+        defer! {
+            if let Some(wake) = &wake {
+                wake.wake();
+            }
         }
-        if let Some(wake) = wake {
-            wake.wake();
+        if let Some(hold) = &release {
+            self.give_back(hold);
         }
     }
 
     /// Releases, in the background, a hold that has no guard.
     pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
-        if let EndOutcome::Release(pending) = self.stop(hold, self.session.now()) {
-            self.session.release_later(pending);
-        }
+        // The drop of a ticket sends the release.
+        drop(self.stop(hold, self.session.now()));
     }
 
     /// How many acquisitions count as waiters.

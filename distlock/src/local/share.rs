@@ -1,30 +1,40 @@
 //! A guard's share of one hold, and how it ends: confirmed, or in the background when it is dropped.
 
+use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{HoldRef, Release, Session};
+use crate::hold::{Hold, HoldRef, Release, Session};
 use crate::kind::Nesting;
 
-/// A share of a hold. Dropping a share ends it. A release that has to be sent is sent in the background.
-pub(crate) struct HoldShare {
+/// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the
+/// background.
+pub(crate) struct OpenShare {
     registry: Arc<Registry>,
     hold_ref: Arc<HoldRef>,
-    ended: bool,
-    /// The permit from the gate of the enclosing guard. Guards that `Guard::reenter` makes share it. It is dropped
-    /// after [`drop`](Drop::drop) has ended the share, so that the next branch of the scope enters only then.
+}
+
+/// The share of a guard. Dropping it ends it, as for [`OpenShare`].
+pub(crate) struct HoldShare {
+    // In this order: the next branch of the scope enters only after the share has ended.
+    open: OpenShare,
+    /// The permit from the gate of the enclosing guard. Guards that `Guard::reenter` makes share it.
     gate: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 // The gate is a semaphore of tokio's, which a panic elsewhere leaves as it was.
 impl UnwindSafe for HoldShare {}
 impl RefUnwindSafe for HoldShare {}
+
+/// The shares that were granted, in the order of the request.
+pub(crate) type OpenShares = SmallVec<[OpenShare; 1]>;
 
 /// The work that remains after a share has ended.
 #[allow(
@@ -55,8 +65,8 @@ impl ShareRef {
         let (term, margin) = (self.hold_ref.term(), self.hold_ref.margin());
         match self.hold_ref.nest(&open, term, margin) {
             Ok(nested) => {
-                let (registry, gate) = (Arc::clone(&self.registry), self.gate.clone());
-                let share = HoldShare::new(registry, nested, gate);
+                let open = OpenShare::new(&self.registry, nested);
+                let share = HoldShare::new(open, self.gate.clone());
                 self.registry.session.look_at(share.hold_ref().hold());
                 Ok(share)
             }
@@ -70,17 +80,9 @@ impl ShareRef {
 }
 
 impl HoldShare {
-    pub(crate) fn new(
-        registry: Arc<Registry>,
-        hold_ref: Arc<HoldRef>,
-        gate: Option<Arc<OwnedSemaphorePermit>>,
-    ) -> Self {
-        Self {
-            registry,
-            hold_ref,
-            ended: false,
-            gate,
-        }
+    /// A share that was just granted, behind the gate of an enclosing guard.
+    pub(crate) fn new(open: OpenShare, gate: Option<Arc<OwnedSemaphorePermit>>) -> Self {
+        Self { open, gate }
     }
 
     /// Keeps the gate of the enclosing guard closed until the share has ended.
@@ -89,16 +91,16 @@ impl HoldShare {
     }
 
     pub(crate) fn hold_ref(&self) -> &Arc<HoldRef> {
-        &self.hold_ref
+        &self.open.hold_ref
     }
 
     /// What its client has in common.
     pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.registry.session
+        &self.open.registry.session
     }
 
     pub(crate) fn key(&self) -> &str {
-        self.hold_ref.hold().resource.key.text()
+        self.open.key()
     }
 
     /// Another share of the same hold, with the same lease.
@@ -109,29 +111,78 @@ impl HoldShare {
     /// What re-enters the hold later, as long as this share has not ended.
     pub(crate) fn to_ref(&self) -> ShareRef {
         ShareRef {
-            registry: Arc::clone(&self.registry),
-            hold_ref: Arc::clone(&self.hold_ref),
+            registry: Arc::clone(&self.open.registry),
+            hold_ref: Arc::clone(&self.open.hold_ref),
             gate: self.gate.clone(),
         }
     }
 
     /// Decreases the count, and returns the work that remains.
-    pub(crate) fn end(mut self) -> Remaining {
-        self.ended = true;
-        let session = &self.registry.session;
-        let _ending = session.ending();
+    pub(crate) fn end(self) -> Remaining {
+        let remaining = self.open.end();
+        // By name: the gate wakes the next branch, and what a function returns is not dropped if its end panics.
+        drop(self);
+        remaining
+    }
+
+    /// Ends the share without giving permits back.
+    pub(crate) fn forget(self) {
+        let _ending = self.open.registry.session.ending();
+        if let EndOutcome::Release(ticket) = self.open.end_now(false) {
+            drop(ticket.without_permits());
+        }
+    }
+
+    /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
+    pub(crate) fn leave_to_its_lease(self) -> Result<(), Error> {
+        match self.open.end_now(false) {
+            EndOutcome::Done => Ok(()),
+            EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
+            EndOutcome::Release(ticket) => {
+                ticket.abandon();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl OpenShare {
+    /// Call it at once when the hold is granted, handed over or nested: from here on the drop ends it.
+    pub(crate) fn new(registry: &Arc<Registry>, hold_ref: Arc<HoldRef>) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            hold_ref,
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        self.hold_ref.hold()
+    }
+
+    fn key(&self) -> &str {
+        self.hold().resource.key.text()
+    }
+
+    fn end(&self) -> Remaining {
+        let ending = self.registry.session.ending();
         let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
         let late = term.has_ended(now).then(|| term.loss());
-        match (self.end_at(now, false), late) {
+        let remaining = match (self.end_at(now, false), late) {
             (EndOutcome::Done, None) => Remaining::Nothing(Ok(())),
             (EndOutcome::Done, Some(loss)) | (EndOutcome::Lost(loss), _) => {
                 Remaining::Nothing(Err(Error::lost(self.key(), loss)))
             }
-            (EndOutcome::Release(pending), late) => {
-                let deadline = self.hold_ref.hold().deadline();
-                Remaining::Release(Release::new(session, pending, deadline, late))
+            (EndOutcome::Release(ticket), late) => {
+                Remaining::Release(Release::new(self.hold(), ticket, late))
             }
-        }
+        };
+        // By name, as in the function of the same name of a `HoldShare`.
+        drop(ending);
+        remaining
+    }
+
+    fn end_now(&self, was_dropped: bool) -> EndOutcome {
+        self.end_at(self.hold_ref.now(), was_dropped)
     }
 
     fn end_at(&self, now: Tick, was_dropped: bool) -> EndOutcome {
@@ -141,42 +192,20 @@ impl HoldShare {
         }
         self.registry.end(&self.hold_ref, was_dropped, now)
     }
+}
 
-    /// Ends the share without giving permits back.
-    pub(crate) fn forget(mut self) {
-        self.ended = true;
-        let session = &self.registry.session;
-        let _ending = session.ending();
-        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), false) {
-            session.release_later(pending.without_permits());
-        }
-    }
-
-    /// Ends the share, and leaves the hold in the server until its lease ends. It is no longer renewed.
-    pub(crate) fn leave_to_its_lease(mut self) -> Result<(), Error> {
-        self.ended = true;
-        match self.end_at(self.hold_ref.now(), false) {
-            EndOutcome::Done => Ok(()),
-            EndOutcome::Lost(loss) => Err(Error::lost(self.key(), loss)),
-            EndOutcome::Release(pending) => {
-                pending.abandon(&self.registry.session);
-                Ok(())
-            }
-        }
+impl fmt::Debug for OpenShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OpenShare").field(self.hold()).finish()
     }
 }
 
-impl Drop for HoldShare {
+impl Drop for OpenShare {
     /// Decreases the count at once. A release that has to be sent is sent in the background.
     fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        let session = &self.registry.session;
-        let _ending = session.ending();
-        if let EndOutcome::Release(pending) = self.end_at(self.hold_ref.now(), true) {
-            session.release_later(pending);
+        if !self.hold_ref.has_ended() {
+            let _ending = self.registry.session.ending();
+            drop(self.end_now(true));
         }
     }
 }

@@ -5,14 +5,17 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+use scopeguard::defer;
 use tokio::sync::futures::Notified;
 
 use super::queue::Ticket;
 use super::registry::{Entry, Registry};
 use super::round_robin::RoundRobin;
+use super::share::OpenShare;
 use super::signal::Signal;
 use crate::clock::Tick;
-use crate::hold::{Hold, HoldRef};
+use crate::foreign;
+use crate::hold::Hold;
 use crate::key::Resource;
 use crate::kind::Line;
 
@@ -63,7 +66,7 @@ pub(crate) enum NextStep {
     /// Wait: others are before it in the queue.
     WaitInLine,
     /// Nothing: it has the hold that was handed over.
-    HandedOver(Arc<HoldRef>),
+    HandedOver(OpenShare),
     /// Wait: it is first in line, behind this hold of its own client.
     Behind(Arc<Hold>),
     /// Ask the server: it is first in line. `yield_first`: other processes heard of the last release and go first.
@@ -276,7 +279,7 @@ impl QueueSlot {
         });
         match step.flatten() {
             Some((_, Some(hold))) => match self.take_over(&hold) {
-                Some(hold_ref) => NextStep::HandedOver(hold_ref),
+                Some(share) => NextStep::HandedOver(share),
                 None => NextStep::Attempt { yield_first: false },
             },
             Some((step, None)) => step,
@@ -295,16 +298,18 @@ impl QueueSlot {
     }
 
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
-    pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<Arc<HoldRef>> {
+    pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
         let origin = self.registry.session.origin(Duration::ZERO);
         let Some(hold_ref) = hold.succeed(origin, self.max_hold, self.place) else {
             self.registry.give_back(hold);
             return None;
         };
+        // Made first: its drop ends the hold, whatever happens from here on.
+        let share = OpenShare::new(&self.registry, hold_ref);
         self.leave_with(hold, None);
         // The server may have to hear of the count, and this guard may have another limit.
         self.registry.session.look_at(hold);
-        Some(hold_ref)
+        Some(share)
     }
 
     pub(super) fn give_back(&self, hold: &Arc<Hold>) {
@@ -367,16 +372,17 @@ impl QueueSlot {
             }
             return;
         };
-        if let Some(former) = former {
-            self.registry.session.doubt(&former);
+        // Each of them also if one before it panics: these wake tasks.
+        defer! { self.registry.follow(effect); }
+        defer! {
+            if let Some(left_over) = &left_over {
+                self.registry.give_back(left_over);
+            }
         }
-        for waiter in dismissed {
-            waiter.wake();
+        defer! { foreign::each(dismissed, |waiter| waiter.wake()); }
+        if let Some(former) = &former {
+            self.registry.session.doubt(former);
         }
-        if let Some(left_over) = left_over {
-            self.registry.give_back(&left_over);
-        }
-        self.registry.follow(effect);
     }
 
     /// Runs a function on the key's entry, if the waiter has a ticket.

@@ -26,6 +26,7 @@ pub use crate::backend::{
     watched,
 };
 pub use crate::clock::{Clock, Tick};
+pub use crate::foreign::ForeignPanic;
 pub use crate::key::{Key, Resource};
 pub use crate::kind::Kind;
 pub use crate::permit_id::PermitId;

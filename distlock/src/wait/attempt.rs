@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::HoldRefs;
 use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
+use crate::foreign;
 use crate::hold::lease::Term;
-use crate::hold::{Grant, Hold, HoldRef, InDoubtAttempt, PendingRelease, Session};
+use crate::hold::{Grant, Hold, InDoubtAttempt, PendingRelease, Session};
 use crate::key::Key;
 use crate::kind::{Family, Kind};
+use crate::local::{OpenShare, OpenShares, Registry};
 use crate::telemetry::{self, Meter};
 
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
@@ -23,7 +24,7 @@ use crate::telemetry::{self, Meter};
 /// owner in its queue.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    session: Arc<Session>,
+    registry: Arc<Registry>,
     attempts: SmallVec<[Attempt; 1]>,
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
@@ -63,7 +64,7 @@ pub(super) struct HoldTerms {
 /// The result of one attempt.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Granted(HoldRefs),
+    Granted(OpenShares),
     /// The key with this index is held by another owner, for this long.
     Held {
         at: usize,
@@ -81,13 +82,13 @@ pub(super) enum Outcome {
 
 impl Attempts {
     pub(super) fn new(
-        session: &Arc<Session>,
+        registry: &Arc<Registry>,
         attempts: SmallVec<[Attempt; 1]>,
         terms: HoldTerms,
         since: Tick,
     ) -> Self {
         Self {
-            session: Arc::clone(session),
+            registry: Arc::clone(registry),
             attempts,
             terms,
             in_doubt: None,
@@ -96,6 +97,10 @@ impl Attempts {
             has_seen_number: false,
             placed_until: None,
         }
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        &self.registry.session
     }
 
     pub(super) fn target(&self, at: usize) -> &Target {
@@ -116,42 +121,48 @@ impl Attempts {
         // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
         // Several keys of one attempt live on one server.
         let key = self.target(0).resource.key.clone();
-        let epoch = self.session.backend.epoch(&key);
-        let gap = self.session.backend.connection_gap(&key);
+        let epoch = self.session().backend.epoch(&key);
+        let gap = self.session().backend.connection_gap(&key);
         self.unsent = gap.map(|gap| Box::new(Unsent { gap, before }));
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
             until: sent.after(longest.unwrap_or_default()),
         });
+        let session = &self.registry.session;
         for attempt in &mut self.attempts {
             if attempt.target.resource.kind == Kind::Fenced {
-                attempt.above = self.session.highest_token(&attempt.target.resource.key);
+                attempt.above = session.highest_token(&attempt.target.resource.key);
             }
         }
         let answer = match self.attempts.as_slice() {
-            [one] => self.session.backend.attempt(one).await.map(|one| (0, one)),
-            all => self.session.backend.attempt_all(all).await,
+            [one] => self
+                .session()
+                .backend
+                .attempt(one)
+                .await
+                .map(|one| (0, one)),
+            all => self.session().backend.attempt_all(all).await,
         };
         self.unsent = None;
         match &answer {
             Err(fault) if !fault.is_final() => {
                 let failure = Some(fault.clone());
-                self.session.unanswered(&key, sent, failure);
+                self.session().unanswered(&key, sent, failure);
             }
             Ok((_, Attempted::Granted { .. })) => {}
-            _ => self.session.answered(&key),
+            _ => self.session().answered(&key),
         }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
-                if let Some(confirming) = self.session.backend.confirm(&self.attempts) {
-                    self.session.answered(&key);
+                if let Some(confirming) = self.session().backend.confirm(&self.attempts) {
+                    self.session().answered(&key);
                     // Boxed, because few clients want that, and each attempt would have room for it.
                     let confirmed = Box::pin(self.confirmed(confirming, &key, sent)).await;
                     if let Err(fault) = confirmed {
                         return Outcome::Unconfirmed(fault);
                     }
                 }
-                self.session.granted_key(&key);
+                self.session().granted_key(&key);
                 self.placed_until = None;
                 self.granted((sent, epoch), token, latest, before)
             }
@@ -164,10 +175,10 @@ impl Attempts {
                 let resource = &self.attempts[at].target.resource;
                 if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
                     self.has_seen_number = true;
-                    self.session.saw_number(&resource.key);
+                    self.session().saw_number(&resource.key);
                 }
                 self.placed_until = self.attempts[at].place.map(|place| {
-                    let longest = self.session.now().after(ttl.unwrap_or_default());
+                    let longest = self.session().now().after(ttl.unwrap_or_default());
                     longest.after(place)
                 });
                 Outcome::Held {
@@ -190,7 +201,7 @@ impl Attempts {
         match &self.unsent {
             Some(unsent) => {
                 let key = &self.target(0).resource.key;
-                let gap = self.session.backend.connection_gap(key);
+                let gap = self.session().backend.connection_gap(key);
                 match gap == Some(unsent.gap) {
                     true => unsent.before,
                     false => self.in_doubt,
@@ -211,7 +222,7 @@ impl Attempts {
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {
-                self.session.unconfirmed(key, sent, fault.clone());
+                self.session().unconfirmed(key, sent, fault.clone());
             }
         }
         confirmed
@@ -221,9 +232,9 @@ impl Attempts {
     /// since the wait began, the semaphore was removed, and the wait fails.
     fn unset(&self, at: usize) -> Outcome {
         let key = &self.attempts[at].target.resource.key;
-        if self.has_seen_number || self.session.has_seen_number_after(key, self.since) {
+        if self.has_seen_number || self.session().has_seen_number_after(key, self.since) {
             // For those behind it: they began to wait before this was noticed.
-            self.session.number_is_gone(key);
+            self.session().number_is_gone(key);
             return Outcome::Failed(Fault::NumberGone);
         }
         Outcome::Held {
@@ -241,7 +252,7 @@ impl Attempts {
         latest: Tick,
         before: Option<InDoubtAttempt>,
     ) -> Outcome {
-        let now = self.session.now();
+        let now = self.session().now();
         let is_useful = |attempt: &Attempt| {
             let left = sent.after(attempt.lease).left(now);
             now <= latest && left >= attempt.lease / RENEWALS_PER_LEASE
@@ -250,21 +261,24 @@ impl Attempts {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;
         }
+        let share = |attempt: &Attempt| self.share(attempt, (sent, epoch), token, before);
+        let shares = self.attempts.iter().map(share).collect();
+        // Not before the shares exist: until then the drop of the attempts ends the owners.
         self.in_doubt = None;
-        let hold = |attempt: &Attempt| self.hold(attempt, (sent, epoch), token, before);
-        Outcome::Granted(self.attempts.iter().map(hold).collect())
+        Outcome::Granted(shares)
     }
 
-    fn hold(
+    /// The share of a grant, which ends the hold when it is dropped. From here on wakers, the log and the metrics may panic.
+    fn share(
         &self,
         attempt: &Attempt,
         (sent, epoch): (Tick, u64),
         token: Option<u64>,
         in_doubt: Option<InDoubtAttempt>,
-    ) -> Arc<HoldRef> {
+    ) -> OpenShare {
         let Attempt { target, lease, .. } = attempt;
         if let Some(token) = token {
-            self.session.saw_token(&target.resource.key, token);
+            self.session().saw_token(&target.resource.key, token);
         }
         let term = if self.terms.fixed || !target.resource.kind.has_lease() {
             Term::Until(sent.after(*lease))
@@ -276,31 +290,34 @@ impl Attempts {
             token,
             sent,
             lease: *lease,
-            watchdog: self.session.config.watchdog_timeout,
+            watchdog: self.session().config.watchdog_timeout,
             in_doubt,
             epoch,
             place: self.terms.place,
-            meter: Meter::of(&target.resource, &self.session.config),
+            meter: Meter::of(&target.resource, &self.session().config),
         };
-        let hold_ref = Hold::granted(grant, term, self.session.origin(self.terms.margin));
+        let hold_ref = Hold::granted(grant, term, self.session().origin(self.terms.margin));
+        let share = OpenShare::new(&self.registry, hold_ref);
         if self.attempts.len() > 1 {
-            hold_ref.hold().keep_to_its_guards();
+            share.hold().keep_to_its_guards();
         }
-        hold_ref
+        share
     }
 }
 
 impl Drop for Attempts {
     fn drop(&mut self) {
         let (in_doubt, placed_until) = (self.still_in_doubt(), self.placed_until);
-        for attempt in self.attempts.drain(..) {
+        let session = &self.registry.session;
+        // Each of them, also if the metrics panic.
+        foreign::each(self.attempts.drain(..), |attempt| {
             let pending = match (in_doubt, placed_until) {
                 (Some(in_doubt), _) => PendingRelease::of_attempt(attempt.target, in_doubt),
                 (None, Some(until)) => PendingRelease::of_place(attempt.target, until),
                 (None, None) => return,
             };
-            self.session.release_later(pending);
-        }
+            session.release_later(pending);
+        });
     }
 }
 

@@ -104,7 +104,7 @@ use smallvec::smallvec;
 use self::attempt::{Attempts, Outcome};
 use self::look::{LeaseInTheWay, due_without_a_message};
 pub(crate) use self::number::{adjust, until_zero};
-pub(crate) use self::request::{ClientRequest, HoldRefs, Request, RequestedKey};
+pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
 use self::several::{Place, Several};
 use self::turn::{Blocking, MyTurn, Turn};
 use self::unanswered::UnansweredAttempts;
@@ -113,12 +113,12 @@ use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::local::{HoldShare, NextStep, PlaceState, Registry};
+use crate::local::{NextStep, OpenShares, PlaceState, Registry};
 use crate::telemetry;
 
 /// The result of a single attempt.
 pub(crate) enum TryOutcome {
-    Granted(HoldRefs),
+    Granted(OpenShares),
     /// The key with this index is held by another owner, for this long.
     Held {
         at: usize,
@@ -152,15 +152,15 @@ async fn try_keys(
         fault.into_error(key, session.now().since(request.since))
     };
     let requested = keys.iter().map(|at| &request.requested[*at]);
-    let mut attempts = request.attempts_on(requested, session, false);
+    let mut attempts = request.attempts_on(requested, registry, false);
     let outcome = attempts.once(session.now(), Tick::NEVER).await;
     drop(attempts);
     match outcome {
-        Outcome::Granted(hold_refs) => {
-            for hold_ref in &hold_refs {
-                registry.granted(hold_ref.hold());
+        Outcome::Granted(shares) => {
+            for share in &shares {
+                registry.granted(share.hold());
             }
-            Ok(TryOutcome::Granted(hold_refs))
+            Ok(TryOutcome::Granted(shares))
         }
         Outcome::Held { at, ttl, is_unset } => Ok(TryOutcome::Held {
             at: keys[at],
@@ -178,7 +178,7 @@ async fn try_keys(
 pub(crate) async fn acquire(
     registry: &Arc<Registry>,
     request: &Request,
-) -> Result<HoldRefs, Error> {
+) -> Result<OpenShares, Error> {
     if request.is_single_try() {
         let tried = tokio::select! {
             biased;
@@ -186,7 +186,7 @@ pub(crate) async fn acquire(
             () = registry.session.closing() => return Err(request.closed()),
         };
         return match tried {
-            TryOutcome::Granted(hold_refs) => Ok(hold_refs),
+            TryOutcome::Granted(shares) => Ok(shares),
             TryOutcome::Held { at, ttl, is_unset } => {
                 let now = registry.session.now();
                 let blocker = match is_unset {
@@ -201,18 +201,19 @@ pub(crate) async fn acquire(
     let mut next = Place::first(request);
     loop {
         let outcome = {
-            // Dropped before anything else happens: its owner is ended, and its turn goes to the next one.
             let mut waiter = Waiter::join(registry, request, next);
-            waiter.win().await?
+            let outcome = waiter.win().await?;
+            // Before anything else happens: its owner is ended, and its turn goes to the next one. By name: the drop may wake
+            // and count, and if a block's end panics, the value of the block is not dropped.
+            drop(waiter);
+            outcome
         };
         match outcome {
-            RoundOutcome::All(hold_refs) if registry.session.is_closed() => {
-                for hold_ref in hold_refs {
-                    drop(HoldShare::new(Arc::clone(registry), hold_ref, None));
-                }
+            RoundOutcome::All(shares) if registry.session.is_closed() => {
+                drop(shares);
                 return Err(request.closed());
             }
-            RoundOutcome::All(hold_refs) => return Ok(hold_refs),
+            RoundOutcome::All(shares) => return Ok(shares),
             RoundOutcome::Elsewhere(mut place) => {
                 Box::pin(place.rest(registry, request)).await;
                 next = *place;
@@ -223,7 +224,7 @@ pub(crate) async fn acquire(
 
 /// The result of waiting in the queue of one key.
 enum RoundOutcome {
-    All(HoldRefs),
+    All(OpenShares),
     /// The acquisition waits for another key next.
     /// Boxed, because few acquisitions need several keys, and the future of each has room for this result.
     Elsewhere(Box<Place>),
@@ -271,7 +272,7 @@ impl<'a> Waiter<'a> {
             request,
             at,
             deadline: request.deadline(),
-            attempts: request.attempts(session, true),
+            attempts: request.attempts(registry, true),
             subscription: None,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
             several,
@@ -294,8 +295,8 @@ impl<'a> Waiter<'a> {
             // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
             let turn = self.turn.wait(self.deadline, is_unanswered).await?;
             match turn {
-                MyTurn::HandedOver(hold_ref) => {
-                    return Ok(RoundOutcome::All(smallvec![hold_ref]));
+                MyTurn::HandedOver(share) => {
+                    return Ok(RoundOutcome::All(smallvec![share]));
                 }
                 MyTurn::TimedOut => return Err(self.timed_out()),
                 MyTurn::GivenUp => return Err(self.given_up()),
@@ -369,9 +370,9 @@ impl<'a> Waiter<'a> {
             },
         };
         match outcome {
-            Outcome::Granted(hold_refs) => {
-                self.granted(&hold_refs);
-                return Ok(Some(RoundOutcome::All(hold_refs)));
+            Outcome::Granted(shares) => {
+                self.granted(&shares);
+                return Ok(Some(RoundOutcome::All(shares)));
             }
             Outcome::Held { at, .. } if self.asked(at) != self.at => {
                 return Ok(Some(self.elsewhere(self.asked(at))));
@@ -439,7 +440,7 @@ impl<'a> Waiter<'a> {
     /// The deadline passed while an attempt was under way. Its owner is ended when this waiter is dropped.
     fn last_chance(&mut self) -> Result<Option<RoundOutcome>, Error> {
         match self.turn.slot.next_step() {
-            NextStep::HandedOver(hold_ref) => Ok(Some(RoundOutcome::All(smallvec![hold_ref]))),
+            NextStep::HandedOver(share) => Ok(Some(RoundOutcome::All(smallvec![share]))),
             _ => Err(self.timed_out()),
         }
     }

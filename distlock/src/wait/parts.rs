@@ -19,12 +19,12 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::attempt::Outcome;
-use super::{HoldRefs, Request, RoundOutcome, TryOutcome, Waiter, try_keys};
+use super::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::hold::{HoldRef, Session};
+use crate::hold::Session;
 use crate::key::Key;
-use crate::local::{HoldShare, PlaceState, Registry};
+use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;
@@ -33,14 +33,14 @@ pub(super) type Part = SmallVec<[usize; 4]>;
 struct GrantedParts<'a> {
     registry: &'a Arc<Registry>,
     /// With the indices of their keys.
-    granted: Vec<(usize, Arc<HoldRef>)>,
+    granted: Vec<(usize, OpenShare)>,
     /// When the first part was asked for.
     since: Tick,
 }
 
 /// The outcome of a part that is asked for beside others.
 enum PartOutcome {
-    Granted(HoldRefs),
+    Granted(OpenShares),
     /// Another owner holds the key with this index.
     Held(usize),
     /// The server did not answer, or too late.
@@ -56,13 +56,13 @@ pub(super) async fn try_each(
     let mut granted = GrantedParts::new(registry);
     for part in request.parts(keys, &registry.session) {
         match try_keys(registry, request, &part).await? {
-            TryOutcome::Granted(hold_refs) => granted.add(&part, hold_refs),
+            TryOutcome::Granted(shares) => granted.add(&part, shares),
             held @ TryOutcome::Held { .. } => return Ok(held),
         }
     }
-    let hold_refs = granted.into_all().into_iter();
+    let shares = granted.into_all().into_iter();
     Ok(TryOutcome::Granted(
-        hold_refs.map(|(_, hold_ref)| hold_ref).collect(),
+        shares.map(|(_, share)| share).collect(),
     ))
 }
 
@@ -116,13 +116,13 @@ impl Waiter<'_> {
             if part.contains(&self.at) {
                 self.ask_for(part.clone());
                 match self.ask_server().await? {
-                    Some(RoundOutcome::All(hold_refs)) => granted.add(&part, hold_refs),
+                    Some(RoundOutcome::All(shares)) => granted.add(&part, shares),
                     other => return Ok(other),
                 }
                 continue;
             }
             match self.ask_beside(&part).await? {
-                PartOutcome::Granted(hold_refs) => granted.add(&part, hold_refs),
+                PartOutcome::Granted(shares) => granted.add(&part, shares),
                 PartOutcome::Held(at) => {
                     let taken_for = granted.taken_for();
                     return Ok(Some(self.refused_beside(at, taken_for)));
@@ -155,11 +155,11 @@ impl Waiter<'_> {
         self.several.rank = self.turn.slot.ticket();
         self.ask_for(Part::from_elem(self.at, 1));
         let outcome = self.ask_server().await?;
-        let Some(RoundOutcome::All(hold_refs)) = outcome else {
+        let Some(RoundOutcome::All(shares)) = outcome else {
             return Ok(outcome);
         };
         let mut granted = GrantedParts::new(self.registry);
-        granted.add(&Part::from_elem(self.at, 1), hold_refs);
+        granted.add(&Part::from_elem(self.at, 1), shares);
         Ok(Some(self.elsewhere(self.at)))
     }
 
@@ -178,7 +178,7 @@ impl Waiter<'_> {
         let key = request.key(part[0]);
         let requested = part.iter().map(|at| &request.requested[*at]);
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
-        let mut attempts = request.attempts_on(requested, session, true);
+        let mut attempts = request.attempts_on(requested, self.registry, true);
         let sent = session.now();
         let outcome = tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
@@ -190,12 +190,12 @@ impl Waiter<'_> {
             }
         };
         match outcome {
-            Outcome::Granted(hold_refs) => {
+            Outcome::Granted(shares) => {
                 self.several.answered_beside(part[0]);
-                for (at, hold_ref) in part.iter().zip(&hold_refs) {
-                    self.granted_at(*at, hold_ref.hold());
+                for (at, share) in part.iter().zip(&shares) {
+                    self.granted_at(*at, share.hold());
                 }
-                Ok(PartOutcome::Granted(hold_refs))
+                Ok(PartOutcome::Granted(shares))
             }
             Outcome::Held { at, .. } => {
                 self.several.answered_beside(part[0]);
@@ -226,8 +226,8 @@ impl<'a> GrantedParts<'a> {
         }
     }
 
-    fn add(&mut self, part: &Part, hold_refs: HoldRefs) {
-        self.granted.extend(part.iter().copied().zip(hold_refs));
+    fn add(&mut self, part: &Part, shares: OpenShares) {
+        self.granted.extend(part.iter().copied().zip(shares));
     }
 
     /// For how long others were kept from these keys.
@@ -239,15 +239,7 @@ impl<'a> GrantedParts<'a> {
     }
 
     /// Everything that was granted, which is the caller's from here on.
-    fn into_all(mut self) -> Vec<(usize, Arc<HoldRef>)> {
-        std::mem::take(&mut self.granted)
-    }
-}
-
-impl Drop for GrantedParts<'_> {
-    fn drop(&mut self) {
-        for (_, hold_ref) in self.granted.drain(..) {
-            drop(HoldShare::new(Arc::clone(self.registry), hold_ref, None));
-        }
+    fn into_all(self) -> Vec<(usize, OpenShare)> {
+        self.granted
     }
 }

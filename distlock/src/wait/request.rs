@@ -11,7 +11,7 @@ use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
-use crate::hold::{HoldRef, Session};
+use crate::hold::Session;
 use crate::key::{Key, Resource};
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::owner::Owner;
@@ -55,9 +55,6 @@ pub(crate) struct Request {
     pub(crate) around: Option<Arc<dyn Around>>,
 }
 
-/// The holds that were granted, in the order of the request.
-pub(crate) type HoldRefs = SmallVec<[Arc<HoldRef>; 1]>;
-
 impl Request {
     pub(crate) fn deadline(&self) -> Tick {
         self.wait.map_or(Tick::NEVER, |wait| self.since.after(wait))
@@ -88,17 +85,18 @@ impl Request {
     }
 
     /// Attempts on all keys, with new owners. `waits`: the acquisition waits, and does not make only a single attempt.
-    pub(super) fn attempts(&self, session: &Arc<Session>, waits: bool) -> Attempts {
-        self.attempts_on(self.requested.iter(), session, waits)
+    pub(super) fn attempts(&self, registry: &Arc<Registry>, waits: bool) -> Attempts {
+        self.attempts_on(self.requested.iter(), registry, waits)
     }
 
     /// Attempts on some of the keys.
     pub(super) fn attempts_on<'a>(
         &'a self,
         requested: impl Iterator<Item = &'a RequestedKey>,
-        session: &Arc<Session>,
+        registry: &Arc<Registry>,
         waits: bool,
     ) -> Attempts {
+        let session = &registry.session;
         let attempt = |requested: &RequestedKey| {
             let mut target = Target::of(&requested.resource, session.new_owner());
             target.permits = requested.permits;
@@ -121,7 +119,7 @@ impl Request {
             margin: self.margin,
             place: self.place,
         };
-        Attempts::new(session, attempts, terms, self.since)
+        Attempts::new(registry, attempts, terms, self.since)
     }
 
     /// The lease that is asked for: the fixed one, or the first one that the watchdog renews.

@@ -24,12 +24,12 @@ use smallvec::SmallVec;
 use super::parts::Part;
 use super::rest::Rest;
 use super::turn::Blocking;
-use super::{HoldRefs, Request, RoundOutcome, Waiter};
+use super::{Request, RoundOutcome, Waiter};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
-use crate::hold::{Hold, HoldRef};
-use crate::local::{HoldShare, PlaceState, QueueSlot, Ticket, WaiterSlot};
+use crate::hold::Hold;
+use crate::local::{OpenShare, OpenShares, PlaceState, QueueSlot, Ticket, WaiterSlot};
 
 /// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
 pub(super) struct Place {
@@ -283,10 +283,10 @@ impl Waiter<'_> {
     pub(super) fn renew_attempts(&mut self) {
         let requested = &self.request.requested;
         self.attempts = match &self.several.asked {
-            None => self.request.attempts(self.session, true),
+            None => self.request.attempts(self.registry, true),
             Some(asked) => {
                 let asked = asked.iter().map(|at| &requested[*at]);
-                self.request.attempts_on(asked, self.session, true)
+                self.request.attempts_on(asked, self.registry, true)
             }
         };
         // A waiter that the server knows by its owner listens to a channel of that owner, so a new owner needs a new
@@ -301,9 +301,9 @@ impl Waiter<'_> {
     }
 
     /// Takes note of what the server granted.
-    pub(super) fn granted(&mut self, hold_refs: &HoldRefs) {
-        for (position, hold_ref) in hold_refs.iter().enumerate() {
-            self.granted_at(self.asked(position), hold_ref.hold());
+    pub(super) fn granted(&mut self, shares: &OpenShares) {
+        for (position, share) in shares.iter().enumerate() {
+            self.granted_at(self.asked(position), share.hold());
         }
     }
 
@@ -318,25 +318,23 @@ impl Waiter<'_> {
 
     /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
     /// has to wait again.
-    pub(super) fn take_all(&mut self, mut all: Vec<(usize, Arc<HoldRef>)>) -> Option<RoundOutcome> {
+    pub(super) fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
         let others = self
             .several
             .places
             .iter_mut()
             .map(|(at, place)| (*at, place));
         for (at, place) in others.chain([(self.at, &mut self.turn.slot)]) {
-            if let Some(hold_ref) = place.take_offer() {
-                all.push((at, hold_ref));
+            if let Some(share) = place.take_offer() {
+                all.push((at, share));
             }
         }
         if all.len() == self.request.requested.len() {
             all.sort_unstable_by_key(|(at, _)| *at);
-            let hold_refs = all.into_iter().map(|(_, hold_ref)| hold_ref).collect();
-            return Some(RoundOutcome::All(hold_refs));
+            let shares = all.into_iter().map(|(_, share)| share).collect();
+            return Some(RoundOutcome::All(shares));
         }
-        for (_, hold_ref) in all {
-            drop(HoldShare::new(Arc::clone(self.registry), hold_ref, None));
-        }
+        drop(all);
         Some(self.elsewhere(self.at))
     }
 

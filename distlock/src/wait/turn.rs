@@ -7,8 +7,8 @@ use super::Request;
 use crate::clock::Tick;
 use crate::config::NEIGHBOUR_TRUST;
 use crate::error::{Blocker, Error};
-use crate::hold::{Hold, HoldRef};
-use crate::local::{Joining, NextStep, QueueSlot, Registry, Ticket, WaiterSlot};
+use crate::hold::Hold;
+use crate::local::{Joining, NextStep, OpenShare, QueueSlot, Registry, Ticket, WaiterSlot};
 
 /// A waiter's turn. Dropping it leaves the queue.
 pub(super) struct Turn<'a> {
@@ -30,7 +30,7 @@ pub(super) struct Turn<'a> {
 /// What a waiter does when it is its turn.
 pub(super) enum MyTurn {
     /// It has a hold that was handed over.
-    HandedOver(Arc<HoldRef>),
+    HandedOver(OpenShare),
     /// It asks the server. `yield_first`: other processes heard of the last release and go first.
     Attempt { yield_first: bool },
     /// It gives up: the deadline has passed.
@@ -197,8 +197,8 @@ impl<'a> Turn<'a> {
             }
             let step = self.slot.next_step();
             // Before the deadline is checked: a hold that was handed over at the last moment counts.
-            if let NextStep::HandedOver(hold_ref) = step {
-                return Ok(MyTurn::HandedOver(hold_ref));
+            if let NextStep::HandedOver(share) = step {
+                return Ok(MyTurn::HandedOver(share));
             }
             let now = session.now();
             if now >= deadline {

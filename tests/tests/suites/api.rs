@@ -67,7 +67,7 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<Error>();
 }
 
-/// A panic that is caught leaves them as they were. Futures and streams are not among them, because they contain a body.
+/// A panic that is caught leaves them as they were. Futures and streams that contain a body are not among them.
 #[test]
 fn values_are_unwind_safe() {
     fn is_unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
@@ -88,6 +88,8 @@ fn values_are_unwind_safe() {
     is_unwind_safe::<LatchWait>();
     is_unwind_safe::<Acquire>();
     is_unwind_safe::<Acquire<ExpirablePermit>>();
+    is_unwind_safe::<Acquiring>();
+    is_unwind_safe::<Acquiring<FencedGuard>>();
     is_unwind_safe::<Guard>();
     is_unwind_safe::<FencedGuard>();
     is_unwind_safe::<Permit>();

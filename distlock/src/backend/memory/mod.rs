@@ -53,6 +53,7 @@ use super::{
 };
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
+use crate::foreign;
 use crate::key::{Key, Resource};
 use crate::kind::Family;
 use crate::mutex::Mutex;
@@ -203,12 +204,12 @@ impl MemoryBackend {
             (answer, std::mem::take(&mut state.published))
         };
         // After the mutex is released: a woken subscriber may call the next verb at once.
-        for subscribers in published {
+        foreign::each(published, |subscribers| {
             subscribers.send_modify(|signal| {
                 signal.version += 1;
                 signal.messages += 1;
             });
-        }
+        });
         #[cfg(feature = "testing")]
         self.store.observed.changed();
         #[cfg(feature = "testing")]

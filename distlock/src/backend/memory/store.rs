@@ -31,7 +31,7 @@ pub(super) struct Store {
     pub(super) observed: super::observe::Observed,
 }
 
-// A panic leaves nothing half-changed here: no code of a user runs under the mutex.
+// A panic leaves nothing half-changed here: no foreign code runs under the mutex.
 impl RefUnwindSafe for Store {}
 
 #[derive(Debug, Default)]

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use super::PendingRelease;
+use scopeguard::defer;
+
+use super::{PendingRelease, ReleaseTicket};
 use crate::clock::Tick;
 use crate::error::Loss;
 use crate::hold::{Hold, Session};
@@ -20,14 +22,16 @@ impl Session {
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         now: Tick,
-    ) -> Result<PendingRelease, Loss> {
+    ) -> Result<ReleaseTicket, Loss> {
         if let Err(loss) = hold.stop_renewals(now) {
+            defer! { self.freed(hold, None); }
             self.lose(hold, loss);
-            self.freed(hold, None);
             return Err(loss);
         }
+        // Made first: whatever happens from here on, its drop has the hold released.
+        let ticket = self.ticket_for(PendingRelease::of_hold(hold).that_frees(hold));
         self.unwatch(hold);
-        Ok(PendingRelease::of_hold(hold).that_frees(hold))
+        Ok(ticket)
     }
 
     /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
@@ -47,7 +51,7 @@ impl Session {
     }
 
     /// The release of a hold whose last guard was dropped; `None` if it was taken back, or lost.
-    pub(super) fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<PendingRelease> {
+    pub(super) fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<ReleaseTicket> {
         if !hold.begin_release() {
             return None;
         }

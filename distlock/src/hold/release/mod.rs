@@ -14,8 +14,9 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::pending::{PendingRelease, Settled};
 pub(in crate::hold) use self::releaser::Releaser;
-pub(in crate::hold) use self::ticket::{Ending, ReleaseTicket};
-use super::Session;
+pub(in crate::hold) use self::ticket::Ending;
+pub(crate) use self::ticket::ReleaseTicket;
+use super::{Hold, Session};
 use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
@@ -35,19 +36,16 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        mut pending: PendingRelease,
-        deadline: Tick,
-        late: Option<Loss>,
-    ) -> Self {
+    /// The ticket is that of a hold that was just ended.
+    pub(crate) fn new(hold: &Hold, mut ticket: ReleaseTicket, late: Option<Loss>) -> Self {
+        let unconfirmed = ticket.pending().map(PendingRelease::take_unconfirmed);
         Self {
-            session: Arc::clone(session),
-            target: pending.target().clone(),
-            unconfirmed: pending.take_unconfirmed(),
-            ticket: session.ticket_for(pending),
-            deadline,
+            session: Arc::clone(ticket.session()),
+            target: hold.target(),
+            ticket,
+            deadline: hold.deadline(),
             late,
+            unconfirmed: unconfirmed.unwrap_or_default(),
         }
     }
 

@@ -108,13 +108,8 @@ impl PendingRelease {
         self
     }
 
-    /// Sends nothing: the lease ends the owner.
-    pub(crate) fn abandon(mut self, session: &Session) {
-        let _was_not_counted = self.settle(session, Settled::GivenUp);
-    }
-
     /// Ends the owner and leaves its permits taken.
-    pub(crate) fn without_permits(mut self) -> Self {
+    pub(super) fn without_permits(mut self) -> Self {
         self.target.permits = 0;
         self
     }
@@ -155,6 +150,9 @@ impl PendingRelease {
 
     /// Takes note of how the release ended. Returns whether this was the first time.
     pub(in crate::hold) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
+        // First: the waiters that are woken below, and the metrics, may panic.
+        let was_answered = std::mem::replace(&mut self.answered, true);
+        let counted = self.counted.take();
         if let Some(hold) = self.frees.take() {
             let others = match settled {
                 Settled::Answered(Released::Freed { others }) => Some(others),
@@ -162,8 +160,8 @@ impl PendingRelease {
             };
             session.freed(&hold, others);
         }
-        self.counted = None;
-        !std::mem::replace(&mut self.answered, true)
+        drop(counted);
+        !was_answered
     }
 
     /// The server does not have the hold that was to be released, and no loss was announced.

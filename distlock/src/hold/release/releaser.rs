@@ -10,17 +10,19 @@
 //!    answered by the end of the lease, it is sent again as soon as another connection stands, and repeated for one
 //!    response timeout.
 //! 3. A release that is in flight when its task ends with the runtime goes back into the list.
-//! 4. Pending releases keep a client without handles alive for at most one lease of the watchdog.
+//! 4. Pending releases keep a client without handles alive for at most one lease of the watchdog. A release that comes while the
+//!    task of such a client ends has the task started again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use scopeguard::{defer, guard};
 use tokio::sync::{Notify, Semaphore};
 
 use super::remembered::RememberedReleases;
-use super::{PendingRelease, Settled, noting};
+use super::{PendingRelease, ReleaseTicket, Settled, noting};
 use crate::backend::{Fault, Released};
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;
@@ -67,18 +69,17 @@ struct List {
 }
 
 impl Releaser {
-    pub(in crate::hold) fn enqueue(&self, pending: PendingRelease) {
-        self.add(pending);
-        self.wake();
-    }
-
-    fn add(&self, mut pending: PendingRelease) {
+    /// Puts a release into the list. The caller then has the task [look](Releaser::wake).
+    pub(in crate::hold) fn add(&self, pending: PendingRelease) {
+        // Also if the metrics panic.
+        let mut pending = guard(pending, |pending| {
+            let mut list = self.list.lock();
+            list.open += usize::from(!pending.answered);
+            list.waiting.push_back(pending);
+        });
         if !pending.answered {
             pending.counted = Some(CountedRelease::new());
         }
-        let mut list = self.list.lock();
-        list.open += usize::from(!pending.answered);
-        list.waiting.push_back(pending);
     }
 
     pub(super) fn enqueue_dropped(&self, hold: &Arc<Hold>) {
@@ -135,7 +136,7 @@ impl Releaser {
     }
 
     pub(in crate::hold) fn wake(&self) {
-        foreign::notify_one(&self.wake);
+        foreign::notify_own_task(&self.wake);
     }
 
     fn take(&self) -> VecDeque<PendingRelease> {
@@ -149,7 +150,8 @@ impl Releaser {
                 return;
             };
             let _counted = Counted(self);
-            if let Some(pending) = session.begin_release(&hold) {
+            let ticket = session.begin_release(&hold);
+            if let Some(pending) = ticket.and_then(ReleaseTicket::into_pending) {
                 self.add(pending);
             }
         }
@@ -199,12 +201,17 @@ impl InFlight {
 
     /// Returns whether the release was neither answered nor given up before.
     fn settle(&mut self, settled: Settled) -> bool {
-        let pending = self.pending.as_mut();
-        let is_first = pending.is_some_and(|pending| pending.settle(&self.session, settled));
-        if is_first {
-            self.session.releaser.one_answered();
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
+        let (is_first, releaser) = (!pending.answered, &self.session.releaser);
+        // Also if a waker that the end of the hold wakes panics.
+        defer! {
+            if is_first {
+                releaser.one_answered();
+            }
         }
-        is_first
+        pending.settle(&self.session, settled)
     }
 }
 
@@ -230,6 +237,8 @@ pub(in crate::hold) async fn run(session: Arc<Session>) {
             }));
         }
         if session.is_retired() && releaser.open() == 0 && under_way.is_empty() {
+            #[cfg(test)]
+            tests::at_the_end(&session);
             return;
         }
         let last_moment = session.last_moment();
@@ -375,5 +384,67 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         } else {
             pause * 2
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::{Attempt, Attempted, Target};
+    use crate::key::{Key, Resource};
+    use crate::kind::Kind;
+    use crate::{Client, MemoryServer};
+
+    type Interruption = Box<dyn FnOnce(&Arc<Session>)>;
+
+    thread_local! {
+        /// What comes when the task has decided to end.
+        static AT_THE_END: RefCell<Option<Interruption>> = const { RefCell::new(None) };
+    }
+
+    /// Called by the task when it has decided to end.
+    pub(super) fn at_the_end(session: &Arc<Session>) {
+        if let Some(interruption) = AT_THE_END.take() {
+            interruption(session);
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn target(session: &Session, key: &str) -> Target {
+        let resource = Resource {
+            kind: Kind::Reentrant,
+            key: Key::new("", key).unwrap(),
+        };
+        Target::of(&resource, session.new_owner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn release_that_comes_while_the_task_of_a_retired_client_ends_is_sent() {
+        let server = MemoryServer::new();
+        let client = || Client::builder().in_memory(&server).unwrap();
+        let (other, client) = (client(), client());
+        let session = Arc::clone(&client.registry().session);
+        let held = target(&session, "order:42");
+        let attempt = Attempt::new(held.clone(), HOUR);
+        let granted = session.backend.attempt(&attempt).await.unwrap();
+        assert!(matches!(granted, Attempted::Granted { .. }));
+        let until = session.now().after(HOUR);
+        AT_THE_END.set(Some(Box::new(move |session| {
+            session.release_later(PendingRelease::of_place(held, until));
+        })));
+        // The task runs for this one when the last handle of the client is dropped.
+        let first = target(&session, "order:43");
+        session.release_later(PendingRelease::of_place(first, until));
+        drop(client);
+        let lock = other.lock("order:42");
+        let guard = lock.acquire().wait(Duration::from_secs(10)).await;
+        assert!(AT_THE_END.take().is_none(), "the task has not ended");
+        drop(guard.unwrap());
+        assert_eq!(session.pending_releases(), 0);
+        assert!(!session.releaser_runs.load(Ordering::Acquire));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use scopeguard::guard;
+
 use super::{PendingRelease, Settled};
 use crate::clock::Tick;
 use crate::hold::Session;
@@ -44,6 +46,36 @@ impl ReleaseTicket {
         }
     }
 
+    pub(in crate::hold) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The release; `None` if it was settled.
+    pub(in crate::hold) fn pending(&mut self) -> Option<&mut PendingRelease> {
+        self.pending.as_mut()
+    }
+
+    /// Takes the release out, which the caller adds to the list at once.
+    pub(in crate::hold) fn into_pending(mut self) -> Option<PendingRelease> {
+        let pending = self.pending.take();
+        // By name: it may wake a close, and what a function returns is not dropped if its end panics.
+        drop(self);
+        pending
+    }
+
+    /// Ends the owner and leaves its permits taken.
+    pub(crate) fn without_permits(mut self) -> Self {
+        self.pending = self.pending.take().map(PendingRelease::without_permits);
+        self
+    }
+
+    /// Sends nothing: the lease ends the owner.
+    pub(crate) fn abandon(mut self) {
+        if let Some(mut pending) = self.pending.take() {
+            let _was_not_counted = pending.settle(&self.session, Settled::GivenUp);
+        }
+    }
+
     /// The key stays taken until then.
     pub(in crate::hold) fn taken_until(&self) -> Tick {
         self.pending
@@ -69,14 +101,17 @@ impl ReleaseTicket {
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
     pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {
-        if let Some(mut pending) = self.pending.take() {
+        if let Some(pending) = self.pending.take() {
+            // Also if a waker that the end of the hold wakes panics.
+            let mut pending = guard(pending, |pending| {
+                let current = self.session.backend.epoch(&pending.target().resource.key);
+                if pending.may_come_late(current) {
+                    self.session.release_later(pending);
+                } else {
+                    self.session.remember(pending, epoch);
+                }
+            });
             let _was_not_counted = pending.settle(&self.session, settled);
-            let current = self.session.backend.epoch(&pending.target().resource.key);
-            if pending.may_come_late(current) {
-                self.session.release_later(pending);
-            } else {
-                self.session.remember(pending, epoch);
-            }
         }
     }
 }

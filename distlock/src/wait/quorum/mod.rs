@@ -161,7 +161,10 @@ impl<'a> Rounds<'a> {
                 return Err(error);
             }
             if round.shares.len() >= self.quorum && self.is_valid(&round.shares) {
-                return Ok(round.shares);
+                let shares = round.shares;
+                // By name: its turn goes to the next one, and what a function returns is not dropped if its end panics.
+                drop(self);
+                return Ok(shares);
             }
             let Round {
                 shares,

@@ -171,9 +171,9 @@ impl Parts {
         let tries = requests.iter().map(async |one| {
             let tried = try_once(&one.registry, &one.request).await;
             match tried {
-                Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|hold_ref| {
-                    hold_ref.hold().keep_to_its_guards();
-                    HoldShare::new(Arc::clone(&one.registry), hold_ref, None)
+                Ok(TryOutcome::Granted(mut granted)) => granted.pop().map(|open| {
+                    open.hold().keep_to_its_guards();
+                    HoldShare::new(open, None)
                 }),
                 Ok(TryOutcome::Held { .. }) | Err(_) => None,
             }

@@ -1,6 +1,5 @@
 //! One round: all servers are asked at once, and those that answer much later than the quorum are left behind.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,8 +10,8 @@ use super::{HoldShares, Rounds};
 use crate::clock::Tick;
 use crate::config::QUORUM_GRACE;
 use crate::error::Error;
-use crate::local::HoldShare;
-use crate::wait::{HoldRefs, TryOutcome, one_server, try_once};
+use crate::local::{HoldShare, OpenShares};
+use crate::wait::{TryOutcome, one_server, try_once};
 
 /// The result of a round.
 pub(super) struct Round {
@@ -72,9 +71,9 @@ impl Rounds<'_> {
             };
             open[server] = false;
             match tried {
-                Ok(TryOutcome::Granted(hold_refs)) => {
+                Ok(TryOutcome::Granted(opened)) => {
                     granted += 1;
-                    shares.extend(self.shares_of(server, hold_refs));
+                    shares.extend(shares_of(opened));
                 }
                 Ok(TryOutcome::Held { ttl, .. }) => refused.push(Refusal { server, ttl }),
                 Err(error) => {
@@ -103,6 +102,8 @@ impl Rounds<'_> {
                 until = until.min(self.now().after((took / 5).max(QUORUM_GRACE)));
             }
         }
+        // By name: their drop ends owners, and what a function returns is not dropped if its end panics.
+        drop(tries);
         if one_server.is_none() {
             one_server = self.one_server(&shares, &refused, apart).await;
         }
@@ -174,12 +175,11 @@ impl Rounds<'_> {
             one.registry.session.unanswered(key, began, None);
         }
     }
+}
 
-    fn shares_of(&self, server: usize, hold_refs: HoldRefs) -> impl Iterator<Item = HoldShare> {
-        let registry = &self.requests[server].registry;
-        hold_refs.into_iter().map(move |hold_ref| {
-            hold_ref.hold().keep_to_its_guards();
-            HoldShare::new(Arc::clone(registry), hold_ref, None)
-        })
-    }
+fn shares_of(opened: OpenShares) -> impl Iterator<Item = HoldShare> {
+    opened.into_iter().map(|open| {
+        open.hold().keep_to_its_guards();
+        HoldShare::new(open, None)
+    })
 }

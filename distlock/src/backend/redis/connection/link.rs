@@ -244,7 +244,7 @@ impl Link {
         }
         let mut phase = self.phase.subscribe();
         self.connect();
-        foreign::notify_one(&self.wanted);
+        foreign::notify_own_task(&self.wanted);
         // What an earlier try met may be over by now. A refusal counts only if it comes from here on.
         let mut is_new = false;
         let settled = phase.wait_for(|phase| {

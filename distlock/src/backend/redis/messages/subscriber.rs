@@ -167,7 +167,7 @@ impl Subscriber {
         let (signal, send) = self.shared.channels.lock().join(&channel, place);
         self.start();
         if send {
-            foreign::notify_one(&self.post.wake);
+            foreign::notify_own_task(&self.post.wake);
         }
         let share = Share {
             shared: Arc::clone(&self.shared),
@@ -185,7 +185,7 @@ impl Subscriber {
             .move_to(self.post.place, channel);
         moved.send();
         self.start();
-        foreign::notify_one(&self.post.wake);
+        foreign::notify_own_task(&self.post.wake);
     }
 
     /// How many of this client's subscriptions the server counts for a channel.
@@ -260,7 +260,7 @@ impl Drop for Subscriber {
         drop(posts);
         // Release, before the wake-up: the task that is woken by it sees the flag.
         self.post.closed.store(true, Ordering::Release);
-        foreign::notify_one(&self.post.wake);
+        foreign::notify_own_task(&self.post.wake);
     }
 }
 
@@ -283,7 +283,7 @@ impl Drop for Share {
         notifications.send();
         let post = place.and_then(|place| self.shared.posts.read().get(&place).cloned());
         if let Some(post) = post {
-            foreign::notify_one(&post.wake);
+            foreign::notify_own_task(&post.wake);
         }
     }
 }

@@ -65,13 +65,13 @@ impl Cluster {
         let reader = &self.map_reader;
         // Release, and the wake-up after it: the task that is woken sees the flag.
         reader.wanted.store(true, Ordering::Release);
-        foreign::notify_one(&reader.wake);
+        foreign::notify_own_task(&reader.wake);
         self.keep_reading();
     }
 
     /// The client is gone: the task ends.
     pub(super) fn stop_reading(&self) {
-        foreign::notify_one(&self.map_reader.wake);
+        foreign::notify_own_task(&self.map_reader.wake);
     }
 
     /// Starts the task that reads the map, unless it runs or there is no runtime to run it in.

@@ -116,7 +116,7 @@ impl Cluster {
         }
         let mut failure = opening.failure.subscribe();
         self.open_in_background();
-        foreign::notify_one(&opening.wanted);
+        foreign::notify_own_task(&opening.wanted);
         let opened = async {
             while !opening.is_open() {
                 // What an earlier try met may be over by now, so only a change counts.

@@ -1,0 +1,220 @@
+//! Foreign code panics: a waker, a subscriber of the log, the metrics, a function of the user. One call panics in each play,
+//! from the first that the crate makes to the last, and afterwards the key is free.
+//!
+//! A program apart from the other tests of this package, whose exporter counts what a whole process does.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::future::Future;
+use std::thread;
+use std::time::Duration;
+
+use distlock::test_util::{ForeignPanic, Sizes, sizes};
+use distlock::{Client, Error, MemoryServer};
+use distlock_tests::{AnyLock, LockKind, RedisServer, eventually_eq};
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::timeout;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Less than the watchdog's lease, so that a key which the lease has freed is not taken for one that was released.
+const SOON: Duration = Duration::from_secs(12);
+
+const WAIT: Duration = Duration::from_secs(3);
+
+/// More calls than any play makes.
+const MOST: u32 = 500;
+
+async fn turns(number: usize) {
+    for _ in 0..number {
+        yield_now().await;
+    }
+}
+
+/// Three acquisitions one after the other, whose guards end in three ways, beside one that is dropped while it waits. Each is
+/// a task, so that a panic ends that task alone.
+async fn play(lock: &AnyLock, lease: Option<Duration>) {
+    let mut tasks = JoinSet::<Result<(), Error>>::new();
+    let acquire = |lock: &AnyLock| {
+        let lock = lock.clone();
+        async move { lock.acquire(Some(WAIT), lease).await }
+    };
+    let (dropped, released, scoped, left) =
+        (acquire(lock), acquire(lock), acquire(lock), acquire(lock));
+    tasks.spawn(async move {
+        let guard = dropped.await?;
+        let lost = guard.lost();
+        let watcher = tokio::spawn(lost);
+        turns(20).await;
+        drop(guard);
+        let _seen = timeout(WAIT, watcher).await;
+        Ok(())
+    });
+    turns(5).await;
+    tasks.spawn(async move {
+        let guard = released.await?;
+        turns(5).await;
+        guard.release().await
+    });
+    tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            _ = left => {}
+            () = turns(12) => {}
+        }
+        Ok(())
+    });
+    tasks.spawn(async move {
+        let guard = scoped.await?;
+        guard.scope(turns(5)).await?;
+        drop(guard);
+        Ok(())
+    });
+    let all = async { while tasks.join_next().await.is_some() {} };
+    let _ended = timeout(4 * WAIT, all).await;
+    tasks.shutdown().await;
+}
+
+/// Whether all of the lock can be acquired by another client.
+async fn is_free(other: &Client, kind: LockKind, key: &str) -> Result<(), Error> {
+    let kind = match kind {
+        LockKind::Read => LockKind::Write,
+        kind => kind,
+    };
+    let mut guards = Vec::new();
+    for _ in 0..kind.capacity() {
+        let lock = kind.lock(other, key);
+        guards.push(lock.acquire(Some(SOON), None).await?);
+    }
+    for guard in guards {
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+async fn set_permits(client: &Client, kind: LockKind, key: &str) {
+    if kind == LockKind::Semaphore {
+        let semaphore = client.semaphore(key);
+        assert!(semaphore.try_set_permits(kind.capacity()).await.unwrap());
+    }
+}
+
+/// Plays once. Returns whether a call has panicked.
+async fn play_with_a_panic(
+    [client, other]: [Client; 2],
+    (kind, lease): (LockKind, Option<Duration>),
+    succeeding: u32,
+) -> bool {
+    let key = format!("panics:{kind:?}:{lease:?}:{succeeding}");
+    set_permits(&other, kind, &key).await;
+    let panic = ForeignPanic::after(succeeding);
+    play(&kind.lock(&client, &key), lease).await;
+    let has_come = panic.has_come();
+    drop(panic);
+    let what = format!("{key}, which panics: {has_come}");
+    let freed = is_free(&other, kind, &key).await;
+    assert!(freed.is_ok(), "{what}: {freed:?}");
+    let left = || async {
+        Sizes {
+            channels: 0,
+            ..sizes(&client)
+        }
+    };
+    eventually_eq(SOON, format!("what {what} left"), Sizes::default(), left).await;
+    has_come
+}
+
+/// Plays with a panic at the first call, and so on, until a play ends without any. Returns how many calls there are.
+fn play_all<F: Future<Output = bool>>(
+    first: u32,
+    step: u32,
+    play: impl Fn(u32) -> F,
+    paused: bool,
+) {
+    let plays = (first..MOST).step_by(step as usize);
+    for succeeding in plays {
+        // Of its own for each play, so that none finds the tasks of another.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(paused)
+            .build()
+            .unwrap();
+        if !runtime.block_on(play(succeeding)) {
+            assert!(succeeding > 10, "only {succeeding} calls");
+            return;
+        }
+    }
+    panic!("each of {MOST} plays had a panic");
+}
+
+fn in_memory(kind: LockKind) {
+    for lease in [None, Some(HOUR)] {
+        if lease.is_some() && !kind.has_lease() {
+            continue;
+        }
+        let play = async |succeeding| {
+            let server = MemoryServer::new();
+            let client = || Client::builder().in_memory(&server).unwrap();
+            play_with_a_panic([client(), client()], (kind, lease), succeeding).await
+        };
+        play_all(0, 1, play, true);
+    }
+}
+
+macro_rules! in_memory {
+    ($($name:ident: $kind:ident,)*) => {$(
+        #[test]
+        fn $name() {
+            in_memory(LockKind::$kind);
+        }
+    )*};
+}
+
+in_memory! {
+    lock_is_free_after_any_call_of_foreign_code_has_panicked: Reentrant,
+    spin_lock_is_free_after_any_call_of_foreign_code_has_panicked: Spin,
+    fenced_lock_is_free_after_any_call_of_foreign_code_has_panicked: Fenced,
+    fair_lock_is_free_after_any_call_of_foreign_code_has_panicked: Fair,
+    write_lock_is_free_after_any_call_of_foreign_code_has_panicked: Write,
+    read_lock_is_free_after_any_call_of_foreign_code_has_panicked: Read,
+    permits_are_free_after_any_call_of_foreign_code_has_panicked: Permit,
+    permits_without_a_lease_are_free_after_any_call_of_foreign_code_has_panicked: Semaphore,
+    multi_lock_is_free_after_any_call_of_foreign_code_has_panicked: Multi,
+    red_lock_is_free_after_any_call_of_foreign_code_has_panicked: Red,
+}
+
+/// How many threads play over Redis, where a play waits for real.
+const THREADS: u32 = 8;
+
+fn over_redis(kind: LockKind, lease: Option<Duration>) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(RedisServer::start());
+    let url = server.url();
+    let play = async |succeeding| {
+        let connect = async || Client::connect(&url).await.unwrap();
+        let clients = [connect().await, connect().await];
+        play_with_a_panic(clients, (kind, lease), succeeding).await
+    };
+    thread::scope(|scope| {
+        for first in 0..THREADS {
+            let play = &play;
+            scope.spawn(move || play_all(first, THREADS, play, false));
+        }
+    });
+}
+
+#[test]
+fn lock_on_redis_is_free_after_any_call_of_foreign_code_has_panicked() {
+    over_redis(LockKind::Reentrant, None);
+}
+
+#[test]
+fn lock_with_a_long_lease_on_redis_is_free_after_any_call_of_foreign_code_has_panicked() {
+    over_redis(LockKind::Reentrant, Some(HOUR));
+}
+
+#[test]
+fn fair_lock_on_redis_is_free_after_any_call_of_foreign_code_has_panicked() {
+    over_redis(LockKind::Fair, Some(HOUR));
+}
