@@ -213,8 +213,9 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 fn times_in_the_readmes_and_the_guide_are_those_of_the_code() {
     let config = fs::read_to_string(root().join("distlock/src/config/constants.rs")).unwrap();
     let constants = constants(&config);
-    let code: String = files(&root().join("tests"), "rs")
+    let code: String = ["tests", "distlock-tower/tests"]
         .iter()
+        .flat_map(|folder| files(&root().join(folder), "rs"))
         .map(|file| fs::read_to_string(file).unwrap())
         .collect();
     let readmes = [
