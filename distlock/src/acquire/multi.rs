@@ -326,11 +326,12 @@ impl Group {
     ) -> Result<(), Error> {
         let session = &self.one.registry.session;
         for (other, hold) in own.filter(|(other, _)| other.id != session.id) {
-            let mut requested = self.one.request.requested.iter().map(|one| &one.resource);
+            let request = &self.one.request;
+            let mut requested = request.requested.iter().map(|one| &one.resource);
             let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {
                 continue;
             };
-            if one_server::has_hold(session, &wanted.key, hold).await {
+            if one_server::has_hold(session, request, &wanted.key, hold).await {
                 let reason = format!(
                     "it is wanted with two clients of one server, {}; ask for it with one of them",
                     one_server::both(other, session)

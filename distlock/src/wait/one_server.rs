@@ -2,7 +2,9 @@
 //!
 //! An acquisition that asks for one key with two such clients is refused by an owner of its own, and would wait for itself.
 
+use super::Request;
 use crate::backend::Renewal;
+use crate::clock::Tick;
 use crate::config::MIN_LEASE;
 use crate::hold::{Hold, Session};
 use crate::key::{Key, Resource};
@@ -17,8 +19,13 @@ pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {
 }
 
 /// Whether the server of this client has that hold of another client. Changes nothing there. The key is that of the hold, as
-/// this client knows it.
-pub(crate) async fn has_hold(session: &Session, key: &Key, hold: &Hold) -> bool {
+/// this client knows it. `false` if there is no answer by the end of the acquisition's wait: a wait ends on time.
+pub(crate) async fn has_hold(
+    session: &Session,
+    acquisition: &Request,
+    key: &Key,
+    hold: &Hold,
+) -> bool {
     let mut target = hold.target();
     target.resource.key = key.clone();
     // States what the server has. Each user that can hold the key has the rights for it.
@@ -27,8 +34,18 @@ pub(crate) async fn has_hold(session: &Session, key: &Key, hold: &Hold) -> bool 
         count: hold.count().max(1),
         lease: MIN_LEASE,
     };
-    let answer = session.backend.renew(&[renewal]).await;
-    matches!(answer.as_slice(), [Ok(true)])
+    // The backend limits the time of a question, which is that of a single attempt as well.
+    let until = if acquisition.is_single_try() {
+        Tick::NEVER
+    } else {
+        acquisition.deadline()
+    };
+    let renewals = [renewal];
+    tokio::select! {
+        biased;
+        answer = session.backend.renew(&renewals) => matches!(answer.as_slice(), [Ok(true)]),
+        () = session.clock.sleep_until(until) => false,
+    }
 }
 
 /// What errors call the servers of two clients that are one.

@@ -140,7 +140,7 @@ impl Rounds<'_> {
                 asked.push(async move {
                     let (session, key) = (&one.registry.session, &one.requested().resource.key);
                     let hold = share.hold_ref().hold();
-                    let is_one = one_server::has_hold(session, key, hold).await;
+                    let is_one = one_server::has_hold(session, &one.request, key, hold).await;
                     (granted, *server, is_one)
                 });
             }
