@@ -395,28 +395,24 @@ async fn key_that_cannot_be_read_is_reported_and_hides_no_other(stage: &Stage) {
     let (client, looking) = (stage.client().await, stage.faulty_client().await);
     let keys = ["a", "b", "c"];
     let guard = client.multi_lock(keys).acquire().await.unwrap();
-    // The page, the first key, and the second one.
+    // A page and perhaps a key: how many questions a page needs depends on the servers.
     stage.faults().pass(Op::Inspect);
     stage.faults().pass(Op::Inspect);
     stage.faults().next(Op::Inspect, Fault::Garbled);
-    let found = scanned(&looking, "*", 10).await;
+    let mut found = scanned(&looking, "*", 10).await;
     assert_eq!(stage.faults().hits(Op::Inspect), 1);
-    let found: Vec<_> = found
-        .iter()
-        .map(|report| {
-            (
-                report.key.as_str(),
-                report.primitive,
-                report.fault.is_some(),
-            )
-        })
-        .collect();
-    let expected = [
-        ("a", Primitive::Lock, false),
-        ("b", Primitive::Unreadable, true),
-        ("c", Primitive::Lock, false),
-    ];
-    assert_eq!(found, expected);
+    found.sort_by(|one, other| one.key.cmp(&other.key));
+    let named: Vec<_> = found.iter().map(|report| report.key.as_str()).collect();
+    assert_eq!(named, keys);
+    for report in &found {
+        let expected = match report.fault {
+            Some(_) => Primitive::Unreadable,
+            None => Primitive::Lock,
+        };
+        assert_eq!(report.primitive, expected, "{report:?}");
+    }
+    let unreadable = found.iter().filter(|report| report.fault.is_some());
+    assert_eq!(unreadable.count(), 1, "{found:?}");
     // An answer that is missing says nothing of a key.
     stage.faults().pass(Op::Inspect);
     stage.faults().next(Op::Inspect, Fault::FailBefore);
