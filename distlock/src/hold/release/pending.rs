@@ -152,7 +152,8 @@ impl PendingRelease {
     pub(in crate::hold) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
         // First: the waiters that are woken below, and the metrics, may panic.
         let was_answered = std::mem::replace(&mut self.answered, true);
-        let counted = self.counted.take();
+        // It counts until the waiters are woken.
+        let _counted = self.counted.take();
         if let Some(hold) = self.frees.take() {
             let others = match settled {
                 Settled::Answered(Released::Freed { others }) => Some(others),
@@ -160,7 +161,6 @@ impl PendingRelease {
             };
             session.freed(&hold, others);
         }
-        drop(counted);
         !was_answered
     }
 
