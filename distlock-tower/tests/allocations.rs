@@ -64,7 +64,11 @@ async fn layer_adds_few_allocations_to_those_of_the_lock() {
             layer().key(|Path(id): Path<u64>| format!("order:{id}")),
             18,
         ),
-        ("no lock", layer().key(|_: &Parts| None::<String>), 7),
+        (
+            "no lock",
+            layer().key(|_: &Parts| None::<String>).optional(),
+            7,
+        ),
     ];
     println!("bare route {bare}, lock {lock}");
     for (what, layer, most) in layers {
