@@ -6,24 +6,14 @@ mod backend;
 mod client;
 mod clock;
 mod config;
-#[cfg(feature = "redis")]
-mod credentials;
 mod error;
 mod foreign;
 mod guard;
 mod hold;
-mod identity;
-mod key;
-mod kind;
 mod local;
-mod mode;
 mod mutex;
-mod owner;
-#[cfg(feature = "_tls")]
-mod pem;
-mod permit_id;
 mod primitives;
-mod report;
+mod resource;
 mod scope;
 mod telemetry;
 mod wait;
@@ -37,6 +27,9 @@ pub use distlock_macros::distributed_lock;
 
 pub use crate::acquire::Acquire;
 pub use crate::backend::memory::MemoryServer;
+pub use crate::backend::reports::{
+    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport,
+};
 pub use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use crate::client::Client;
 pub use crate::client::builder::Builder;
@@ -52,24 +45,21 @@ pub use crate::config::PubSub;
 pub use crate::config::Settings;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use crate::credentials::Credentials;
+pub use crate::config::credentials::Credentials;
 pub use crate::error::{Blocker, Error, Loss};
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
-pub use crate::kind::Kind;
 pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot, WaitSnapshot};
-pub use crate::mode::Mode;
-pub use crate::owner::{Holder, Owner};
-pub use crate::permit_id::PermitId;
 pub use crate::primitives::{
     CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
     LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock,
     RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
 };
-pub use crate::report::{
-    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport,
-};
+pub use crate::resource::kind::Kind;
+pub use crate::resource::mode::Mode;
+pub use crate::resource::owner::{Holder, Owner};
+pub use crate::resource::permit_id::PermitId;
 pub use crate::scope::current::{Current, current, is_held};
 pub use crate::scope::{Scope, Section};
 

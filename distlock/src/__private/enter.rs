@@ -17,7 +17,7 @@ use crate::client::source::LockSource;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::guard::run::{Acquiring, Guarded};
-use crate::mode::Mode;
+use crate::resource::mode::Mode;
 use crate::scope::polled_after_completion;
 use crate::telemetry;
 

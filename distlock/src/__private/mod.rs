@@ -8,7 +8,7 @@ pub use std::primitive::{bool, u64};
 pub use std::result::Result::{Err, Ok};
 pub use std::time::Duration;
 
-pub use crate::mode::Mode;
+pub use crate::resource::mode::Mode;
 pub use enter::{AsLockSource, Enter, Entering, Held, hold, mention};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
 pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler};

@@ -8,10 +8,10 @@ use crate::backend::{Change, Inspected};
 use crate::config::{Backoff, SPIN_BACKOFF, checked_wait};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
 use crate::local::{Lives, Registry, watching};
-use crate::owner::Holder;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Holder;
 use crate::wait;
 
 /// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.

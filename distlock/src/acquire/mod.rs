@@ -27,9 +27,9 @@ use crate::config::{
 use crate::error::Error;
 use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
-use crate::key::Resource;
-use crate::kind::Family;
 use crate::local::{HoldShare, watching};
+use crate::resource::key::Resource;
+use crate::resource::kind::Family;
 use crate::telemetry::{LockType, Meter};
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 

@@ -24,9 +24,9 @@ use super::reentry::{
 };
 use crate::error::Error;
 use crate::hold::{Hold, HoldView, Session};
-use crate::key::{Key, Resource};
-use crate::kind::Nesting;
 use crate::local::HoldShare;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Nesting;
 use crate::scope::Frames;
 use crate::telemetry::LockType;
 use crate::wait::{self, ClientRequest, Request, one_server};

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use tracing::{Instrument, Span};
 
 use crate::error::Error;
-use crate::key::Key;
+use crate::resource::key::Key;
 use crate::telemetry::{self, LockType, Meter, Outcome};
 use crate::wait::ClientRequest;
 

@@ -9,9 +9,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::error::{Blocker, Error};
 use crate::hold::lease::Term;
 use crate::hold::{Hold, HoldView, NestError};
-use crate::key::Resource;
-use crate::kind::Nesting;
 use crate::local::{Around, HoldShare, OpenShare};
+use crate::resource::key::Resource;
+use crate::resource::kind::Nesting;
 use crate::scope::{Frame, Frames, frames};
 use crate::wait::{ClientRequest, RequestedKey};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::permit_id::PermitId;
+use crate::resource::permit_id::PermitId;
 
 /// A change of a semaphore or a latch, or a question about it. Each family of kinds has a type of its own, so that none
 /// can be asked for what it does not have.

@@ -59,7 +59,7 @@ pub struct HolderSeen {
 /// The first items of a list, and the number of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed<T> {
-    /// At most [`KeyReport::MOST_LISTED`](crate::report::KeyReport::MOST_LISTED), or a few more.
+    /// At most [`KeyReport::MOST_LISTED`](crate::backend::reports::KeyReport::MOST_LISTED), or a few more.
     pub items: Vec<T>,
     /// The number of all items.
     pub total: u64,

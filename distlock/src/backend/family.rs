@@ -5,7 +5,7 @@
 //! exhaustively on what is left.
 
 use super::{Fault, Renewal, Target, cause};
-use crate::kind::{Family, Kind};
+use crate::resource::kind::{Family, Kind};
 
 /// The kinds that can be held, by how they are acquired and released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

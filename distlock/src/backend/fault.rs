@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Cause, Error, Loss};
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// Why a verb failed, and so whether it may have taken effect and whether it is worth repeating.
 #[derive(Clone, Debug)]

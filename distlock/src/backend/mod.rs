@@ -1,4 +1,4 @@
-//! What a lock server can do, in few verbs over [`Kind`](crate::kind::Kind) as data.
+//! What a lock server can do, in few verbs over [`Kind`](crate::resource::kind::Kind) as data.
 //!
 //! There are two implementations, `memory` and `redis`. One conformance suite runs over both, and a differential test
 //! drives both with the same operations and compares every answer. Each has one file per family of primitives, with the
@@ -24,6 +24,7 @@ pub(crate) mod glob;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+pub(crate) mod reports;
 pub(crate) mod side_keys;
 mod subscription;
 pub mod watched;
@@ -48,9 +49,9 @@ pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
 pub use self::subscription::{Signal, Subscription};
 use crate::clock::Tick;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 /// The pending answer of a backend.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;

@@ -7,8 +7,8 @@ use super::{Client, new_registry};
 use crate::backend::redis::{RedisBackend, Url};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::identity::Identity;
 use crate::local::Lives;
+use crate::resource::identity::Identity;
 
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 impl Client {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::Builder;
-use crate::credentials::{Credentials, CredentialsSource};
+use crate::config::credentials::{Credentials, CredentialsSource};
 #[cfg(feature = "_tls")]
-use crate::pem::{ClientPem, Pem};
+use crate::config::pem::{ClientPem, Pem};
 
 /// Settings of the connections to Redis and Valkey.
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -66,7 +66,7 @@ impl Builder {
         let ask = Arc::new(move || {
             let asked = source();
             let answer = async { asked.await.map_err(|error| Arc::from(error.into())) };
-            Box::pin(answer) as crate::credentials::Answer
+            Box::pin(answer) as crate::config::credentials::Answer
         });
         self.config.credentials = Some(CredentialsSource::Asked(ask));
         self

@@ -2,7 +2,7 @@
 
 use crate::backend::ServerFacts;
 use crate::client::Client;
-use crate::key::Key;
+use crate::resource::key::Key;
 
 impl Client {
     /// Asks each server what an operator has to know of it: its version, its settings, how long it takes to answer, and what

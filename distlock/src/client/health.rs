@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Client;
 #[cfg(feature = "serde")]
-use crate::report::millis;
+use crate::backend::reports::millis;
 
 /// Whether a client can do its work; see [`Client::health`].
 ///

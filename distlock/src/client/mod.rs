@@ -30,15 +30,15 @@ use crate::clock::Clock;
 use crate::config::{Config, HOLDS_LOGGED_BY_CLOSE};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::identity::Identity;
-use crate::key::Key;
-use crate::kind::Kind;
 use crate::local::snapshot::Snapshot;
 use crate::local::{Lives, Registry};
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
 };
+use crate::resource::identity::Identity;
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 use crate::telemetry;
 
 /// Why a key is refused that may be one beside another lock.

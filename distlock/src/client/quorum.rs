@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
-use crate::kind::Kind;
 use crate::primitives::RedLock;
+use crate::resource::kind::Kind;
 
 /// Clients of several independent servers, for locks that are granted by a majority of them.
 ///

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::Client;
+use crate::backend::reports::{
+    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport, client_id,
+};
 use crate::backend::{Examined, Fault, HolderSeen, Listeners, ValueSeen};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::Key;
-use crate::report::{
-    ClientReport, HolderReport, KeyReport, PermitsReport, Primitive, WaiterReport, client_id,
-};
+use crate::resource::key::Key;
 
 /// The right without which the names of clients are unknown.
 const NAMES: &str = "+client|list";

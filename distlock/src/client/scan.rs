@@ -7,12 +7,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Client;
 use super::report::{Names, report, unreadable};
+use crate::backend::reports::{KeyReport, Primitive};
 use crate::backend::{Fault, ScanPosition};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::Key;
-use crate::report::{KeyReport, Primitive};
+use crate::resource::key::Key;
 
 /// A look at many keys in the server, page by page; made by [`Client::scan`].
 ///

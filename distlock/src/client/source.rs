@@ -9,9 +9,9 @@ use crate::client::quorum::Quorum;
 use crate::config::Config;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::kind::Kind;
-use crate::mode::Mode;
 use crate::primitives::MultiLock;
+use crate::resource::kind::Kind;
+use crate::resource::mode::Mode;
 
 /// A source of locks: a [`Client`], or a [`Quorum`] of several servers.
 ///

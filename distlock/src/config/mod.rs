@@ -2,9 +2,13 @@
 
 mod checks;
 mod constants;
+#[cfg(feature = "redis")]
+pub(crate) mod credentials;
 #[cfg(any(feature = "redis", feature = "serde"))]
 mod duration;
 mod name;
+#[cfg(feature = "_tls")]
+pub(crate) mod pem;
 mod settings;
 
 use std::time::Duration;
@@ -12,14 +16,14 @@ use std::time::Duration;
 pub(crate) use self::checks::*;
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
+use self::credentials::CredentialsSource;
+#[cfg(feature = "redis")]
 pub(crate) use self::duration::parse as parse_duration;
 pub(crate) use self::name::ClientName;
-pub use self::settings::Settings;
-#[cfg(feature = "redis")]
-use crate::credentials::CredentialsSource;
-use crate::error::Error;
 #[cfg(feature = "_tls")]
-use crate::pem::{ClientPem, Pem};
+use self::pem::{ClientPem, Pem};
+pub use self::settings::Settings;
+use crate::error::Error;
 
 /// How many acquisitions of one client may wait at the same time.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldView, Release, confirm_all};
 use crate::local::{HoldShare, Remaining};
-use crate::owner::Owner;
+use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::wait::quorum::QuorumHold;
 

@@ -16,7 +16,7 @@ use super::lease::Term;
 use super::{Flag, Hold, NestError};
 use crate::clock::{Clock, Tick};
 use crate::error::{Error, Loss};
-use crate::identity::Identity;
+use crate::resource::identity::Identity;
 
 /// The number of permits of a gate: more than a scope can have branches.
 const GATE_PERMITS: u32 = 1 << 20;

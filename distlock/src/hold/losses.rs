@@ -7,9 +7,9 @@ use super::Hold;
 use crate::clock::Tick;
 use crate::config::LOSSES_SHOWN;
 use crate::error::Loss;
-use crate::key::Resource;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::key::Resource;
+use crate::resource::owner::Owner;
 
 /// A hold that was lost.
 #[derive(Clone, Debug)]

@@ -39,10 +39,10 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::MOST_ENTRIES;
 use crate::error::{Error, Loss};
-use crate::key::Resource;
-use crate::kind::Kind;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::key::Resource;
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 use crate::telemetry::Meter;
 
 /// An attempt that may have been carried out, or may still be carried out.

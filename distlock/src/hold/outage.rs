@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::Session;
 use crate::backend::{Fault, cause};
 use crate::clock::Tick;
-use crate::key::Key;
 use crate::mutex::Mutex;
+use crate::resource::key::Key;
 
 /// The most keys of which the client knows that their grants were not confirmed. Of others, a refusal counts as what it looks
 /// like: somebody has the key.

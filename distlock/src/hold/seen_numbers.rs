@@ -4,7 +4,7 @@ use lru::LruCache;
 
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, NUMBERS_KEPT};
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// What is known of the number of each semaphore whose permits are waited for.
 #[derive(Debug)]

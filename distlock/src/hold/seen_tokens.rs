@@ -3,7 +3,7 @@
 use lru::LruCache;
 
 use crate::config::TOKENS_KEPT;
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// The highest token of each key, of the keys that were used last.
 #[derive(Debug)]

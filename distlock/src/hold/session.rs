@@ -29,10 +29,10 @@ use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::foreign;
-use crate::identity::Identity;
-use crate::key::Key;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::identity::Identity;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 use crate::telemetry;
 
 /// The part of a client that its holds need.

@@ -5,9 +5,9 @@ use uuid::Uuid;
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::identity::Identity;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::resource::identity::Identity;
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 
 const LEASE: Duration = Duration::from_secs(30);
 

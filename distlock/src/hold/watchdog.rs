@@ -31,10 +31,10 @@ use crate::config::{
     INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
 };
 use crate::foreign;
-use crate::key::Resource;
-use crate::kind::Family;
 use crate::mutex::{Mutex, MutexGuard};
-use crate::owner::Owner;
+use crate::resource::key::Resource;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 use crate::telemetry;
 
 /// The watched holds, and the task's way to learn of a change.

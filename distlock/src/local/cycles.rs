@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::waits::{Wait, Waits};
 use crate::config::CYCLES_SHOWN;
-use crate::key::Resource;
-use crate::owner::Owner;
+use crate::resource::key::Resource;
+use crate::resource::owner::Owner;
 
 impl Waits {
     /// The first cycles of all waits, each once. Of waits that are in several cycles, at least one is found.

@@ -12,8 +12,8 @@ use super::waits::{LongWait, Wait, Waits};
 use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
-use crate::key::Key;
 use crate::mutex::Mutex;
+use crate::resource::key::Key;
 use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
@@ -161,8 +161,8 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::key::Resource;
-    use crate::kind::Kind;
+    use crate::resource::key::Resource;
+    use crate::resource::kind::Kind;
 
     const MANY: u32 = u32::MAX;
 

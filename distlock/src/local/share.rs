@@ -12,7 +12,7 @@ use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldRef, Release, Session};
-use crate::kind::Nesting;
+use crate::resource::kind::Nesting;
 
 /// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the
 /// background.

@@ -16,8 +16,8 @@ use super::signal::Signal;
 use crate::clock::Tick;
 use crate::foreign;
 use crate::hold::Hold;
-use crate::key::Resource;
-use crate::kind::Line;
+use crate::resource::key::Resource;
+use crate::resource::kind::Line;
 
 /// How an acquisition waits in the queue of a key.
 #[derive(Clone, Copy, Debug)]

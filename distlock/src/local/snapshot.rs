@@ -10,13 +10,13 @@ use super::registry::{Entry, Registry};
 use super::signal::Signal;
 use super::waits::Wait;
 use crate::backend::glob;
+#[cfg(feature = "serde")]
+use crate::backend::reports::{millis, some_millis, text};
 use crate::clock::Tick;
 use crate::error::Loss;
-use crate::key::Resource;
-use crate::kind::Kind;
-use crate::owner::Owner;
-#[cfg(feature = "serde")]
-use crate::report::{millis, some_millis, text};
+use crate::resource::key::Resource;
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 /// What a client holds and waits for at one moment; see [`Client::snapshot`](crate::Client::snapshot).
 ///

@@ -14,9 +14,9 @@ use crate::clock::Tick;
 use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::Resource;
-use crate::kind::Family;
-use crate::owner::Owner;
+use crate::resource::key::Resource;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 use crate::telemetry::{self, Meter};
 
 impl Registry {

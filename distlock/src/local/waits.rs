@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::numbered::Numbered;
 use super::signal::Signal;
 use crate::clock::Tick;
-use crate::key::{Key, Resource};
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::owner::Owner;
 
 /// The scopes around an acquisition.
 pub(crate) trait Around: fmt::Debug + Send + Sync {
@@ -207,7 +207,7 @@ pub(super) mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::kind::Kind;
+    use crate::resource::kind::Kind;
 
     pub(in crate::local) fn resource(key: &str) -> Resource {
         Resource {

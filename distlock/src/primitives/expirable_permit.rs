@@ -7,8 +7,8 @@ use futures_core::Stream;
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
-use crate::owner::Owner;
-use crate::permit_id::PermitId;
+use crate::resource::owner::Owner;
+use crate::resource::permit_id::PermitId;
 use crate::scope::{Scope, Section};
 
 /// A guard of one or several permits of an [`ExpirableSemaphore`](crate::ExpirableSemaphore).

@@ -11,8 +11,8 @@ use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::stream::HoldStream;
 use crate::guard::{Guard, Leased};
-use crate::owner::Holder;
 use crate::primitives::Member;
+use crate::resource::owner::Holder;
 
 /// A lock whose grants have fencing tokens; made by [`Client::fenced_lock`](crate::Client::fenced_lock).
 ///

@@ -9,7 +9,7 @@ use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::owner::Holder;
+use crate::resource::owner::Holder;
 
 /// Several locks that are held as one; made by [`Client::multi_lock`](crate::Client::multi_lock), or by
 /// [`MultiLock::of`] from locks of any kinds and clients.

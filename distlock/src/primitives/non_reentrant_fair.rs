@@ -6,8 +6,8 @@ use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::owner::Holder;
 use crate::primitives::Member;
+use crate::resource::owner::Holder;
 
 /// A lock that is granted in the order of arrival and cannot be entered again inside its own scope; made by
 /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock).

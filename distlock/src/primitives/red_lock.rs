@@ -9,7 +9,7 @@ use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::owner::Holder;
+use crate::resource::owner::Holder;
 use crate::wait::quorum;
 
 /// A lock on one key of several servers; made by [`Quorum::lock`](crate::Quorum::lock).

@@ -6,9 +6,9 @@ use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::kind::Kind;
-use crate::owner::Holder;
 use crate::primitives::Member;
+use crate::resource::kind::Kind;
+use crate::resource::owner::Holder;
 
 /// A lock on one key that admits any number of readers or one writer; made by
 /// [`Client::rw_lock`](crate::Client::rw_lock).

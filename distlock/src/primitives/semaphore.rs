@@ -8,7 +8,7 @@ use crate::backend::SemaphoreChange;
 use crate::config::{MAX_NUMBER, check_permits, check_sum};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::owner::Owner;
+use crate::resource::owner::Owner;
 
 /// A number of permits that all clients of a server share; made by [`Client::semaphore`](crate::Client::semaphore).
 ///

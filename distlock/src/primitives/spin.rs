@@ -7,8 +7,8 @@ use crate::acquire::{Acquire, LockSet};
 use crate::config::{Backoff, SPIN_BACKOFF};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::owner::Holder;
 use crate::primitives::Member;
+use crate::resource::owner::Holder;
 
 /// A lock whose waiters poll the server instead of subscribing to messages; made by
 /// [`Client::spin_lock`](crate::Client::spin_lock).

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hold::{Hold, HoldRef, HoldView};
-use crate::owner::Owner;
+use crate::resource::owner::Owner;
 use crate::scope::view_of;
 
 /// Returns whether the running code is inside a scope that holds `key`. If several enclosing scopes have the key, one that

@@ -27,11 +27,11 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::foreign;
 use crate::hold::{Flag, HoldRef, HoldView};
-use crate::key::{Key, Resource};
-use crate::kind::Nesting;
 use crate::local::Around;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Nesting;
+use crate::resource::owner::Owner;
 
 /// One scope around running code, with the frames of all keys of its guard. There is one value for all of them, since a
 /// guard may have thousands of keys.

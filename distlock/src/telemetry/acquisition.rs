@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::TARGET;
 use crate::error::Error;
 use crate::foreign;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 
 /// The type of lock that is acquired, in spans and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

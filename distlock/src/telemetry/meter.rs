@@ -13,7 +13,7 @@ use super::acquisition::{LockType, Outcome};
 use super::metrics;
 use crate::config::Config;
 use crate::error::Loss;
-use crate::key::{Key, Resource};
+use crate::resource::key::{Key, Resource};
 
 /// Counts for one type of lock, and for the class of one key.
 #[derive(Clone, Copy)]

@@ -22,8 +22,8 @@ use super::acquisition::{LockType, Outcome};
 use crate::config::KeyClass;
 use crate::error::Loss;
 use crate::foreign;
-use crate::key::Key;
 use crate::mutex::RwLock;
+use crate::resource::key::Key;
 
 const ACQUISITIONS: &str = "distlock_acquisitions_total";
 const ACQUIRE_WAIT: &str = "distlock_acquire_wait_seconds";

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::backend::memory::MemoryServer;
 use crate::client::Client;
 use crate::guard::Guard;
-use crate::owner::Owner;
 use crate::primitives::{ExpirablePermit, Permit};
+use crate::resource::owner::Owner;
 
 pub use self::verbs::{Answer, Verbs};
 pub use crate::backend::{
@@ -27,9 +27,9 @@ pub use crate::backend::{
 };
 pub use crate::clock::{Clock, Tick};
 pub use crate::foreign::ForeignPanic;
-pub use crate::key::{Key, Resource};
-pub use crate::kind::Kind;
-pub use crate::permit_id::PermitId;
+pub use crate::resource::key::{Key, Resource};
+pub use crate::resource::kind::Kind;
+pub use crate::resource::permit_id::PermitId;
 
 /// The sizes of a client's maps. All are zero when the client holds nothing, waits for nothing and has nothing to
 /// release.

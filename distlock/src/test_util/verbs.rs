@@ -7,10 +7,10 @@ use uuid::Uuid;
 use crate::backend::{Attempt, Attempted, Change, Released, Renewal, Subscription, Target};
 use crate::client::Client;
 use crate::error::Error;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
-use crate::permit_id::PermitId;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
+use crate::resource::permit_id::PermitId;
 
 /// The bare verbs of a client's backend, with owners that the caller numbers. For tests that compare two backends.
 #[derive(Clone, Debug)]

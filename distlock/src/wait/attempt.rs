@@ -12,9 +12,9 @@ use crate::config::RENEWALS_PER_LEASE;
 use crate::foreign;
 use crate::hold::lease::Term;
 use crate::hold::{Grant, Hold, InDoubtAttempt, PendingRelease, Session};
-use crate::key::Key;
-use crate::kind::{Family, Kind};
 use crate::local::{OpenShare, OpenShares, Registry};
+use crate::resource::key::Key;
+use crate::resource::kind::{Family, Kind};
 use crate::telemetry::{self, Meter};
 
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is
@@ -324,7 +324,7 @@ impl Drop for Attempts {
 #[cfg(test)]
 mod tests {
     use crate::Client;
-    use crate::key::Key;
+    use crate::resource::key::Key;
 
     #[tokio::test(start_paused = true)]
     async fn token_is_above_all_that_the_client_has_seen() {

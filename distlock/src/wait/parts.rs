@@ -23,8 +23,8 @@ use super::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::hold::Session;
-use crate::key::Key;
 use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
+use crate::resource::key::Key;
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;

@@ -12,9 +12,9 @@ use crate::clock::Tick;
 use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::key::{Key, Resource};
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::owner::Owner;
 use crate::telemetry::Meter;
 
 /// One requested key.

@@ -7,7 +7,7 @@ use crate::backend::Fault;
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Blocker, Error};
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// Attempts in a row that were not answered.
 pub(super) struct UnansweredAttempts {

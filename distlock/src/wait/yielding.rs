@@ -17,8 +17,8 @@ use std::time::Duration;
 use super::Waiter;
 use crate::clock::Tick;
 use crate::config::{FOREIGN_TURN, MOST_AHEAD, YIELD_LOOK, YIELD_TIME};
-use crate::kind::Family;
-use crate::owner;
+use crate::resource::kind::Family;
+use crate::resource::owner;
 
 /// Who has the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::store::{Name, State, Store};
 use crate::backend::{Signal, Subscription, Target, watched};
-use crate::key::Key;
-use crate::kind::{Family, Line};
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::kind::{Family, Line};
+use crate::resource::owner::Owner;
 
 /// What a subscription is about: a key, or one waiter in the server's queue for that key.
 pub(super) type Topic = (Family, Name, Option<Owner>);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::semaphore;
 use super::store::{Name, State, Value};
+use crate::backend::reports::KeyReport;
 use crate::backend::{
     Examined, HolderSeen, Listed, Listeners, ScanCursor, ScanPosition, Scanned, ValueSeen, glob,
 };
 use crate::clock::Tick;
-use crate::key::Key;
-use crate::kind::Family;
-use crate::report::KeyReport;
+use crate::resource::key::Key;
+use crate::resource::kind::Family;
 
 /// What the server of this process is called.
 pub(super) const HERE: &str = "memory";

@@ -12,9 +12,9 @@ use super::{Call, lock};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;
-use crate::key::Key;
-use crate::kind::Family;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 
 /// The waiters in order of arrival, each with the time from which it counts as dead.
 pub(super) type Places = VecDeque<(Owner, Tick)>;

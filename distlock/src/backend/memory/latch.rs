@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::store::{Name, State, Value};
 use super::{Call, number};
 use crate::backend::{Fault, LatchChange, LatchSeen};
-use crate::key::Key;
-use crate::kind::Family;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 
 pub(super) fn adjust(
     state: &mut State,

@@ -6,9 +6,9 @@ use super::Call;
 use super::store::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::{self, Tick};
-use crate::key::Key;
-use crate::kind::{Family, Kind};
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::kind::{Family, Kind};
+use crate::resource::owner::Owner;
 
 /// A hash with more fields counts as a value of another type, as over Redis, when a lock looks for its holder.
 const MOST_FIELDS: usize = 16;

@@ -3,7 +3,7 @@
 use super::store::{State, Value};
 use crate::backend::{Looked, Target};
 use crate::clock::Tick;
-use crate::kind::{Family, Kind};
+use crate::resource::kind::{Family, Kind};
 
 pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
     let name = target.resource.key.name();

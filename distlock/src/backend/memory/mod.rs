@@ -54,10 +54,10 @@ use super::{
 use crate::clock::{Clock, Tick};
 use crate::config::Config;
 use crate::foreign;
-use crate::key::{Key, Resource};
-use crate::kind::Family;
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 
 /// A lock server inside this process, to be shared by several clients.
 ///

@@ -10,8 +10,8 @@ use super::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{Fault, Inspected, cause};
 use crate::clock::Tick;
-use crate::key::Key;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 
 /// What is remembered of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

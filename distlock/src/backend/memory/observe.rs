@@ -12,10 +12,10 @@ use super::{MemoryServer, lock, permit, rw, semaphore};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
 use crate::foreign;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
 use crate::mutex::Mutex;
-use crate::owner::Holder;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Holder;
 
 /// An acquisition that waits at a [`MemoryServer`]; listed by [`MemoryServer::waiters`].
 ///

@@ -13,10 +13,10 @@ use crate::backend::{
 };
 use crate::clock::Tick;
 use crate::config::{MAX_SUM, MOST_HOLDERS_TOLD, OWNERS_REMEMBERED, REQUESTS_REMEMBERED};
-use crate::key::Key;
-use crate::kind::Family;
-use crate::owner::Owner;
-use crate::permit_id::PermitId;
+use crate::resource::key::Key;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
+use crate::resource::permit_id::PermitId;
 
 /// A semaphore. `free` and the number of acquired permits add up to the number that was set.
 #[derive(Debug, Default)]

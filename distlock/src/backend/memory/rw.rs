@@ -13,9 +13,9 @@ use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::Tick;
 use crate::config::{MOST_HOLDERS_TOLD, READERS_PATIENCE, READERS_TURN};
-use crate::key::{Key, Resource};
-use crate::kind::{Family, Kind};
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::{Family, Kind};
+use crate::resource::owner::Owner;
 
 /// The holders of a lock. With a writer the mode is `write`, and the readers are those inside the writer's hold.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};
 use crate::clock::Tick;
 use crate::config::MAX_SUM;
-use crate::key::Key;
-use crate::kind::Family;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 
 /// The owners that have permits of one semaphore, and how many each.
 pub(super) type Owners = HashMap<Owner, u32>;

@@ -14,7 +14,7 @@ use super::{RedisBackend, restarted};
 use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
 use crate::foreign;
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// Who sends an attempt.
 pub(super) enum Sender {

@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::script::{self, Call, Publish};
 use super::{RedisBackend, names, reply};
+use crate::backend::reports::{KeyReport, client_id};
 use crate::backend::{
     Examined, Fault, HolderSeen, Listed, Listeners, NamedClient, ScanPosition, Scanned, ValueSeen,
     cause, side_keys,
 };
-use crate::key::Key;
-use crate::kind::Kind;
-use crate::report::{KeyReport, client_id};
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 
 /// The rights to the commands of the script that locks do not need. Before version 7.2 the server does not say which of them
 /// the user lacks.

@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue, Value, cmd};
 use super::servers::Node;
 use super::{names, script};
 use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
-use crate::key::Key;
+use crate::resource::key::Key;
 
 /// How often the round trip is measured.
 const PINGS: usize = 9;

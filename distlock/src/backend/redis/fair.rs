@@ -5,7 +5,7 @@ use redis::Value;
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
-use crate::key::Key;
+use crate::resource::key::Key;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;

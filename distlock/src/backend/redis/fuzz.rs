@@ -9,10 +9,10 @@ use super::connection::url::{self, Target as Servers, Tls, Url};
 use super::reply::{self, Elsewhere};
 use crate::backend::{Attempted, Fault, Released, Target};
 use crate::config::Settings;
-use crate::credentials::Credentials;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::config::credentials::Credentials;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 pub(crate) use super::servers::fuzz::cluster;
 

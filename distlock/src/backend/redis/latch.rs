@@ -4,8 +4,8 @@ use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
 use crate::backend::{Fault, LatchChange, LatchSeen, cause};
 use crate::config::MOST_RUNS_SEEN;
-use crate::key::Key;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 
 pub(super) async fn adjust(
     backend: &RedisBackend,

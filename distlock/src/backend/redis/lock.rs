@@ -3,8 +3,8 @@
 use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
     use crate::backend::redis::script::Publish;
-    use crate::key::Resource;
-    use crate::owner::Owner;
+    use crate::resource::key::Resource;
+    use crate::resource::owner::Owner;
 
     /// The arguments of the renewal of these holds: client, number, count and lease in seconds.
     fn arguments(holds: &[(u128, u64, u32, u64)]) -> Vec<String> {

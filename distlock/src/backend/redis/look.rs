@@ -3,8 +3,8 @@
 use super::script::{self, Call};
 use super::{RedisBackend, reply};
 use crate::backend::{Fault, Looked, Target};
-use crate::key::Key;
-use crate::kind::{Family, Kind};
+use crate::resource::key::Key;
+use crate::resource::kind::{Family, Kind};
 
 pub(super) async fn look(
     backend: &RedisBackend,

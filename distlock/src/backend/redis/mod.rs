@@ -48,11 +48,11 @@ use super::{
 use crate::clock::{self, Clock};
 use crate::config::{Config, MOST_MARKS_KEPT};
 use crate::error::Error;
-use crate::identity::Identity;
-use crate::key::{Key, Resource};
-use crate::kind::{Family, Kind};
 use crate::mutex::Mutex;
-use crate::owner::Owner;
+use crate::resource::identity::Identity;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::{Family, Kind};
+use crate::resource::owner::Owner;
 
 /// One client's connections to its servers.
 pub(crate) struct RedisBackend {

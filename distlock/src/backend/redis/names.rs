@@ -2,7 +2,7 @@
 
 use super::servers::hashed_part;
 use crate::backend::Target;
-use crate::kind::{Family, Kind, Line};
+use crate::resource::kind::{Family, Kind, Line};
 
 /// `what:{name}`, which is in the same cluster slot as `name`. A name with a `{` in it is taken to have a hash tag
 /// already.

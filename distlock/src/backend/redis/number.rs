@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::script::{self, Call, Script};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Fault, Inspected};
-use crate::key::Key;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 
 /// Runs a script that changes a number once for each request. `beside` is a key that goes with the number. `what` and
 /// `number` describe the change; the script publishes it on `channel`.

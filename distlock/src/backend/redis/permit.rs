@@ -10,9 +10,9 @@ use crate::backend::{
     Attempt, Attempted, Fault, Inspected, PermitChange, Released, Renewal, Target,
 };
 use crate::config::PERMITS_AT_ONCE;
-use crate::key::Key;
-use crate::owner::Owner;
-use crate::permit_id::PermitId;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
+use crate::resource::permit_id::PermitId;
 
 /// The keys of a semaphore, and one for what is remembered of an owner.
 fn keys_with_note(key: &Key, owner: Owner, note: fn(&str, &str) -> String) -> [String; 3] {
@@ -203,8 +203,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::key::Resource;
-    use crate::kind::Kind;
+    use crate::resource::key::Resource;
+    use crate::resource::kind::Kind;
 
     #[test]
     fn renewals_of_many_permits_go_in_portions() {

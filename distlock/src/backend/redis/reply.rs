@@ -7,8 +7,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::backend::{Attempted, Fault, Inspected, Looked, Released, Target, cause};
 use crate::error::Cause;
-use crate::kind::Family;
-use crate::permit_id::PermitId;
+use crate::resource::kind::Family;
+use crate::resource::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
 pub(super) fn millis(lease: Duration) -> u64 {

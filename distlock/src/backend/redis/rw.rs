@@ -7,9 +7,9 @@ use super::script::{self, Call};
 use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::config::{READERS_PATIENCE, READERS_TURN};
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 /// The mode of a kind, as Redisson writes it.
 fn mode(kind: Kind) -> &'static str {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::script::{self, Call};
 use super::{RedisBackend, names, number, reply};
 use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};
-use crate::key::Key;
-use crate::owner::Owner;
+use crate::resource::key::Key;
+use crate::resource::owner::Owner;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;

@@ -394,8 +394,8 @@ mod tests {
 
     use super::*;
     use crate::backend::{Attempt, Attempted, Target};
-    use crate::key::{Key, Resource};
-    use crate::kind::Kind;
+    use crate::resource::key::{Key, Resource};
+    use crate::resource::kind::Kind;
     use crate::{Client, MemoryServer};
 
     type Interruption = Box<dyn FnOnce(&Arc<Session>)>;

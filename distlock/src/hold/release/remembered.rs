@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use super::PendingRelease;
 use crate::clock::Tick;
 use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
-use crate::key::Key;
 use crate::mutex::Mutex;
+use crate::resource::key::Key;
 
 /// Answered releases, oldest first.
 #[derive(Debug, Default)]
@@ -79,9 +79,9 @@ mod tests {
 
     use super::*;
     use crate::backend::Target;
-    use crate::key::{Key, Resource};
-    use crate::kind::Kind;
-    use crate::owner::Owner;
+    use crate::resource::key::{Key, Resource};
+    use crate::resource::kind::Kind;
+    use crate::resource::owner::Owner;
 
     fn at(ms: u64) -> Tick {
         Tick::from_millis(ms)

@@ -7,7 +7,7 @@ use super::{RefusalChannel, Rounds};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{MAX_SLEEP_UNTOLD, QUORUM_JITTER};
-use crate::owner::Owner;
+use crate::resource::owner::Owner;
 
 impl Rounds<'_> {
     /// Sleeps until there may be a quorum: until `wanting` of the servers that refused have sent a message or the

@@ -12,9 +12,9 @@ use super::tls::TlsConnector;
 use super::url::Tls;
 use crate::backend::{Fault, cause};
 use crate::config::Config;
-use crate::credentials::CredentialsSource;
+use crate::config::credentials::CredentialsSource;
 use crate::error::Error;
-use crate::identity::Identity;
+use crate::resource::identity::Identity;
 
 /// Idle time, interval and number of probes: a peer that vanished without closing the connection is noticed after some
 /// ten seconds.

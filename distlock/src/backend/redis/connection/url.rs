@@ -27,7 +27,7 @@ use self::hosts::{address, addresses};
 use self::query::Query;
 use super::address::Address;
 use crate::config::Settings;
-use crate::credentials::Credentials;
+use crate::config::credentials::Credentials;
 use crate::error::Error;
 
 const PORT: u16 = 6379;

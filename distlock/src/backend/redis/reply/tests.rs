@@ -2,9 +2,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 /// Whatever a server may answer.
 fn value() -> impl Strategy<Value = Value> {

@@ -34,11 +34,11 @@ use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::credentials::CredentialsSource;
+use crate::config::credentials::CredentialsSource;
 use crate::error::Error;
-use crate::identity::Identity;
-use crate::key::Key;
-use crate::kind::Kind;
+use crate::resource::identity::Identity;
+use crate::resource::key::Key;
+use crate::resource::kind::Kind;
 
 /// The servers of one client.
 pub(super) struct Servers {

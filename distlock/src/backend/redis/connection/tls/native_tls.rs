@@ -6,8 +6,8 @@ use native_tls::{Certificate, Identity, TlsConnector};
 use redis::RedisError;
 
 use super::{find, invalid_pem};
+use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
-use crate::pem::{ClientPem, Pem};
 
 /// What a certificate begins with in a PEM.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

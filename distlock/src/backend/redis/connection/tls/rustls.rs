@@ -7,8 +7,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use super::{find, invalid_pem};
+use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
-use crate::pem::{ClientPem, Pem};
 
 /// Checks the certificates of a client, and that there is a provider of cryptography: without one the driver panics.
 pub(super) fn check(authorities: Option<&Pem>, own: Option<&ClientPem>) -> Result<(), Error> {

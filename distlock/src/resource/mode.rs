@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::kind::Kind;
+use crate::resource::kind::Kind;
 
 /// The kind of lock that the attribute, the layer or a [`LockSource`](crate::LockSource) acquires.
 ///

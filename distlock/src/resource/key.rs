@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config;
 use crate::error::Error;
-use crate::kind::Kind;
+use crate::resource::kind::Kind;
 
 /// A validated key with its client's prefix. Clones are cheap: they share one string.
 #[cfg_attr(

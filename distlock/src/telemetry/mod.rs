@@ -27,9 +27,9 @@ pub(crate) use self::meter::note_connected;
 pub(crate) use self::meter::{CountedRelease, CountedWaiter, Meter, renewals};
 use crate::error::{Error, Loss};
 use crate::foreign;
-use crate::key::{Key, Resource};
-use crate::kind::Kind;
-use crate::owner::Owner;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
 
 const TARGET: &str = "distlock";
 

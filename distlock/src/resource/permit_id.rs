@@ -6,7 +6,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::owner::Owner;
+use crate::resource::owner::Owner;
 
 /// The id of one permit of an [`ExpirableSemaphore`](crate::ExpirableSemaphore): 16 bytes, written as 32 hex digits.
 ///
