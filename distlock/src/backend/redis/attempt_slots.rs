@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::{RedisBackend, restarted};
+use super::backend::{RedisBackend, restarted};
 use crate::backend::{Backend, Fault, Target, cause};
 use crate::config::{ATTEMPTS_AT_ONCE, ATTEMPTS_OF_CALLERS};
 use crate::foreign;

@@ -5,13 +5,11 @@
 //! same functions as those in `memory`. No type of the driver leaves this folder.
 
 mod attempt_slots;
+mod backend;
 mod confirm;
-mod connection;
+pub(crate) mod connection;
 mod examine;
-mod facts;
 mod fair;
-#[cfg(feature = "test-util")]
-pub(crate) mod fuzz;
 mod latch;
 mod lock;
 mod look;
@@ -19,99 +17,36 @@ mod messages;
 mod names;
 mod number;
 mod permit;
-mod reply;
+pub(crate) mod reply;
 mod rw;
 mod script;
 mod semaphore;
-mod servers;
+pub(crate) mod servers;
+pub(crate) mod slot;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use redis::Value;
+use std::sync::Arc;
 
 use self::attempt_slots::Sender;
+pub(crate) use self::backend::RedisBackend;
+use self::backend::restarted;
 pub(crate) use self::connection::url::Url;
-use self::script::{Call, Script};
-use self::servers::{Node, Servers};
+use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Home,
     Inspected, LatchSeen, Looked, NamedClient, Released, Renewal, Renewed, Reply, ScanPosition,
-    Scanned, ServerFacts, Subscription, Target, cause, renewed_together,
+    Scanned, ServerFacts, Subscription, Target, renewed_together,
 };
-use crate::clock::{self, Clock};
-use crate::config::{Config, MOST_MARKS_KEPT};
-use crate::error::Error;
-use crate::mutex::Mutex;
-use crate::resource::identity::Identity;
+use crate::config::MOST_MARKS_KEPT;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::{Family, Kind};
 use crate::resource::owner::Owner;
-
-/// One client's connections to its servers.
-pub(crate) struct RedisBackend {
-    /// For the tasks that send attempts.
-    me: Weak<Self>,
-    servers: Servers,
-    response_timeout: Duration,
-    /// How long an unused fencing token is kept; `None` keeps it forever.
-    fencing_token_ttl: Option<Duration>,
-    /// How long the server remembers a withdrawn owner of expirable permits.
-    owners_remembered: Duration,
-    /// How long the server remembers that a latch was opened.
-    opening_remembered: Duration,
-    /// How long the server remembers the answer to a change of an expirable semaphore.
-    requests_remembered: Duration,
-    /// How long the server remembers a request to a plain semaphore or a latch.
-    remembered: Duration,
-    /// The marks of requests that were answered, and their keys. The next command to their server takes them along, to be
-    /// removed.
-    answered: Mutex<Vec<(Key, String)>>,
-}
+use futures_util::future::join_all;
 
 impl RedisBackend {
-    /// The servers of a URL. Nothing is sent.
-    pub(crate) fn new(
-        url: Url,
-        identity: &Arc<Identity>,
-        config: &Config,
-        clock: Clock,
-    ) -> Result<Arc<Self>, Error> {
-        if clock::is_time_paused() {
-            return Err(Error::TimePaused {
-                server: url.target.to_string(),
-            });
-        }
-        let servers = Servers::new(url, identity, config, clock)?;
-        Ok(Arc::new_cyclic(|me| Self {
-            me: Weak::clone(me),
-            servers,
-            response_timeout: config.response_timeout,
-            fencing_token_ttl: config.fencing_token_ttl,
-            owners_remembered: config.owners_remembered(),
-            opening_remembered: config.opening_remembered(),
-            requests_remembered: config.requests_remembered(),
-            remembered: config.remembered(),
-            answered: Mutex::default(),
-        }))
-    }
-
-    /// Connects. Returns when the server has answered, or after this time.
-    pub(crate) async fn connect(&self, patience: Duration) -> Result<(), Error> {
-        self.servers.connect(patience).await
-    }
-
-    /// Begins to connect, if there is a runtime to do so in. The caller does not wait for it.
-    pub(crate) fn begin_to_connect(&self) {
-        self.servers.begin_to_connect();
-    }
-
     /// Sends one attempt, by the script of its kind.
     async fn send_attempt(&self, attempt: &Attempt) -> Result<Attempted, Fault> {
         match attempt.target.hold_family()? {
@@ -130,56 +65,6 @@ impl RedisBackend {
             Change::Permit(change) => permit::adjust(self, key, request, change).await,
             Change::Latch(change) => latch::adjust(self, key, request, change).await,
         }
-    }
-
-    /// Runs a script for a key. Marks of answered requests are removed by commands beside it.
-    async fn run(
-        &self,
-        key: &Key,
-        script: &Script,
-        with: impl Fn(Call) -> Call,
-    ) -> Result<Value, Fault> {
-        let answered = self.take_answered(key);
-        if answered.is_empty() {
-            return self.servers.run(key, script, with).await;
-        }
-        let remove = |(key, marks): (Key, Vec<String>)| async move {
-            let mut remove = redis::cmd("DEL");
-            remove.arg(&marks);
-            self.servers.send(&key, remove).await
-        };
-        let removed = join_all(answered.into_iter().map(remove));
-        // If it fails, the marks expire.
-        let (value, _) = tokio::join!(self.servers.run(key, script, with), removed);
-        value
-    }
-
-    /// Takes the marks that live on the server of this key, by slot.
-    fn take_answered(&self, key: &Key) -> Vec<(Key, Vec<String>)> {
-        let mut answered = self.answered.lock();
-        if answered.is_empty() {
-            return Vec::new();
-        }
-        let server = self.servers.home(key).server;
-        let mut slots: BTreeMap<u16, (Key, Vec<String>)> = BTreeMap::new();
-        answered.retain_mut(|(key, mark)| {
-            let home = self.servers.home(key);
-            if home.server != server {
-                return true;
-            }
-            let (_, marks) = slots
-                .entry(home.slot)
-                .or_insert_with(|| (key.clone(), Vec::new()));
-            marks.push(std::mem::take(mark));
-            false
-        });
-        slots.into_values().collect()
-    }
-
-    /// How many of this client's subscriptions the server counts for a key's channel.
-    fn subscribers(&self, key: &Key, channel: &str) -> i64 {
-        self.servers
-            .with_node(key, |node| node.subscriber().subscribers(channel))
     }
 
     /// Renews holds of one family and one slot.
@@ -473,20 +358,5 @@ impl Backend for RedisBackend {
     #[cfg(feature = "test-util")]
     fn connections(&self) -> Vec<super::ConnectionSeen> {
         self.servers.connections()
-    }
-}
-
-/// The server may not grant yet, for so long.
-fn restarted(left: Duration) -> Fault {
-    Fault::NotNow(cause(format!(
-        "the server was restarted and may have lost its locks, so it grants nothing for another {left:.1?} (`restart_grace`)"
-    )))
-}
-
-impl fmt::Debug for RedisBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisBackend")
-            .field("servers", &self.servers)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! The names of keys and channels in Redis. They are Redisson's, byte for byte, unless the comment says otherwise.
 
-use super::servers::hashed_part;
+use super::slot::hashed_part;
 use crate::backend::Target;
 use crate::resource::kind::{Family, Kind, Line};
 

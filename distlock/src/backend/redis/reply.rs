@@ -11,19 +11,19 @@ use crate::resource::kind::Family;
 use crate::resource::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
-pub(super) fn millis(lease: Duration) -> u64 {
+pub(crate) fn millis(lease: Duration) -> u64 {
     let millis = lease.as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 /// What PTTL answers for a key that exists; `None` if the key never expires.
-pub(super) fn ttl(millis: i64) -> Option<Duration> {
+pub(crate) fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
 /// Nil is a grant, a text is a grant with that fencing token, and a number is a refusal. Tokens are texts because Lua
 /// would lose the last digits of such numbers.
-pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
+pub(crate) fn attempted(value: Value) -> Result<Attempted, Fault> {
     match &value {
         Value::Nil => Ok(Attempted::Granted { token: None }),
         Value::Int(left) => Ok(Attempted::Held { ttl: ttl(*left) }),
@@ -40,7 +40,7 @@ pub(super) fn attempted(value: Value) -> Result<Attempted, Fault> {
 }
 
 /// Like [`attempted`], but -2 says that there is no semaphore.
-pub(super) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
+pub(crate) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
     match value {
         Value::Int(-2) => Ok(Attempted::Unset),
         value => attempted(value),
@@ -49,7 +49,7 @@ pub(super) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
 
 /// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how
 /// long.
-pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
+pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
     match &value {
         Value::Nil => Ok((0, Attempted::Granted { token: None })),
         Value::Array(values) => match values.as_slice() {
@@ -66,7 +66,7 @@ pub(super) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attem
 }
 
 /// An array with one value for each of `wanted` keys.
-pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
+pub(crate) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
     match value {
         Value::Array(values) if values.len() == wanted => Ok(values),
         other => Err(unexpected(&other)),
@@ -75,7 +75,7 @@ pub(super) fn each(value: Value, wanted: usize) -> Result<Vec<Value>, Fault> {
 
 /// The number of subscribers that were notified, or a negative number if the owner held nothing. `own` counts those of
 /// this client; it takes a mutex, so it is called only if there are any subscribers.
-pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
+pub(crate) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Released, Fault> {
     match value {
         Value::Int(notified @ 0..) => Ok(Released::Freed {
             others: match notified {
@@ -88,14 +88,14 @@ pub(super) fn released(value: Value, own: impl FnOnce() -> i64) -> Result<Releas
     }
 }
 
-pub(super) fn forced(value: Value) -> Result<bool, Fault> {
+pub(crate) fn forced(value: Value) -> Result<bool, Fault> {
     match value {
         Value::Int(freed) => Ok(freed == 1),
         other => Err(unexpected(&other)),
     }
 }
 
-pub(super) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
+pub(crate) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
     let Value::Array(values) = &value else {
         return Err(unexpected(&value));
     };
@@ -112,7 +112,7 @@ pub(super) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
 }
 
 /// One integer for each target: -2 is open. Otherwise it is what is left of a lease, or the count of a latch.
-pub(super) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+pub(crate) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
     let look = |(value, target): (Value, &Target)| match value {
         Value::Int(left @ -2..) => {
             let is_latch = target.resource.kind.family() == Family::Latch;
@@ -128,7 +128,7 @@ pub(super) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Looked>, Faul
     values.into_iter().zip(batch).map(look).collect()
 }
 
-pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
+pub(crate) fn inspected(value: Value) -> Result<Inspected, Fault> {
     let Value::Array(values) = &value else {
         return Err(unexpected(&value));
     };
@@ -157,7 +157,7 @@ pub(super) fn inspected(value: Value) -> Result<Inspected, Fault> {
     })
 }
 
-pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
+pub(crate) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
     let Value::Array(values) = &value else {
         return Err(unexpected(&value));
     };
@@ -176,7 +176,7 @@ pub(super) fn inspected_permits(value: Value) -> Result<Inspected, Fault> {
 
 /// A permit's id in its text form. Very old versions of Redisson have ids of another form, which are returned as they
 /// are.
-pub(super) fn permit_name(id: &[u8]) -> Vec<u8> {
+pub(crate) fn permit_name(id: &[u8]) -> Vec<u8> {
     match <[u8; 16]>::try_from(id) {
         Ok(id) => PermitId::from_bytes(id).to_string().into_bytes(),
         Err(_) => id.to_vec(),
@@ -184,7 +184,7 @@ pub(super) fn permit_name(id: &[u8]) -> Vec<u8> {
 }
 
 /// A latch: its count as a text, and which opening is remembered. Either is nil if there is none.
-pub(super) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>), Fault> {
+pub(crate) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>), Fault> {
     let Value::Array(parts) = value else {
         return Err(unexpected(value));
     };
@@ -203,14 +203,14 @@ pub(super) fn latch_seen(value: &Value) -> Result<(Option<i64>, Option<Arc<str>>
     Ok((count.transpose()?, text(opened)?))
 }
 
-pub(super) fn number(value: Value) -> Result<i64, Fault> {
+pub(crate) fn number(value: Value) -> Result<i64, Fault> {
     match value {
         Value::Int(number) => Ok(number),
         other => Err(unexpected(&other)),
     }
 }
 
-pub(super) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
+pub(crate) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
     match &value {
         Value::Array(numbers) => match numbers.as_slice() {
             [Value::Int(one), Value::Int(two)] => Ok((*one, *two)),
@@ -220,18 +220,18 @@ pub(super) fn two_numbers(value: Value) -> Result<(i64, i64), Fault> {
     }
 }
 
-pub(super) fn unexpected(value: &Value) -> Fault {
+pub(crate) fn unexpected(value: &Value) -> Fault {
     Fault::Protocol(cause(format!("unexpected reply {value:?}")))
 }
 
 /// Whether the server does not know the script.
-pub(super) fn is_noscript(error: &RedisError) -> bool {
+pub(crate) fn is_noscript(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// What a node of a cluster says of a command that it does not carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Elsewhere {
+pub(crate) enum Elsewhere {
     /// Another node has the slot. The text names both.
     Moved(String),
     /// Another node may have the keys, because the slot is on its way there. The text names both.
@@ -244,7 +244,7 @@ pub(super) enum Elsewhere {
 }
 
 /// Whether the node sends the command elsewhere.
-pub(super) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
+pub(crate) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
     let ErrorKind::Server(kind) = error.kind() else {
         return None;
     };
@@ -259,7 +259,7 @@ pub(super) fn elsewhere(error: &RedisError) -> Option<Elsewhere> {
 }
 
 /// Whether the error means that the connection cannot be used any more.
-pub(super) fn breaks_connection(error: &RedisError) -> bool {
+pub(crate) fn breaks_connection(error: &RedisError) -> bool {
     // A demoted master keeps answering READONLY. Only a new connection, with a new look-up of the host name, may lead
     // to the current master.
     let text = || error.to_string();
@@ -280,7 +280,7 @@ fn is_wait_at_replica(text: &str) -> bool {
 }
 
 /// What an error of the driver or the server means for the verb that got it.
-pub(super) fn fault(error: RedisError) -> Fault {
+pub(crate) fn fault(error: RedisError) -> Fault {
     let text = error.to_string();
     let kind = error.kind();
     let code = error.code().unwrap_or_default().to_owned();

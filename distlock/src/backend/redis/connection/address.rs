@@ -9,11 +9,10 @@ use redis::ConnectionAddr;
 use crate::backend::Fault;
 
 /// The pending address of a server.
-pub(in crate::backend::redis) type Located<'a> =
-    Pin<Box<dyn Future<Output = Result<Address, Fault>> + Send + 'a>>;
+pub(crate) type Located<'a> = Pin<Box<dyn Future<Output = Result<Address, Fault>> + Send + 'a>>;
 
 /// Says which server to connect to.
-pub(in crate::backend::redis) trait Locate: Send + Sync {
+pub(crate) trait Locate: Send + Sync {
     /// The server's address. It is asked for before each connection.
     fn locate(&self) -> Located<'_>;
 
@@ -28,7 +27,7 @@ pub(in crate::backend::redis) trait Locate: Send + Sync {
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::backend::redis) enum Address {
+pub(crate) enum Address {
     /// A host and a port.
     Tcp {
         /// A name or an IP address, without brackets.

@@ -26,7 +26,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How connections are made.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct Connector {
+pub(crate) struct Connector {
     db: u32,
     credentials: Option<CredentialsSource>,
     /// Whose connections they are.
@@ -40,7 +40,7 @@ pub(in crate::backend::redis) struct Connector {
 
 impl Connector {
     /// Connections to this database. The certificates are checked here, before anything is sent.
-    pub(in crate::backend::redis) fn new(
+    pub(crate) fn new(
         db: u32,
         credentials: Option<CredentialsSource>,
         (identity, client_name): (Arc<Identity>, String),
@@ -80,7 +80,7 @@ impl Connector {
     }
 
     /// How long a connection may take.
-    pub(in crate::backend::redis) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 

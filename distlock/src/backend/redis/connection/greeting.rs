@@ -176,7 +176,7 @@ pub(super) fn refused(server: &str, error: RedisError) -> Fault {
 
 /// What a server has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Expected {
+pub(crate) enum Expected {
     /// A single server.
     Server,
     /// The master of a service that Sentinels watch.
@@ -187,7 +187,7 @@ pub(in crate::backend::redis) enum Expected {
 }
 
 /// Why a client of one server cannot use a node of a cluster, and what to do.
-pub(in crate::backend::redis) const NODE_OF_A_CLUSTER: &str =
+pub(crate) const NODE_OF_A_CLUSTER: &str =
     "it is a node of a cluster; write `redis+cluster://` instead of `redis://`";
 
 /// Asks the server what it is, and tells it what to call this connection. If the user may not ask, the connection is used as
@@ -286,9 +286,7 @@ pub(super) async fn check_commands(
 }
 
 /// Whether the server has messages that only the nodes with a slot get. A server that does not say counts as one without.
-pub(in crate::backend::redis) async fn has_sharded_messages(
-    connection: &mut MultiplexedConnection,
-) -> bool {
+pub(crate) async fn has_sharded_messages(connection: &mut MultiplexedConnection) -> bool {
     let check = script::COMMANDS_CHECK.by_source(Publish::Plain);
     let call = check
         .keys(std::iter::empty())

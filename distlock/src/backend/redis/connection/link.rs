@@ -38,39 +38,39 @@ use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// Called with the number of a connection, and with what the server sends over it unrequested.
-pub(in crate::backend::redis) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
+pub(crate) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
 
 /// What a link needs to connect.
-pub(in crate::backend::redis) struct Wiring {
+pub(crate) struct Wiring {
     /// What the connection is for, as the log says it.
-    pub(in crate::backend::redis) what: &'static str,
+    pub(crate) what: &'static str,
     /// Says which server to connect to.
-    pub(in crate::backend::redis) server: Arc<dyn Locate>,
-    pub(in crate::backend::redis) connector: Arc<Connector>,
-    pub(in crate::backend::redis) expected: Expected,
+    pub(crate) server: Arc<dyn Locate>,
+    pub(crate) connector: Arc<Connector>,
+    pub(crate) expected: Expected,
     /// Whether small commands are sent at once.
-    pub(in crate::backend::redis) nodelay: bool,
+    pub(crate) nodelay: bool,
     /// The longest pause between two tries to connect.
-    pub(in crate::backend::redis) longest_pause: Duration,
-    pub(in crate::backend::redis) outages: Arc<OutageLog>,
-    pub(in crate::backend::redis) epochs: Arc<Epochs>,
+    pub(crate) longest_pause: Duration,
+    pub(crate) outages: Arc<OutageLog>,
+    pub(crate) epochs: Arc<Epochs>,
     /// How long the server has to be up before it may grant. Its time is asked for only if this is not zero.
-    pub(in crate::backend::redis) restart_grace: Duration,
+    pub(crate) restart_grace: Duration,
     /// Whether the first connection of the client finds out if the server has all that locks need.
-    pub(in crate::backend::redis) first: Option<Arc<FirstCheck>>,
-    pub(in crate::backend::redis) on_push: OnPush,
+    pub(crate) first: Option<Arc<FirstCheck>>,
+    pub(crate) on_push: OnPush,
 }
 
 /// What the first connection of a client finds out.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct FirstCheck {
+pub(crate) struct FirstCheck {
     is_done: AtomicBool,
     /// How long the server may take for each answer.
     patience: Duration,
 }
 
 impl FirstCheck {
-    pub(in crate::backend::redis) fn new(patience: Duration) -> Arc<Self> {
+    pub(crate) fn new(patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             is_done: AtomicBool::new(false),
             patience,
@@ -103,15 +103,15 @@ impl FirstCheck {
 
 /// An established connection.
 #[derive(Clone)]
-pub(in crate::backend::redis) struct Connected {
-    pub(in crate::backend::redis) connection: MultiplexedConnection,
-    pub(in crate::backend::redis) epoch: u64,
+pub(crate) struct Connected {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) epoch: u64,
     /// When the server may grant, if it was started only recently.
     grants_from: Option<Instant>,
 }
 
 /// A connection that is replaced when it fails.
-pub(in crate::backend::redis) struct Link {
+pub(crate) struct Link {
     wiring: Wiring,
     phase: watch::Sender<Phase<Connected>>,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
@@ -137,7 +137,7 @@ pub(in crate::backend::redis) struct Link {
 
 impl Link {
     /// A link that connects when a connection is first asked for.
-    pub(in crate::backend::redis) fn new(wiring: Wiring) -> Arc<Self> {
+    pub(crate) fn new(wiring: Wiring) -> Arc<Self> {
         Arc::new(Self {
             wiring,
             wanted: Arc::default(),
@@ -155,20 +155,20 @@ impl Link {
     }
 
     /// The number of the current connection, or of the last one.
-    pub(in crate::backend::redis) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         // The number changes before a new connection is handed out, so the commands that are sent while it stays the same
         // go over one connection. Acquire: pairs with the Release in `established`.
         self.epoch.load(Ordering::Acquire)
     }
 
     /// The number of the last connection that replaced another one; 0 if there was none.
-    pub(in crate::backend::redis) fn replaced(&self) -> u64 {
+    pub(crate) fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Acquire)
     }
 
     /// The connection in use, beside the number that the link believes in.
     #[cfg(feature = "test-util")]
-    pub(in crate::backend::redis) fn seen(&self) -> ConnectionSeen {
+    pub(crate) fn seen(&self) -> ConnectionSeen {
         let phase = self.phase.borrow();
         ConnectionSeen {
             name: format!("{} of {}", self.wiring.what, self.wiring.outages.server()),
@@ -181,19 +181,19 @@ impl Link {
     }
 
     /// Whether there is a connection.
-    pub(in crate::backend::redis) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.phase.borrow().is_up()
     }
 
     /// How many connections were lost before the present gap; `None` while there is a connection.
-    pub(in crate::backend::redis) fn gap(&self) -> Option<u64> {
+    pub(crate) fn gap(&self) -> Option<u64> {
         let phase = self.phase.borrow();
         // Relaxed: it changes while `phase` is changed.
         (!phase.is_up()).then(|| self.lost.load(Ordering::Relaxed))
     }
 
     /// Whether the last try to connect has failed, and the next one follows.
-    pub(in crate::backend::redis) fn fails_to_connect(&self) -> bool {
+    pub(crate) fn fails_to_connect(&self) -> bool {
         let phase = self.phase.borrow();
         // The task may have ended with its runtime.
         phase.failure().is_some() && phase.connects()
@@ -206,12 +206,12 @@ impl Link {
     }
 
     /// Why the link is disconnected; `None` if it is connected.
-    pub(in crate::backend::redis) fn disconnected(&self) -> Option<Fault> {
+    pub(crate) fn disconnected(&self) -> Option<Fault> {
         self.disconnection().map(|(_, fault)| fault)
     }
 
     /// How long the link has been disconnected, and why; `None` if it is connected.
-    pub(in crate::backend::redis) fn disconnection(&self) -> Option<(Duration, Fault)> {
+    pub(crate) fn disconnection(&self) -> Option<(Duration, Fault)> {
         let phase = self.phase.borrow();
         if phase.is_up() {
             return None;
@@ -223,7 +223,7 @@ impl Link {
     }
 
     /// How long the server has to wait before it may grant, since it was started only recently.
-    pub(in crate::backend::redis) fn grace_left(&self) -> Option<Duration> {
+    pub(crate) fn grace_left(&self) -> Option<Duration> {
         if self.wiring.restart_grace.is_zero() {
             return None;
         }
@@ -233,7 +233,7 @@ impl Link {
     }
 
     /// The connection. Waits for it for at most `patience`. If this fails, nothing was sent.
-    pub(in crate::backend::redis) async fn connected(
+    pub(crate) async fn connected(
         self: &Arc<Self>,
         patience: Duration,
     ) -> Result<Connected, Fault> {
@@ -265,19 +265,19 @@ impl Link {
     }
 
     /// A command over connection `epoch` was answered.
-    pub(in crate::backend::redis) fn answered(&self, epoch: u64) {
+    pub(crate) fn answered(&self, epoch: u64) {
         self.unanswered.answered(epoch);
     }
 
     /// A command over connection `epoch` was not answered in time.
-    pub(in crate::backend::redis) fn timed_out(self: &Arc<Self>, epoch: u64) {
+    pub(crate) fn timed_out(self: &Arc<Self>, epoch: u64) {
         if self.unanswered.timed_out(epoch) >= TIMEOUTS_TO_REPLACE {
             self.broken(epoch, "commands went unanswered");
         }
     }
 
     /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
-    pub(in crate::backend::redis) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
+    pub(crate) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
         if self.replace(epoch) {
             self.wiring.outages.failed(self.wiring.what, &reason);
         }
@@ -285,7 +285,7 @@ impl Link {
 
     /// Replaces connection `epoch`, without a word in the log: the server did not end it. Returns whether it was the
     /// current one.
-    pub(in crate::backend::redis) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
+    pub(crate) fn replace(self: &Arc<Self>, epoch: u64) -> bool {
         let was_up = foreign::send_if_modified(&self.phase, |phase| {
             let was_up = phase.lose(|connected| connected.epoch == epoch);
             if was_up {
@@ -302,7 +302,7 @@ impl Link {
 
     /// Replaces the current connection, because it leads to the wrong server. What that server answers from here on must
     /// not be believed; see [`has_left`](Link::has_left).
-    pub(in crate::backend::redis) fn leave(self: &Arc<Self>) {
+    pub(crate) fn leave(self: &Arc<Self>) {
         let epoch = self.epoch();
         // Release, before the replacement: who reads an answer after it finds the number.
         self.left.fetch_max(epoch, Ordering::AcqRel);
@@ -310,18 +310,18 @@ impl Link {
     }
 
     /// Whether connection `epoch` was left.
-    pub(in crate::backend::redis) fn has_left(&self, epoch: u64) -> bool {
+    pub(crate) fn has_left(&self, epoch: u64) -> bool {
         epoch <= self.left.load(Ordering::Acquire)
     }
 
     /// Completes when connection `epoch` is not the current one any more.
-    pub(in crate::backend::redis) async fn down(&self, epoch: u64) {
+    pub(crate) async fn down(&self, epoch: u64) {
         let mut phase = self.phase.subscribe();
         let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
     }
 
     /// Starts the task that connects, unless it runs, there is a connection by now, or there is no runtime to run it in.
-    pub(in crate::backend::redis) fn connect(self: &Arc<Self>) {
+    pub(crate) fn connect(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

@@ -11,9 +11,9 @@ mod probe;
 mod run;
 mod tls;
 mod unanswered;
-pub(super) mod url;
+pub(crate) mod url;
 
-pub(super) use self::address::{Address, Locate, Located};
+pub(crate) use self::address::{Address, Locate, Located};
 pub(super) use self::connector::Connector;
 pub(super) use self::epochs::Epochs;
 pub(super) use self::greeting::Expected;

@@ -8,11 +8,11 @@ use crate::mutex::Mutex;
 use crate::telemetry;
 
 /// The time between two log lines about the same lasting failure.
-pub(in crate::backend::redis) const REPEATED_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const REPEATED_AFTER: Duration = Duration::from_secs(30);
 
 /// The outages of one server, as seen by all connections of one client.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct OutageLog {
+pub(crate) struct OutageLog {
     /// The address, without user and password.
     server: String,
     /// The servers whose gauges show the outages.
@@ -40,12 +40,12 @@ struct Outage {
 }
 
 impl OutageLog {
-    pub(in crate::backend::redis) fn new(server: String) -> Self {
+    pub(crate) fn new(server: String) -> Self {
         Self::of_seeds(vec![server])
     }
 
     /// The log of the first connection to a cluster, which any of these nodes may answer.
-    pub(in crate::backend::redis) fn of_seeds(seeds: Vec<String>) -> Self {
+    pub(crate) fn of_seeds(seeds: Vec<String>) -> Self {
         Self {
             server: seeds.join(", "),
             gauges: seeds,
@@ -53,17 +53,17 @@ impl OutageLog {
         }
     }
 
-    pub(in crate::backend::redis) fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
     /// From here on failures are told, also if there was no connection yet: nobody waits for the first one.
-    pub(in crate::backend::redis) fn tell_first(&self) {
+    pub(crate) fn tell_first(&self) {
         self.state.lock().tells_first = true;
     }
 
     /// A connection was lost, or a try to replace it has failed.
-    pub(in crate::backend::redis) fn failed(&self, connection: &'static str, reason: &dyn Display) {
+    pub(crate) fn failed(&self, connection: &'static str, reason: &dyn Display) {
         let line = self.state.lock().failed(connection, Instant::now());
         // Outside of the mutex: a subscriber of the log may run any code.
         if line.is_some() {
@@ -78,7 +78,7 @@ impl OutageLog {
     }
 
     /// A connection is established. The outage is over when none is lost.
-    pub(in crate::backend::redis) fn established(&self, connection: &'static str) {
+    pub(crate) fn established(&self, connection: &'static str) {
         let ended = self.state.lock().established(connection, Instant::now());
         if let Some(Ended { lasted, is_first }) = ended {
             telemetry::outage_over(&self.server, lasted, is_first);
@@ -88,7 +88,7 @@ impl OutageLog {
     }
 
     /// The client needs the server no more, so its outage is over.
-    pub(in crate::backend::redis) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         if self.state.lock().forget() {
             self.note_connected(true);
         }

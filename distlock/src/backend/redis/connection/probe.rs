@@ -13,7 +13,7 @@ use crate::config::HANDSHAKE_SILENCE;
 /// Connects to a server and asks what it is. Fails if it is not what is expected.
 ///
 /// This takes at most half the time of a connection. The caller connects next, and has the rest of that time.
-pub(in crate::backend::redis) async fn probe(
+pub(crate) async fn probe(
     connector: &Connector,
     address: &Address,
     expected: Expected,

@@ -35,10 +35,7 @@ impl KnownRun {
 
 impl Link {
     /// The id of the server's run. It is asked for once over each connection.
-    pub(in crate::backend::redis) async fn server_run(
-        self: &Arc<Self>,
-        patience: Duration,
-    ) -> Result<Run, Fault> {
+    pub(crate) async fn server_run(self: &Arc<Self>, patience: Duration) -> Result<Run, Fault> {
         let connected = self.connected(patience).await?;
         let epoch = connected.epoch;
         if let Some(run) = self.known_run.over(epoch) {

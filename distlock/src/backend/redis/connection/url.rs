@@ -36,10 +36,10 @@ const SENTINEL_PORT: u16 = 26379;
 /// What a URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    pub(in crate::backend::redis) target: Target,
-    pub(in crate::backend::redis) credentials: Option<Credentials>,
+    pub(crate) target: Target,
+    pub(crate) credentials: Option<Credentials>,
     /// How to connect to the servers.
-    pub(in crate::backend::redis) tls: Tls,
+    pub(crate) tls: Tls,
     pub(crate) settings: Settings,
 }
 
@@ -52,7 +52,7 @@ impl Url {
 
 /// The servers that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Target {
+pub(crate) enum Target {
     Server {
         address: Address,
         db: u32,
@@ -76,7 +76,7 @@ pub(in crate::backend::redis) enum Target {
 
 /// Whether connections are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Tls {
+pub(crate) enum Tls {
     Off,
     /// The server must have a valid certificate.
     Verified,
@@ -104,7 +104,7 @@ struct Parts<'a> {
 }
 
 /// Reads a URL. Nothing is looked up or sent.
-pub(in crate::backend::redis) fn parse(url: &str) -> Result<Url, Error> {
+pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     let mut parts = Parts::of(url)?;
     let mut credentials = parts.user_info.map(credentials).transpose()?;
     if let Some(protocol) = parts.query.take("protocol")?

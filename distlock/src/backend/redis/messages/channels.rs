@@ -26,10 +26,10 @@ use crate::clock::Tick;
 use crate::foreign;
 
 /// A channel's name.
-pub(in crate::backend::redis) type Channel = Arc<str>;
+pub(crate) type Channel = Arc<str>;
 
 /// The number of a server.
-pub(in crate::backend::redis) type Place = u32;
+pub(crate) type Place = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

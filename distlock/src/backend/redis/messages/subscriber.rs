@@ -32,12 +32,12 @@ use crate::telemetry;
 const BATCH: usize = 500;
 
 /// The subscriptions of one client, at all of its servers.
-pub(in crate::backend::redis) struct Subscriptions {
+pub(crate) struct Subscriptions {
     shared: Arc<Shared>,
 }
 
 /// The subscriptions of one client at one server.
-pub(in crate::backend::redis) struct Subscriber {
+pub(crate) struct Subscriber {
     post: Arc<Post>,
     shared: Arc<Shared>,
     /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last
@@ -70,7 +70,7 @@ struct Post {
 
 /// How a client listens.
 #[derive(Clone)]
-pub(in crate::backend::redis) enum Way {
+pub(crate) enum Way {
     /// By SUBSCRIBE.
     Plain,
     /// By SSUBSCRIBE, at the node that has the channel's slot.
@@ -80,7 +80,7 @@ pub(in crate::backend::redis) enum Way {
 }
 
 /// What a cluster's node tells about its slots while channels are subscribed there.
-pub(in crate::backend::redis) trait Slots: Send + Sync {
+pub(crate) trait Slots: Send + Sync {
     /// The node with this number has sent the subscription elsewhere.
     fn sent_elsewhere(&self, place: Place, elsewhere: &Elsewhere);
 
@@ -98,7 +98,7 @@ impl Way {
 }
 
 impl Subscriptions {
-    pub(in crate::backend::redis) fn new(clock: Clock, response_timeout: Duration) -> Self {
+    pub(crate) fn new(clock: Clock, response_timeout: Duration) -> Self {
         Self {
             shared: Arc::new(Shared {
                 channels: Mutex::new(Channels::new(SUBSCRIPTION_LINGER)),
@@ -112,7 +112,7 @@ impl Subscriptions {
 
     /// The subscriptions at a server, over a connection that `wiring` makes once what is called with the messages is added
     /// to it.
-    pub(in crate::backend::redis) fn at(
+    pub(crate) fn at(
         &self,
         place: Place,
         way: Way,
@@ -143,25 +143,25 @@ impl Subscriptions {
     }
 
     /// The channels, and the servers that they are subscribed at.
-    pub(in crate::backend::redis) fn places(&self) -> Vec<(Channel, Place)> {
+    pub(crate) fn places(&self) -> Vec<(Channel, Place)> {
         self.shared.channels.lock().places()
     }
 
     /// The number of channels that are subscribed, or have yet to be unsubscribed.
     #[cfg(feature = "test-util")]
-    pub(in crate::backend::redis) fn channels(&self) -> usize {
+    pub(crate) fn channels(&self) -> usize {
         self.shared.channels.lock().len()
     }
 }
 
 impl Subscriber {
     /// The connection for messages.
-    pub(in crate::backend::redis) fn link(&self) -> &Arc<Link> {
+    pub(crate) fn link(&self) -> &Arc<Link> {
         &self.post.link
     }
 
     /// A share in the subscription to a channel. If other shares in it are subscribed at another server, this one is as well.
-    pub(in crate::backend::redis) fn subscribe(&self, channel: String) -> Subscription {
+    pub(crate) fn subscribe(&self, channel: String) -> Subscription {
         let channel: Channel = channel.into();
         let place = self.post.place;
         let (signal, send) = self.shared.channels.lock().join(&channel, place);
@@ -177,7 +177,7 @@ impl Subscriber {
     }
 
     /// Subscribes to a channel here, and no more where it is now.
-    pub(in crate::backend::redis) fn take_over(&self, channel: &Channel) {
+    pub(crate) fn take_over(&self, channel: &Channel) {
         let moved = self
             .shared
             .channels
@@ -189,7 +189,7 @@ impl Subscriber {
     }
 
     /// How many of this client's subscriptions the server counts for a channel.
-    pub(in crate::backend::redis) fn subscribers(&self, channel: &str) -> i64 {
+    pub(crate) fn subscribers(&self, channel: &str) -> i64 {
         let here = self
             .shared
             .channels
@@ -203,7 +203,7 @@ impl Subscriber {
 
     /// Completes with true when all messages on a channel have arrived that were published before this was called. If the
     /// subscription is dropped meanwhile, that is for the caller to see. With false if there is no subscription.
-    pub(in crate::backend::redis) fn has_heard_all(
+    pub(crate) fn has_heard_all(
         &self,
         channel: &str,
     ) -> Pin<Box<dyn Future<Output = bool> + Send>> {
@@ -227,7 +227,7 @@ impl Subscriber {
     }
 
     /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
-    pub(in crate::backend::redis) fn revive(&self) {
+    pub(crate) fn revive(&self) {
         if !self.running.load(Ordering::Acquire)
             && !self.shared.channels.lock().is_empty(self.post.place)
         {

@@ -14,7 +14,7 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::node::{Failed, read_error};
+use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{Connected, Link};
 use crate::backend::{Fault, cause};
 use crate::config::Replicas;

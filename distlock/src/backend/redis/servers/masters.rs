@@ -41,7 +41,7 @@ impl Servers {
     }
 
     /// Asks each of them for a sign of life.
-    pub(in crate::backend::redis) async fn ping(&self) -> Result<(), Fault> {
+    pub(crate) async fn ping(&self) -> Result<(), Fault> {
         self.are_known().await?;
         let masters = self.masters();
         let pings = masters
@@ -56,7 +56,7 @@ impl Servers {
 
     /// The one that has been disconnected for the longest time, of those that were used. A node of a cluster is connected to
     /// when it is first used. `None` if there is a connection to each.
-    pub(in crate::backend::redis) fn longest_disconnection(&self) -> Option<Disconnection> {
+    pub(crate) fn longest_disconnection(&self) -> Option<Disconnection> {
         if let Layout::Cluster(cluster) = &self.layout
             && let Some((lasted, fault)) = cluster.is_not_opened_for()
         {
@@ -86,7 +86,7 @@ impl Servers {
     }
 
     /// What errors and logs call them.
-    pub(in crate::backend::redis) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
                 single.node.name().to_owned()

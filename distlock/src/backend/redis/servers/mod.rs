@@ -1,8 +1,10 @@
 //! Where a key lives, and on which connection: the one place that knows how many servers there are.
 
 mod announced;
-mod cluster;
+pub(crate) mod cluster;
 mod confirmations;
+mod facts;
+mod failed;
 mod masters;
 mod node;
 mod scan;
@@ -17,18 +19,15 @@ use redis::{Cmd, Value};
 use tokio::sync::watch;
 
 use self::cluster::Cluster;
-#[cfg(feature = "test-util")]
-pub(super) use self::cluster::fuzz;
-pub(super) use self::cluster::slots::hashed_part;
-use self::cluster::slots::slot_of;
 pub(super) use self::node::Node;
 use self::node::Shared;
 use self::sentinel::Sentinels;
 use super::connection::url::{Target, Url};
 use super::connection::{Address, Connector, Epochs, Expected, Locate};
 use super::messages::{Place, Way};
+use super::names;
 use super::script::{Call, Script};
-use super::{facts, names};
+use super::slot::slot_of;
 #[cfg(feature = "test-util")]
 use crate::backend::ConnectionSeen;
 use crate::backend::{ConnectionGap, Fault, Home, ServerFacts, ServerLayout, cause};

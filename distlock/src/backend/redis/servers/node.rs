@@ -8,11 +8,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::confirmations::Confirmations;
+use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{
     Connector, Epochs, Expected, FirstCheck, Link, Locate, OutageLog, Wiring, greeting,
 };
 use crate::backend::redis::messages::{Place, Subscriber, Subscriptions, Way};
-use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
@@ -56,7 +56,7 @@ impl Shared {
 }
 
 /// One server.
-pub(in crate::backend::redis) struct Node {
+pub(crate) struct Node {
     /// A number that no other server of the client has.
     place: Place,
     link: Arc<Link>,
@@ -67,15 +67,6 @@ pub(in crate::backend::redis) struct Node {
     response_timeout: Duration,
     /// The attempts that may be unanswered at once. Renewals and releases need no slot, so they never queue behind attempts.
     attempt_slots: Arc<Semaphore>,
-}
-
-/// Why a command has no result.
-pub(super) enum Failed {
-    /// The server does not know the script, so the command was not executed.
-    NoScript,
-    /// The node does not have the keys, or not all of them, so the command was not executed.
-    Elsewhere(Elsewhere),
-    With(Fault),
 }
 
 /// How a script is named.
@@ -160,11 +151,11 @@ impl Node {
     }
 
     /// What errors and logs call the server.
-    pub(in crate::backend::redis) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.outages.server()
     }
 
-    pub(in crate::backend::redis) fn attempt_slots(&self) -> &Arc<Semaphore> {
+    pub(crate) fn attempt_slots(&self) -> &Arc<Semaphore> {
         &self.attempt_slots
     }
 
@@ -229,7 +220,7 @@ impl Node {
         }
     }
 
-    pub(in crate::backend::redis) fn subscriber(&self) -> &Subscriber {
+    pub(crate) fn subscriber(&self) -> &Subscriber {
         &self.subscriber
     }
 
@@ -296,7 +287,7 @@ impl Node {
     }
 
     /// Sends a command other than a script.
-    pub(in crate::backend::redis) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
+    pub(crate) async fn send(&self, command: Cmd) -> Result<Value, Fault> {
         let answer = self.try_send(command).await;
         answer.map_err(|failed| self.fault(failed))
     }
@@ -351,18 +342,4 @@ impl Node {
             },
         }
     }
-}
-
-/// What an error over connection `epoch` means.
-pub(super) fn read_error(link: &Arc<Link>, epoch: u64, error: RedisError) -> Failed {
-    if reply::is_noscript(&error) {
-        return Failed::NoScript;
-    }
-    if let Some(elsewhere) = reply::elsewhere(&error) {
-        return Failed::Elsewhere(elsewhere);
-    }
-    if reply::breaks_connection(&error) {
-        link.broken(epoch, &error.to_string());
-    }
-    Failed::With(reply::fault(error))
 }

@@ -10,7 +10,7 @@ use crate::backend::{Fault, ScanCursor, ScanPosition};
 const BEGIN: &str = "0";
 
 /// A server that has answered, and whether what it answered continues an earlier page.
-pub(in crate::backend::redis) struct ScannedServer {
+pub(crate) struct ScannedServer {
     name: String,
     epoch: u64,
     /// The connection was replaced in between. Another server may have answered, or the same one after a restart, and where
@@ -22,7 +22,7 @@ pub(in crate::backend::redis) struct ScannedServer {
 
 impl Servers {
     /// How the scripts publish.
-    pub(in crate::backend::redis) fn publishes(&self) -> Publish {
+    pub(crate) fn publishes(&self) -> Publish {
         match &self.layout {
             Layout::One(_) | Layout::Sentinel { .. } => Publish::Plain,
             Layout::Cluster(cluster) => cluster.publishes(),
@@ -30,7 +30,7 @@ impl Servers {
     }
 
     /// Asks the server of a position for its next page, or the first one that was not read yet.
-    pub(in crate::backend::redis) async fn scan(
+    pub(crate) async fn scan(
         &self,
         position: &ScanPosition,
         page: impl Fn(&str) -> Cmd,
@@ -81,7 +81,7 @@ impl Servers {
     }
 
     /// Where the page after this one begins. `next` is what the server has answered.
-    pub(in crate::backend::redis) fn after(
+    pub(crate) fn after(
         &self,
         position: &ScanPosition,
         server: ScannedServer,

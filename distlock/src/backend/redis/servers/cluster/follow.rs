@@ -10,7 +10,8 @@ use super::redirect::Redirect;
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::messages::Place;
 use crate::backend::redis::reply::Elsewhere;
-use crate::backend::redis::servers::node::{Failed, Form, Node, Sending};
+use crate::backend::redis::servers::failed::Failed;
+use crate::backend::redis::servers::node::{Form, Node, Sending};
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_PAUSE, MOST_HOPS, TRY_AGAIN_PAUSE};
 

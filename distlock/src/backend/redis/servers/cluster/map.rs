@@ -14,13 +14,15 @@ use rand::seq::SliceRandom;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::slots::{OwnedSlots, slot_of};
+use super::slots::OwnedSlots;
 use super::topology::owned_slots;
 use super::{Cluster, State};
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::messages::Place;
 use crate::backend::redis::script::Publish;
-use crate::backend::redis::servers::node::{Failed, Sending};
+use crate::backend::redis::servers::failed::Failed;
+use crate::backend::redis::servers::node::Sending;
+use crate::backend::redis::slot::slot_of;
 use crate::backend::{Fault, cause};
 use crate::config::{MAP_INTERVAL, MAP_NEXT_AFTER, MAP_PAUSE, MAP_TIMEOUT, NODE_LINGER};
 use crate::foreign;
@@ -61,7 +63,7 @@ impl Cluster {
     }
 
     /// Has the map read soon.
-    pub(in crate::backend::redis::servers) fn want_map(&self) {
+    pub(crate) fn want_map(&self) {
         let reader = &self.map_reader;
         // Release, and the wake-up after it: the task that is woken sees the flag.
         reader.wanted.store(true, Ordering::Release);
@@ -195,7 +197,7 @@ impl Cluster {
     }
 }
 
-pub(in crate::backend::redis::servers) fn no_map() -> Fault {
+pub(crate) fn no_map() -> Fault {
     Fault::NotNow(cause("no node tells which slots the nodes have"))
 }
 

@@ -9,15 +9,13 @@
 //! and then.
 
 mod follow;
-#[cfg(feature = "test-util")]
-pub(crate) mod fuzz;
 mod greet;
 mod map;
 mod open;
-mod redirect;
-pub(super) mod slots;
+pub(crate) mod redirect;
+pub(crate) mod slots;
 mod subscribed;
-mod topology;
+pub(crate) mod topology;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +29,8 @@ pub(super) use self::map::no_map;
 use self::open::Opening;
 use self::slots::SlotMap;
 use self::subscribed::Subscribed;
-use super::node::{Failed, Form, Node, Shared};
+use super::failed::Failed;
+use super::node::{Form, Node, Shared};
 use crate::backend::redis::connection::{Address, Expected, Locate};
 use crate::backend::redis::messages::{Slots, Way};
 use crate::backend::redis::script::{Call, Publish, Script};

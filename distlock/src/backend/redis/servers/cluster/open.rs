@@ -65,10 +65,7 @@ impl Opening {
 
 impl Cluster {
     /// Connects to the first of the seeds that answers, and reads the map. An error has the name of the node.
-    pub(in crate::backend::redis::servers) async fn open(
-        &self,
-        patience: Duration,
-    ) -> Result<(), (String, Fault)> {
+    pub(crate) async fn open(&self, patience: Duration) -> Result<(), (String, Fault)> {
         let seeds = &self.opening.seeds;
         if self.publish.get().is_none() {
             let first = greet(seeds, &self.shared, self.opening.pub_sub, patience);
@@ -103,13 +100,13 @@ impl Cluster {
     }
 
     /// Begins to open it. The caller does not wait for it.
-    pub(in crate::backend::redis::servers) fn begin_to_open(&self) {
+    pub(crate) fn begin_to_open(&self) {
         self.opening.outages.tell_first();
         self.open_in_background();
     }
 
     /// Completes when commands can be sent. Waits for that for at most the response timeout.
-    pub(in crate::backend::redis::servers) async fn is_opened(&self) -> Result<(), Fault> {
+    pub(crate) async fn is_opened(&self) -> Result<(), Fault> {
         let opening = &self.opening;
         if opening.is_open() {
             return Ok(());
@@ -134,9 +131,7 @@ impl Cluster {
     }
 
     /// How long it has not been opened, and why; `None` if it was.
-    pub(in crate::backend::redis::servers) fn is_not_opened_for(
-        &self,
-    ) -> Option<(Duration, Fault)> {
+    pub(crate) fn is_not_opened_for(&self) -> Option<(Duration, Fault)> {
         let opening = &self.opening;
         (!opening.is_open()).then(|| (opening.since.elapsed(), opening.failure()))
     }

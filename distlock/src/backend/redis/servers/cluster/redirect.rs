@@ -2,21 +2,21 @@
 //!
 //! A redirect is input from outside. One that makes no sense is read as no redirect.
 
-use super::slots::SLOTS;
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::servers::announced::announced;
+use crate::backend::redis::slot::SLOTS;
 
 /// A slot, and the node to ask about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Redirect {
-    pub(super) slot: u16,
-    pub(super) node: Address,
+pub(crate) struct Redirect {
+    pub(crate) slot: u16,
+    pub(crate) node: Address,
 }
 
 impl Redirect {
     /// Reads `3999 127.0.0.1:6381`, which follows `MOVED` or `ASK`, as the node `asked` says it. If the host is missing it is
     /// that of the node that was asked.
-    pub(super) fn parse(text: &str, asked: &Address) -> Option<Self> {
+    pub(crate) fn parse(text: &str, asked: &Address) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let (slot, node) = (words.next()?, words.next()?);
         if words.next().is_some() {

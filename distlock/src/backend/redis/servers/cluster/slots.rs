@@ -15,38 +15,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crc::{CRC_16_XMODEM, Crc};
-
 use crate::backend::redis::connection::Address;
+use crate::backend::redis::slot::SLOTS;
 use crate::clock::Tick;
-
-/// The number of slots of every cluster.
-pub(super) const SLOTS: u16 = 16_384;
-
-/// The checksum that decides about the slot of a name.
-const CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
-
-/// The slot of a name.
-pub(in crate::backend::redis) fn slot_of(name: &str) -> u16 {
-    CHECKSUM.checksum(hashed_part(name).as_bytes()) % SLOTS
-}
-
-/// The part of a name that decides about its slot: what stands between the first `{` and the first `}` after it, if
-/// anything does, and otherwise the whole name.
-pub(in crate::backend::redis) fn hashed_part(name: &str) -> &str {
-    let tag = name
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'));
-    tag.map(|(tag, _)| tag)
-        .filter(|tag| !tag.is_empty())
-        .unwrap_or(name)
-}
 
 /// Slots that a node has, as it or another node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnedSlots {
-    pub(super) slots: RangeInclusive<u16>,
-    pub(super) owner: Address,
+pub(crate) struct OwnedSlots {
+    pub(crate) slots: RangeInclusive<u16>,
+    pub(crate) owner: Address,
 }
 
 /// Neighbouring slots that have the same owner since the same change.
@@ -62,7 +39,7 @@ struct Run {
 
 /// The nodes of a cluster, and their slots.
 #[derive(Debug)]
-pub(super) struct SlotMap {
+pub(crate) struct SlotMap {
     /// The nodes that the user named. They are asked when no connected node answers.
     seeds: Vec<Address>,
     /// By their first slots. Each run ends where the next one begins.
@@ -73,7 +50,7 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// A map in which no slot has an owner.
-    pub(super) fn new(seeds: Vec<Address>) -> Self {
+    pub(crate) fn new(seeds: Vec<Address>) -> Self {
         let nobody = Run {
             owner: None,
             changed: 0,
@@ -87,20 +64,20 @@ impl SlotMap {
     }
 
     /// The node that has a slot, if one is known, and the number of the change that gave it the slot.
-    pub(super) fn owner(&self, slot: u16) -> (Option<&Address>, u64) {
+    pub(crate) fn owner(&self, slot: u16) -> (Option<&Address>, u64) {
         let run = self.runs.range(..=slot).next_back();
         run.map_or((None, 0), |(_, run)| (run.owner.as_ref(), run.changed))
     }
 
     /// The number of the last change with which data of the slot may have been lost.
-    pub(super) fn lossy(&self, slot: u16) -> u64 {
+    pub(crate) fn lossy(&self, slot: u16) -> u64 {
         let run = self.runs.range(..=slot).next_back();
         run.map_or(0, |(_, run)| run.lossy)
     }
 
     /// The node `teller` has told that this slot belongs to `owner`. Returns whether that is new; the change has this number
     /// then. If the slot's former owner tells it, it has given the slot away with all its data.
-    pub(super) fn learn(
+    pub(crate) fn learn(
         &mut self,
         slot: u16,
         owner: &Address,
@@ -126,7 +103,7 @@ impl SlotMap {
 
     /// It is unknown whether a command for this slot is still to be carried out by a node that is not its owner. From this
     /// change on, nothing is known of the order between that command and later ones.
-    pub(super) fn unsettle(&mut self, slot: u16, number: u64) {
+    pub(crate) fn unsettle(&mut self, slot: u16, number: u64) {
         let (owner, lossy) = (self.owner(slot).0.cloned(), self.lossy(slot));
         if slot < SLOTS {
             let changed = number;
@@ -141,7 +118,7 @@ impl SlotMap {
 
     /// Replaces the whole map. A slot that no range contains belongs to nobody, and one that several contain belongs to the
     /// owner of the first. Returns whether a slot has another owner; these changes have this number then.
-    pub(super) fn replace(&mut self, owned: &[OwnedSlots], number: u64) -> bool {
+    pub(crate) fn replace(&mut self, owned: &[OwnedSlots], number: u64) -> bool {
         let mut is_changed = false;
         for (slots, owner) in without_overlaps(owned) {
             is_changed |= self.give(slots, owner, number);
@@ -203,7 +180,7 @@ impl SlotMap {
     }
 
     /// The nodes that have slots.
-    pub(super) fn owners(&self) -> BTreeSet<&Address> {
+    pub(crate) fn owners(&self) -> BTreeSet<&Address> {
         self.runs
             .values()
             .filter_map(|run| run.owner.as_ref())
@@ -211,7 +188,7 @@ impl SlotMap {
     }
 
     /// The nodes to ask for the whole map, in this order, if those with slots are shuffled first.
-    pub(super) fn informants(&self) -> (Vec<Address>, Vec<Address>) {
+    pub(crate) fn informants(&self) -> (Vec<Address>, Vec<Address>) {
         let owners = self.owners();
         let others = self.seeds.iter().filter(|seed| !owners.contains(seed));
         (
@@ -221,12 +198,12 @@ impl SlotMap {
     }
 
     /// A node is asked by way of a redirect that teaches nothing.
-    pub(super) fn visit(&mut self, node: &Address, now: Tick) {
+    pub(crate) fn visit(&mut self, node: &Address, now: Tick) {
         self.visited.insert(node.clone(), now);
     }
 
     /// Those of the nodes that have no slot and were not asked within `linger`. Nothing is remembered of them.
-    pub(super) fn take_forgotten<'a>(
+    pub(crate) fn take_forgotten<'a>(
         &mut self,
         nodes: impl Iterator<Item = &'a Address>,
         now: Tick,

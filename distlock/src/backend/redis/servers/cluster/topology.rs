@@ -5,13 +5,14 @@
 
 use redis::Value;
 
-use super::slots::{OwnedSlots, SLOTS};
+use super::slots::OwnedSlots;
 use crate::backend::redis::connection::Address;
 use crate::backend::redis::servers::announced::announced;
+use crate::backend::redis::slot::SLOTS;
 
 /// The slots and their masters, as the node `asked` names them. The result is `None` if the answer names no master. The node
 /// has then left its cluster, or the answer cannot be understood.
-pub(super) fn owned_slots(reply: &Value, asked: &Address) -> Option<Vec<OwnedSlots>> {
+pub(crate) fn owned_slots(reply: &Value, asked: &Address) -> Option<Vec<OwnedSlots>> {
     let Value::Array(ranges) = reply else {
         return None;
     };

@@ -3,47 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::redis::slot::slot_of;
 
 fn node(number: u8) -> Address {
     Address::Tcp {
         host: format!("10.0.0.{number}"),
         port: 7000,
-    }
-}
-
-#[test]
-fn slots_are_those_that_a_server_computes() {
-    // CLUSTER KEYSLOT of Redis 7.0.15.
-    for (name, slot) in [
-        ("", 0),
-        ("123456789", 12_739),
-        ("foo", 12_182),
-        ("{foo}:bar", 12_182),
-        ("foo{}{bar}", 8_363),
-        ("foo{{bar}}zap", 4_015),
-        ("foo{bar}{zap}", 5_061),
-        ("bar", 5_061),
-        ("{bar", 4_015),
-    ] {
-        assert_eq!(slot_of(name), slot, "{name:?}");
-    }
-}
-
-#[test]
-fn only_the_first_tag_counts_and_an_empty_one_is_none() {
-    for (name, part) in [
-        ("k", "k"),
-        ("{a}b", "a"),
-        ("x{a}{b}", "a"),
-        ("{}x", "{}x"),
-        ("{}{b}", "{}{b}"),
-        ("a{b", "a{b"),
-        ("a}b", "a}b"),
-        ("a}b{c}", "c"),
-        ("{{a}}", "{a"),
-        ("", ""),
-    ] {
-        assert_eq!(hashed_part(name), part, "{name:?}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::servers::Node;
-use super::{names, script};
+use super::node::Node;
+use crate::backend::redis::{names, script};
 use crate::backend::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 use crate::resource::key::Key;
 
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn commands_are_those_that_the_guide_lists() {
-        let guide = include_str!("../../guide/least_privilege.md");
+        let guide = include_str!("../../../guide/least_privilege.md");
         for needs in [&LOCKS, &CLUSTER].into_iter().chain(&OTHERS) {
             let begins = match needs.primitive {
                 "locks" => "&redisson_lock__channel:shop:*\n".to_owned(),

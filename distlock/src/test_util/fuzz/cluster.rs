@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::redirect::Redirect;
-use super::slots::{OwnedSlots, SLOTS, SlotMap};
-use super::topology::owned_slots;
+use super::values::values;
 use crate::backend::redis::connection::Address;
-use crate::backend::redis::fuzz::values;
 use crate::backend::redis::reply::{self, Elsewhere};
+use crate::backend::redis::servers::cluster::redirect::Redirect;
+use crate::backend::redis::servers::cluster::slots::{OwnedSlots, SlotMap};
+use crate::backend::redis::servers::cluster::topology::owned_slots;
+use crate::backend::redis::slot::SLOTS;
 use crate::clock::Tick;
 
 const LINGER: Duration = Duration::from_secs(10);
@@ -18,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The answers of a node, one after the other: an array is taken for the map, an error may send a command elsewhere, and a
 /// number lets so many milliseconds pass. After each, the map has its invariants, and names only nodes that can be connected
 /// to.
-pub(crate) fn cluster(bytes: &[u8]) {
+pub fn cluster(bytes: &[u8]) {
     let asked = node("10.0.0.1");
     let mut seen = Seen {
         map: SlotMap::new(vec![asked.clone()]),
