@@ -24,19 +24,27 @@ const SOON: Duration = Duration::from_secs(60);
 struct Counted {
     runtime: Runtime,
     bytes: i64,
+    /// How often it has requested bytes.
+    requests: u64,
 }
 
 impl Counted {
     fn new() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, bytes: 0 }
+        Self {
+            runtime,
+            bytes: 0,
+            requests: 0,
+        }
     }
 
     fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut output = None;
         // Without the budget of a task, which so many futures in one would use up.
         let run = || output = Some(self.runtime.block_on(unconstrained(future)));
-        self.bytes += measure(run).bytes_current;
+        let counted = measure(run);
+        self.bytes += counted.bytes_current;
+        self.requests += counted.count_total;
         output.unwrap()
     }
 
@@ -83,6 +91,10 @@ fn check(
         }
         holds
     });
+    println!(
+        "{} requests for each hold",
+        counted.requests as f64 / KEYS as f64
+    );
     let hold = counted.each(before);
     println!("{hold} bytes for each hold");
     assert!(hold <= bounds.hold, "at most {}", bounds.hold);
@@ -90,6 +102,7 @@ fn check(
     let (before, since) = (counted.bytes, Instant::now());
     let acquire = |n| waiting.lock(key(n)).acquire().into_future();
     let mut waits: Vec<_> = counted.run(async { (0..KEYS).map(acquire).collect() });
+    counted.requests = 0;
     loop {
         let all_listen = counted.run(async {
             for wait in &mut waits {
@@ -102,6 +115,10 @@ fn check(
         // Commands and answers that are under way take memory for a moment.
         if all_listen && waiter <= bounds.waiter {
             println!("{waiter} bytes for each waiter");
+            println!(
+                "{} requests for each waiter",
+                counted.requests as f64 / KEYS as f64
+            );
             break;
         }
         let most = bounds.waiter;

@@ -65,8 +65,12 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// Dropping the future gives up the place in the queue. A hold that was granted in the meantime goes to the next waiter
 /// of this client, or is released in the background. A wake-up that was on its way goes to the next waiter.
 ///
-/// A future that is neither dropped nor polled, such as one beside a `select!` loop, holds up others for one to two seconds
-/// at most. Then it loses its place in the queue of its client, and gets a new one when it is polled again.
+/// A future that was polled once and is then neither dropped nor polled, such as one beside a `select!` loop, holds up others
+/// for one to two seconds. Then it loses its place in the queue of its client, and what the server has granted to it is
+/// released, also if nobody of its client waits. When it is polled again, it begins anew, at the end of the queue. Its place
+/// among the waiters of a fair lock in the server lasts for the [`waiter_timeout`](crate::Builder::waiter_timeout). This
+/// needs a runtime whose tasks run. Inside a [`scope`](crate::Guard::scope) that has the key itself, such a future may keep other
+/// branches of that scope waiting until it is polled or dropped.
 ///
 /// # Examples
 /// ```
@@ -338,6 +342,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             lease: self.lease,
             max_hold: checked_max_hold(bounds.max_hold.or(config.max_hold))?,
             margin: Duration::ZERO,
+            is_part: false,
             takes_over: bounds.hold_at_least.is_zero(),
             max_waiters: MaxWaiters {
                 per_key: bounds

@@ -16,22 +16,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::observed::observed;
 use super::reentry::{
     ClosedGate, Enclosing, OpenGates, check_open, pass_gates, try_gates, within_scopes,
 };
 use crate::error::Error;
-use crate::hold::{Hold, HoldView, Session};
-use crate::local::HoldShare;
+use crate::hold::{Hold, HoldView, Session, Unguarded};
+use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::scope::Frames;
 use crate::telemetry::LockType;
 use crate::wait::{self, ClientRequest, Request, one_server};
-
-type HoldShares = SmallVec<[HoldShare; 1]>;
 
 /// Keys of one client that are waited for together.
 struct Group {
@@ -113,7 +109,7 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
         // Everything that was granted or passed is dropped at the end of each turn of the loop: nothing is held while the
         // next group or the next gate is waited for.
         let mut granted = None;
-        let (mut shares, gates) = match passed.take() {
+        let (shares, gates) = match passed.take() {
             Some(gates) => (HoldShares::new(), gates),
             None => {
                 let group = &groups[first];
@@ -137,47 +133,90 @@ async fn acquire_groups(groups: &[Group], scopes: Option<&InScopes>) -> Result<H
             (groups, first, passed) = (&regrouped, 0, Some(gates));
             continue;
         }
-        match try_others(groups, granted, &mut shares).await? {
-            Some(refused) => first = refused,
-            None => match scopes {
-                None => return Ok(shares),
-                Some(scopes) => {
-                    if scopes.enter(gates, &mut shares)? {
-                        return Ok(shares);
-                    }
-                }
-            },
+        let (mut shares, gates) = match try_others(groups, granted, Parts { shares, gates }).await?
+        {
+            Tried::Granted(Parts { shares, gates }) => (shares, gates),
+            Tried::Refused(at) => {
+                first = at;
+                continue;
+            }
+            Tried::Absent => continue,
+        };
+        // They are not renewed before this, so one of them may have ended.
+        if groups.len() > 1 && !shares.iter().all(|share| share.hold_ref().is_held()) {
+            continue;
+        }
+        let is_entered = match scopes {
+            None => true,
+            Some(scopes) => scopes.enter(gates, &mut shares)?,
+        };
+        if is_entered {
+            shares.iter().for_each(HoldShare::has_guard);
+            return Ok(shares);
         }
     }
 }
 
-/// Makes one attempt on each group but the one that was granted already. Returns the first one that is refused.
+/// What an acquisition has while other parts of it are missing. Dropping it gives everything back.
+#[derive(Default)]
+struct Parts {
+    shares: HoldShares,
+    gates: OpenGates,
+}
+
+impl Unguarded for Parts {
+    fn end(self, session: &Arc<Session>) {
+        // By name and first: it tells of them.
+        self.shares.end(session);
+        drop(self.gates);
+    }
+}
+
+/// The result of an attempt on each group.
+enum Tried {
+    Granted(Parts),
+    /// This group is refused.
+    Refused(usize),
+    /// The acquisition was not polled for so long that its parts were ended.
+    Absent,
+}
+
+/// Makes one attempt on each group but the one that was granted already, until one is refused.
 async fn try_others(
     groups: &[Group],
     granted: Option<usize>,
-    shares: &mut HoldShares,
-) -> Result<Option<usize>, Error> {
+    mut parts: Parts,
+) -> Result<Tried, Error> {
     for (at, group) in groups.iter().enumerate() {
         if granted == Some(at) {
             continue;
         }
-        match group.acquire(&group.single_try()).await {
-            Ok(more) => shares.extend(more),
+        let (single_try, session) = (group.single_try(), &group.one.registry.session);
+        let acquired = group.acquire(&single_try);
+        let (acquired, kept) = session.beside(|| parts, acquired).await;
+        let Some(kept) = kept.take() else {
+            return Ok(Tried::Absent);
+        };
+        parts = kept;
+        match acquired {
+            Ok(more) => parts.shares.extend(more),
             // Also if its server did not answer: waiting for that group retries the attempt until `unavailable_after`.
             Err(error) if error.is_busy() || error.is_unavailable() => {
-                let own = shares
-                    .iter()
-                    .map(|share| (share.session(), share.hold_ref().hold()));
-                group.refuse_own(own).await?;
-                return match group.is_over() {
-                    true => Err(error),
-                    false => Ok(Some(at)),
+                let own = |share: &HoldShare| {
+                    let hold = Arc::clone(share.hold_ref().hold());
+                    (Arc::clone(share.session()), hold)
+                };
+                let own: Vec<_> = parts.shares.iter().map(own).collect();
+                return match group.refuse_own(&own, parts).await? {
+                    None => Ok(Tried::Absent),
+                    Some(_) if group.is_over() => Err(error),
+                    Some(_) => Ok(Tried::Refused(at)),
                 };
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(Tried::Granted(parts))
 }
 
 impl InScopes {
@@ -186,16 +225,22 @@ impl InScopes {
         loop {
             let gates = pass_gates(&self.frames, &self.requests(), None).await?;
             let groups = self.groups(&gates)?;
-            for group in &groups {
-                let gates = self.requests.iter().zip(&gates);
-                let own = gates.filter_map(|(one, gate)| {
-                    Some((&one.registry.session, gate.as_ref()?.outer()))
-                });
-                group.refuse_own(own).await?;
-            }
             if !groups.is_empty() {
-                // Given back: nothing is held while the first group is waited for.
-                drop(gates);
+                let own = self.requests.iter().zip(&gates).filter_map(|(one, gate)| {
+                    let outer = gate.as_ref()?.outer();
+                    Some((Arc::clone(&one.registry.session), Arc::clone(outer)))
+                });
+                let own: Vec<_> = own.collect();
+                // Given back if it is left, and at the end: nothing is held while the first group is waited for.
+                let mut parts = Some(Parts {
+                    gates,
+                    ..Parts::default()
+                });
+                for group in &groups {
+                    let left = parts.take().unwrap_or_default();
+                    parts = group.refuse_own(&own, left).await?;
+                }
+                drop(parts);
                 return acquire_observed(&groups, Some(self)).await;
             }
             let mut shares = HoldShares::new();
@@ -277,6 +322,11 @@ impl Group {
             check_open(&one)?;
             Self::add(&mut groups, one);
         }
+        if groups.len() > 1 {
+            for group in &mut groups {
+                group.one.request.is_part = true;
+            }
+        }
         Ok(groups)
     }
 
@@ -319,13 +369,22 @@ impl Group {
     }
 
     /// Fails if a hold of this acquisition, or of a scope around it, is in the way of the group, so that it would wait for
-    /// itself. `own`: these holds, each with its client.
-    async fn refuse_own<'a>(
+    /// itself. `own`: these holds, each with its client. Returns the parts, unless the acquisition was not polled for so long
+    /// that they were ended.
+    async fn refuse_own(
         &self,
-        own: impl Iterator<Item = (&'a Arc<Session>, &'a Arc<Hold>)>,
-    ) -> Result<(), Error> {
+        own: &[(Arc<Session>, Arc<Hold>)],
+        parts: Parts,
+    ) -> Result<Option<Parts>, Error> {
         let session = &self.one.registry.session;
-        for (other, hold) in own.filter(|(other, _)| other.id != session.id) {
+        let (refused, kept) = session.beside(|| parts, self.refuse_each_of(own)).await;
+        refused?;
+        Ok(kept.take())
+    }
+
+    async fn refuse_each_of(&self, own: &[(Arc<Session>, Arc<Hold>)]) -> Result<(), Error> {
+        let session = &self.one.registry.session;
+        for (other, hold) in own.iter().filter(|(other, _)| other.id != session.id) {
             let request = &self.one.request;
             let mut requested = request.requested.iter().map(|one| &one.resource);
             let Some(wanted) = requested.find(|wanted| one_server::excludes(hold, wanted)) else {

@@ -15,6 +15,8 @@ mod marker;
 #[cfg(feature = "test-util")]
 pub use self::marker::ForeignPanic;
 
+use std::task::Waker;
+
 use scopeguard::guard;
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -24,6 +26,11 @@ pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
     marker::check("a waker");
     wake()
+}
+
+/// [Wakes](wake) the task of a waker.
+pub(crate) fn wake_task(waker: Waker) {
+    wake(|| waker.wake());
 }
 
 /// Wakes a task that this crate has spawned. Its waker is tokio's, which does not panic.

@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
 use crate::hold::{Hold, HoldView, Release, confirm_all};
-use crate::local::{HoldShare, Remaining};
+use crate::local::{HoldShare, HoldShares, Remaining};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
 use crate::wait::quorum::QuorumHold;
@@ -49,7 +49,7 @@ use crate::wait::quorum::QuorumHold;
 pub struct Guard {
     view: HoldView,
     /// In the order of the view's members. Empty for the guard that acquired a Redlock.
-    shares: SmallVec<[HoldShare; 1]>,
+    shares: HoldShares,
     /// The shares of a Redlock, which change.
     quorum: Option<Box<QuorumHold>>,
 }
@@ -70,7 +70,7 @@ impl Guard {
     }
 
     /// A guard of several holds, of which `needs` have to be held.
-    pub(crate) fn of(shares: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
+    pub(crate) fn of(shares: HoldShares, needs: usize) -> Self {
         let view = match shares.as_slice() {
             [one] => HoldView::one(Arc::clone(one.hold_ref())),
             all => HoldView::of(all.iter().map(|share| Arc::clone(share.hold_ref())), needs),
@@ -92,7 +92,7 @@ impl Guard {
     }
 
     /// A guard of a Redlock that was made inside the guard with the view `outer`.
-    pub(crate) fn inside(outer: HoldView, shares: SmallVec<[HoldShare; 1]>, needs: usize) -> Self {
+    pub(crate) fn inside(outer: HoldView, shares: HoldShares, needs: usize) -> Self {
         let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
         Self {
             view: HoldView::inside(outer, members, needs),
@@ -110,7 +110,7 @@ impl Guard {
     }
 
     /// The shares, which the caller ends.
-    fn take_shares(&mut self) -> SmallVec<[HoldShare; 1]> {
+    fn take_shares(&mut self) -> HoldShares {
         match self.quorum.take() {
             Some(quorum) => quorum.end(),
             None => std::mem::take(&mut self.shares),
@@ -279,7 +279,7 @@ impl Guard {
     /// ```
     pub fn reenter(&self) -> Result<Self, Error> {
         let needs = self.view.needs();
-        let again: SmallVec<[HoldShare; 1]> = match &self.quorum {
+        let again: HoldShares = match &self.quorum {
             Some(quorum) => quorum.reenter(),
             // A guard of a quorum re-enters the holds that are not lost.
             None if self.view.is_inside() || needs < self.shares.len() => {

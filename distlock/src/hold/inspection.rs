@@ -62,7 +62,8 @@ impl Inspection {
         self.checks_heads.load(Ordering::Acquire)
     }
 
-    pub(super) fn check_heads(&self) {
+    /// Has `look_for_absent` look, and then has the first waiters checked. Each tells whether another look is needed.
+    pub(super) fn check(&self, look_for_absent: impl FnOnce() -> bool) {
         // Before the look: what is asked for meanwhile is not lost.
         self.checks_heads.store(false, Ordering::Release);
         // Also if a waker or a subscriber of the log panics: those who have not been checked need the next check.
@@ -71,9 +72,11 @@ impl Inspection {
                 self.checks_heads.store(true, Ordering::Release);
             }
         });
-        *is_any_left = self
-            .inspector()
-            .is_some_and(|inspector| inspector.check_heads());
+        // In this order: the owner of a first waiter that is absent ends before the next one asks.
+        let is_any_unguarded = look_for_absent();
+        let inspector = self.inspector();
+        let needs_heads = inspector.is_some_and(|inspector| inspector.check_heads());
+        *is_any_left = is_any_unguarded || needs_heads;
     }
 
     /// Asks for a look for long waits at `at`. Returns whether none was planned until then.

@@ -119,6 +119,8 @@ pub(crate) struct Lease {
     /// Whether the hold is never handed over. This is so after a guard had a lease of its own or admitted another hold,
     /// for example.
     stays: bool,
+    /// Whether there is no guard yet, because other keys of the acquisition are missing. It is not renewed until then.
+    waits_for_guard: bool,
 }
 
 impl Lease {
@@ -143,6 +145,7 @@ impl Lease {
             passed_on: 0,
             asked_about: 0,
             stays: false,
+            waits_for_guard: false,
         };
         new.join(term);
         new
@@ -170,6 +173,16 @@ impl Lease {
     /// From here on the hold is never handed over.
     pub(crate) fn keep_to_its_guards(&mut self) {
         self.stays = true;
+    }
+
+    /// It is not renewed before [`has_guard`](Lease::has_guard).
+    pub(crate) fn wait_for_guard(&mut self) {
+        self.waits_for_guard = true;
+    }
+
+    /// There is a guard. Returns whether it was waited for.
+    pub(crate) fn has_guard(&mut self) -> bool {
+        std::mem::take(&mut self.waits_for_guard)
     }
 
     /// Removes a guard. The lease is never shortened, so a fixed lease of this guard stays in effect.
@@ -314,7 +327,7 @@ impl Lease {
         } else {
             Tick::NEVER
         };
-        if self.in_flight {
+        if self.in_flight || self.waits_for_guard {
             Tick::NEVER
         } else {
             wanted_at.min(self.confirm_at()).max(self.not_before)

@@ -20,6 +20,7 @@ mod release;
 mod seen_numbers;
 mod seen_tokens;
 mod session;
+mod unguarded;
 mod view;
 mod watchdog;
 
@@ -34,6 +35,7 @@ pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
 pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
 pub(crate) use self::session::Session;
+pub(crate) use self::unguarded::Unguarded;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -50,7 +52,7 @@ use crate::telemetry::Meter;
 pub(crate) struct InDoubtAttempt {
     /// The connection that it was sent over.
     pub(crate) epoch: u64,
-    /// A hold or a place that it makes in the server ends by then, if it is carried out at once.
+    /// A hold or a place that it makes in the server ends by then, if it was carried out before it was given up.
     pub(crate) until: Tick,
 }
 
@@ -342,6 +344,16 @@ impl Hold {
     /// The hold is never handed over: it is one of several that were granted together.
     pub(crate) fn keep_to_its_guards(&self) {
         self.state.lock().lease.keep_to_its_guards();
+    }
+
+    /// It is one of several that are acquired together, and is not renewed before there is a guard.
+    pub(crate) fn wait_for_guard(&self) {
+        self.state.lock().lease.wait_for_guard();
+    }
+
+    /// There is a guard. Returns whether it was waited for.
+    fn has_guard(&self) -> bool {
+        self.state.lock().lease.has_guard()
     }
 
     /// Completes when the hold is lost, or freed and confirmed so.

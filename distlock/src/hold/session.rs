@@ -22,6 +22,7 @@ use super::per_server::PerServer;
 use super::release::{Ending, ReleaseTicket, Releaser, releaser};
 use super::seen_numbers::SeenNumbers;
 use super::seen_tokens::SeenTokens;
+use super::unguarded::Cells;
 use super::watchdog::Watchdog;
 use super::{Flag, Hold, Origin, PendingRelease, watchdog};
 use crate::backend::{Backend, Looked, Target};
@@ -48,6 +49,7 @@ pub(crate) struct Session {
     pub(super) releaser: Releaser,
     pub(super) inspection: Inspection,
     pub(super) looks: Looks,
+    pub(super) unguarded: Cells,
     losses: Losses,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
@@ -85,6 +87,7 @@ impl Session {
             releaser: Releaser::default(),
             inspection: Inspection::default(),
             looks: Looks::default(),
+            unguarded: Cells::default(),
             losses: Losses::default(),
             owners: AtomicU64::new(1),
             tokens: Mutex::default(),
@@ -173,6 +176,13 @@ impl Session {
         // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
         self.doubt_of_other_connection(hold);
         self.start_tasks();
+    }
+
+    /// There is a guard for a hold that waited for others. From here on it is renewed.
+    pub(crate) fn guarded(self: &Arc<Self>, hold: &Arc<Hold>) {
+        if hold.has_guard() {
+            self.look_at(hold);
+        }
     }
 
     /// Asks the server for a hold at once, because something shows that the server may have lost it.

@@ -146,8 +146,11 @@ async fn renew_until_retired(session: &Arc<Session>) {
             renewals.push(renewed.map(move |()| server));
         }
         if now >= inspect_at {
+            // If this look is late, the others may not have run either since they were asked.
+            let is_late = now.since(inspect_at) >= INSPECTION_PAUSE / 2;
             inspect_at = Tick::NEVER;
-            session.inspection.check_heads();
+            let look_for_absent = || session.look_for_absent(is_late);
+            session.inspection.check(look_for_absent);
         }
         if inspect_at == Tick::NEVER && session.inspection.wants_check() {
             inspect_at = now.after(INSPECTION_PAUSE);

@@ -26,6 +26,6 @@ pub(crate) use self::lives::{Lives, watching};
 pub(crate) use self::place::PlaceState;
 pub(crate) use self::queue::Ticket;
 pub(crate) use self::registry::Registry;
-pub(crate) use self::share::{HoldShare, OpenShare, OpenShares, Remaining, ShareRef};
+pub(crate) use self::share::{HoldShare, HoldShares, OpenShare, OpenShares, Remaining, ShareRef};
 pub(crate) use self::slot::{Joining, NextStep, QueueSlot};
 pub(crate) use self::waits::{Around, Wait};

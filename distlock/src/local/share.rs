@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldRef, Release, Session};
+use crate::hold::{Hold, HoldRef, Release, Session, Unguarded};
 use crate::resource::kind::Nesting;
+use crate::telemetry;
 
 /// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the
 /// background.
@@ -35,6 +36,9 @@ impl RefUnwindSafe for HoldShare {}
 
 /// The shares that were granted, in the order of the request.
 pub(crate) type OpenShares = SmallVec<[OpenShare; 1]>;
+
+/// The shares of one guard.
+pub(crate) type HoldShares = SmallVec<[HoldShare; 1]>;
 
 /// The work that remains after a share has ended.
 #[allow(
@@ -97,6 +101,11 @@ impl HoldShare {
     /// What its client has in common.
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.open.registry.session
+    }
+
+    /// All that its guard needs is there.
+    pub(crate) fn has_guard(&self) {
+        self.open.has_guard();
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -163,6 +172,11 @@ impl OpenShare {
         self.hold().resource.key.text()
     }
 
+    /// There is a guard, also if this hold had to wait for others. From here on it is renewed.
+    pub(crate) fn has_guard(&self) {
+        self.registry.session.guarded(self.hold());
+    }
+
     fn end(&self) -> Remaining {
         let ending = self.registry.session.ending();
         let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
@@ -191,6 +205,16 @@ impl OpenShare {
             return EndOutcome::Lost(Loss::NewIdentity);
         }
         self.registry.end(&self.hold_ref, was_dropped, now)
+    }
+}
+
+/// Shares that have no guard yet, since others are missing.
+impl Unguarded for HoldShares {
+    fn end(self, _session: &Arc<Session>) {
+        if let Some(first) = self.first() {
+            telemetry::acquisition_absent(&first.open.hold().resource.key);
+        }
+        // Their drop ends them, also if a subscriber of the log panics.
     }
 }
 

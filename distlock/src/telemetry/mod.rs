@@ -235,6 +235,13 @@ pub(crate) fn waiter_absent(key: &Key) {
     );
 }
 
+pub(crate) fn acquisition_absent(key: &Key) {
+    log!(
+        warn, target: TARGET, key = key.text(),
+        "an acquisition is not polled any more; what was granted to it is released, and it begins anew when it is polled"
+    );
+}
+
 #[cfg(feature = "redis")]
 pub(crate) fn connected(what: &'static str, epoch: u64) {
     log!(debug, target: TARGET, connection = what, epoch, "connected");

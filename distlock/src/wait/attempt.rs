@@ -11,7 +11,7 @@ use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::foreign;
 use crate::hold::lease::Term;
-use crate::hold::{Grant, Hold, InDoubtAttempt, PendingRelease, Session};
+use crate::hold::{Grant, Hold, InDoubtAttempt, PendingRelease, Session, Unguarded};
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
@@ -29,6 +29,8 @@ pub(super) struct Attempts {
     /// How long the guards keep the holds that are granted.
     terms: HoldTerms,
     in_doubt: Option<InDoubtAttempt>,
+    /// Whether an attempt is under way, which may be sent later than it began.
+    is_under_way: bool,
     /// The attempt that is under way, if it began while there was no connection. Boxed, because that is rare, and each waiter
     /// would have room for it.
     unsent: Option<Box<Unsent>>,
@@ -59,6 +61,16 @@ pub(super) struct HoldTerms {
     pub(super) margin: Duration,
     /// Where in the user's code the acquisition was made.
     pub(super) place: &'static Location<'static>,
+    /// Whether there is no guard until other attempts are granted as well.
+    pub(super) is_part: bool,
+}
+
+/// Owners that may have a hold or a place in the server.
+pub(super) struct OwnersInDoubt {
+    targets: SmallVec<[Target; 1]>,
+    attempt: InDoubtAttempt,
+    /// For how long a hold or a place lasts from the moment when an attempt is sent.
+    lasts: Duration,
 }
 
 /// The result of one attempt.
@@ -78,6 +90,8 @@ pub(super) enum Outcome {
     /// used again.
     Unconfirmed(Fault),
     Failed(Fault),
+    /// The future was not polled for so long that the owners were ended. They are not used again.
+    Absent,
 }
 
 impl Attempts {
@@ -92,6 +106,7 @@ impl Attempts {
             attempts,
             terms,
             in_doubt: None,
+            is_under_way: false,
             unsent: None,
             since,
             has_seen_number: false,
@@ -115,35 +130,30 @@ impl Attempts {
     /// Sends one attempt now, at `sent`. A grant that is answered after `latest` is released.
     pub(super) async fn once(&mut self, sent: Tick, latest: Tick) -> Outcome {
         let before = self.in_doubt;
-        // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
-        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
-        let longest = self.attempts.iter().map(lasts).max();
         // Set before the first await: if the future is dropped there, the outcome of the attempt is unknown.
         // Several keys of one attempt live on one server.
-        let key = self.target(0).resource.key.clone();
-        let epoch = self.session().backend.epoch(&key);
-        let gap = self.session().backend.connection_gap(&key);
+        let key = &self.target(0).resource.key;
+        let epoch = self.session().backend.epoch(key);
+        let gap = self.session().backend.connection_gap(key);
         self.unsent = gap.map(|gap| Box::new(Unsent { gap, before }));
         self.in_doubt = Some(InDoubtAttempt {
             epoch: before.map_or(epoch, |earlier| earlier.epoch),
-            until: sent.after(longest.unwrap_or_default()),
+            until: sent.after(self.lasts()),
         });
+        self.is_under_way = true;
         let session = &self.registry.session;
         for attempt in &mut self.attempts {
             if attempt.target.resource.kind == Kind::Fenced {
                 attempt.above = session.highest_token(&attempt.target.resource.key);
             }
         }
-        let answer = match self.attempts.as_slice() {
-            [one] => self
-                .session()
-                .backend
-                .attempt(one)
-                .await
-                .map(|one| (0, one)),
-            all => self.session().backend.attempt_all(all).await,
-        };
+        let answer = self.answer().await;
+        self.is_under_way = false;
         self.unsent = None;
+        let Some(answer) = answer else {
+            return self.absent();
+        };
+        let key = self.target(0).resource.key.clone();
         match &answer {
             Err(fault) if !fault.is_final() => {
                 let failure = Some(fault.clone());
@@ -154,13 +164,18 @@ impl Attempts {
         }
         match answer {
             Ok((_, Attempted::Granted { token })) => {
-                if let Some(confirming) = self.session().backend.confirm(&self.attempts) {
-                    self.session().answered(&key);
+                let confirmed = match self.session().backend.confirm(&self.attempts) {
                     // Boxed, because few clients want that, and each attempt would have room for it.
-                    let confirmed = Box::pin(self.confirmed(confirming, &key, sent)).await;
-                    if let Err(fault) = confirmed {
-                        return Outcome::Unconfirmed(fault);
+                    Some(confirming) => {
+                        self.session().answered(&key);
+                        Box::pin(self.confirmed(confirming, &key, sent)).await
                     }
+                    None => Some(Ok(())),
+                };
+                match confirmed {
+                    Some(Ok(())) => {}
+                    Some(Err(fault)) => return Outcome::Unconfirmed(fault),
+                    None => return self.absent(),
                 }
                 self.session().granted_key(&key);
                 self.placed_until = None;
@@ -190,9 +205,83 @@ impl Attempts {
             Err(fault) => {
                 if fault.was_refused() {
                     self.in_doubt = before;
+                } else {
+                    self.count_doubt_from_now();
                 }
                 Outcome::Failed(fault)
             }
+        }
+    }
+
+    /// The answer of the server, or `None` if the future was absent for so long that the owners were ended.
+    async fn answer(&self) -> Option<Result<(usize, Attempted), Fault>> {
+        let (session, owners) = (self.session(), || self.owners_in_doubt());
+        match self.attempts.as_slice() {
+            [one] => {
+                let (answer, kept) = session.beside(owners, session.backend.attempt(one)).await;
+                (!kept.has_ended()).then(|| answer.map(|one| (0, one)))
+            }
+            all => {
+                let (answer, kept) = session
+                    .beside(owners, session.backend.attempt_all(all))
+                    .await;
+                (!kept.has_ended()).then_some(answer)
+            }
+        }
+    }
+
+    /// Waits, and has its owners ended if they are in doubt and nobody polls it. Returns whether that has happened. They are
+    /// not used again then.
+    pub(super) async fn wait_in_doubt(&mut self, pause: impl Future<Output = ()>) -> bool {
+        if self.in_doubt.is_none() {
+            pause.await;
+            return false;
+        }
+        let (_, kept) = self
+            .session()
+            .beside(|| self.owners_in_doubt(), pause)
+            .await;
+        let has_ended = kept.has_ended();
+        if has_ended {
+            let _absent = self.absent();
+        }
+        has_ended
+    }
+
+    fn owners_in_doubt(&self) -> OwnersInDoubt {
+        OwnersInDoubt {
+            targets: self
+                .attempts
+                .iter()
+                .map(|attempt| attempt.target.clone())
+                .collect(),
+            // The caller knows that there is one.
+            attempt: self.in_doubt.unwrap_or(InDoubtAttempt {
+                epoch: 0,
+                until: Tick::default(),
+            }),
+            lasts: self.lasts(),
+        }
+    }
+
+    /// The owners were ended, so nothing of them is in doubt any more.
+    fn absent(&mut self) -> Outcome {
+        (self.in_doubt, self.placed_until) = (None, None);
+        Outcome::Absent
+    }
+
+    /// For how long the server keeps something of an attempt, from the moment when it is sent.
+    fn lasts(&self) -> Duration {
+        // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
+        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
+        self.attempts.iter().map(lasts).max().unwrap_or_default()
+    }
+
+    /// An attempt was given up. It was sent before this, and perhaps long after it began.
+    fn count_doubt_from_now(&mut self) {
+        let until = self.session().now().after(self.lasts());
+        if let Some(in_doubt) = &mut self.in_doubt {
+            in_doubt.until = in_doubt.until.max(until);
         }
     }
 
@@ -211,21 +300,28 @@ impl Attempts {
         }
     }
 
-    /// Waits until enough replicas have what was granted.
+    /// Waits until enough replicas have what was granted. `None` if the future was absent for so long that the owners were
+    /// ended.
     async fn confirmed(
         &self,
         confirming: Reply<'_, ()>,
         key: &Key,
         sent: Tick,
-    ) -> Result<(), Fault> {
-        let confirmed = confirming.await;
+    ) -> Option<Result<(), Fault>> {
+        let (confirmed, kept) = self
+            .session()
+            .beside(|| self.owners_in_doubt(), confirming)
+            .await;
+        if kept.has_ended() {
+            return None;
+        }
         if let Err(fault) = &confirmed {
             telemetry::unconfirmed_grant(key, fault);
             if !fault.is_final() {
                 self.session().unconfirmed(key, sent, fault.clone());
             }
         }
-        confirmed
+        Some(confirmed)
     }
 
     /// There is no semaphore. The waiter waits until somebody sets its permits. But if this client has seen the semaphore
@@ -301,12 +397,33 @@ impl Attempts {
         if self.attempts.len() > 1 {
             share.hold().keep_to_its_guards();
         }
+        if self.terms.is_part {
+            share.hold().wait_for_guard();
+        }
         share
+    }
+}
+
+impl Unguarded for OwnersInDoubt {
+    fn end(mut self, session: &Arc<Session>) {
+        let until = session.now().after(self.lasts);
+        self.attempt.until = self.attempt.until.max(until);
+        let key = self.targets.first().map(|first| first.resource.key.clone());
+        // Each of them, also if the metrics panic.
+        foreign::each(self.targets, |target| {
+            session.release_later(PendingRelease::of_attempt(target, self.attempt));
+        });
+        if let Some(key) = key {
+            telemetry::acquisition_absent(&key);
+        }
     }
 }
 
 impl Drop for Attempts {
     fn drop(&mut self) {
+        if self.is_under_way {
+            self.count_doubt_from_now();
+        }
         let (in_doubt, placed_until) = (self.still_in_doubt(), self.placed_until);
         let session = &self.registry.session;
         // Each of them, also if the metrics panic.

@@ -50,6 +50,12 @@
 //! While others need the head, the watchdog's task asks it for a sign once a second. A head that has not given one loses
 //! its place, and the hold in its slot goes to the next waiter. When it is polled again, it joins the end of the queue.
 //!
+//! The same task asks each future for a sign that has something in the server, or may have, and no guard for it: an attempt
+//! under way or in doubt, or some of several keys. If there is no sign, the owners are ended, whether or not others wait. A
+//! grant that such a future finds when it is polled again counts as too late, and it asks anew with another owner. Keys
+//! that are acquired one after the other are not renewed before all of them are there.
+//!
+//! # Hand-overs are confirmed
 //! The server may have lost the hold meanwhile, for example by a force-release. Nobody waits for an answer to find that out,
 //! but each hand-over has the watchdog renew the hold ahead of its time, at most every
 //! [`CONFIRM_INTERVAL`](crate::config::CONFIRM_INTERVAL). A message that a waiter receives while its own client has the hold
@@ -151,10 +157,16 @@ async fn try_keys(
         let key = &request.requested[keys[0]].resource.key;
         fault.into_error(key, session.now().since(request.since))
     };
-    let requested = keys.iter().map(|at| &request.requested[*at]);
-    let mut attempts = request.attempts_on(requested, registry, false);
-    let outcome = attempts.once(session.now(), Tick::NEVER).await;
-    drop(attempts);
+    let outcome = loop {
+        let requested = keys.iter().map(|at| &request.requested[*at]);
+        let mut attempts = request.attempts_on(requested, registry, false);
+        let outcome = attempts.once(session.now(), Tick::NEVER).await;
+        drop(attempts);
+        match outcome {
+            Outcome::Absent => {}
+            outcome => break outcome,
+        }
+    };
     match outcome {
         Outcome::Granted(shares) => {
             for share in &shares {
@@ -171,6 +183,7 @@ async fn try_keys(
             "the grant arrived when its lease was nearly over",
         )))),
         Outcome::Unconfirmed(fault) | Outcome::Failed(fault) => Err(failed(fault)),
+        Outcome::Absent => Err(failed(Fault::NotNow(cause("the attempt was not polled")))),
     }
 }
 
@@ -362,11 +375,15 @@ impl<'a> Waiter<'a> {
                     self.session.unanswered(key, sent, None);
                     return self.last_chance();
                 }
-                // The fault of an earlier attempt says more than `no answer`.
-                _ => Outcome::Failed(match &self.unanswered {
-                    Some(unanswered) => unanswered.last(),
-                    None => Fault::Unknown(cause("no answer")),
-                }),
+                _ => {
+                    // The owner of an attempt that was left is not used again.
+                    self.renew_attempts();
+                    // The fault of an earlier attempt says more than `no answer`.
+                    Outcome::Failed(match &self.unanswered {
+                        Some(unanswered) => unanswered.last(),
+                        None => Fault::Unknown(cause("no answer")),
+                    })
+                }
             },
         };
         match outcome {
@@ -401,6 +418,10 @@ impl<'a> Waiter<'a> {
             Outcome::Failed(fault) => {
                 self.let_others_pass();
                 Box::pin(self.failed(sent, fault)).await?;
+            }
+            Outcome::Absent => {
+                self.let_others_pass();
+                self.renew_attempts();
             }
         }
         Ok(None)

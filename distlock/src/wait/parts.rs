@@ -13,6 +13,7 @@
 //!   [`PART_BACKOFF`](crate::config::PART_BACKOFF). They are random, so that two clients do not take each other's parts in
 //!   step.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,16 +23,17 @@ use super::attempt::Outcome;
 use super::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::hold::Session;
+use crate::hold::{Session, Unguarded};
 use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
 use crate::resource::key::Key;
+use crate::telemetry;
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;
 
 /// What was granted while other parts of the same acquisition are missing. Dropping it gives everything back.
-struct GrantedParts<'a> {
-    registry: &'a Arc<Registry>,
+struct GrantedParts {
+    registry: Arc<Registry>,
     /// With the indices of their keys.
     granted: Vec<(usize, OpenShare)>,
     /// When the first part was asked for.
@@ -45,6 +47,8 @@ enum PartOutcome {
     Held(usize),
     /// The server did not answer, or too late.
     Unanswered,
+    /// The acquisition was not polled for so long that it begins anew.
+    Absent,
 }
 
 /// Makes a single attempt on each part, without the local queue.
@@ -52,18 +56,53 @@ pub(super) async fn try_each(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {
-    let keys = 0..request.requested.len();
-    let mut granted = GrantedParts::new(registry);
-    for part in request.parts(keys, &registry.session) {
-        match try_keys(registry, request, &part).await? {
-            TryOutcome::Granted(shares) => granted.add(&part, shares),
-            held @ TryOutcome::Held { .. } => return Ok(held),
+    loop {
+        if let Some(outcome) = try_parts(registry, request).await? {
+            return Ok(outcome);
         }
     }
-    let shares = granted.into_all().into_iter();
-    Ok(TryOutcome::Granted(
-        shares.map(|(_, share)| share).collect(),
-    ))
+}
+
+/// Makes a single attempt on each part. `None` if a part has ended before the last one was granted.
+async fn try_parts(
+    registry: &Arc<Registry>,
+    request: &Request,
+) -> Result<Option<TryOutcome>, Error> {
+    let session = &registry.session;
+    let mut open: VecDeque<Part> = request
+        .parts(0..request.requested.len(), session)
+        .into_iter()
+        .collect();
+    let (mut granted, mut of_granted) = (GrantedParts::new(registry), Vec::new());
+    while let Some(part) = open.pop_front() {
+        let tried = try_keys(registry, request, &part);
+        let tried = if granted.is_empty() {
+            tried.await?
+        } else {
+            let (tried, kept) = session.beside(|| granted, tried).await;
+            granted = kept.take().unwrap_or_else(|| {
+                // It was not polled for so long that they were given back.
+                open.extend(of_granted.drain(..));
+                GrantedParts::new(registry)
+            });
+            tried?
+        };
+        match tried {
+            TryOutcome::Granted(shares) => {
+                granted.add(&part, shares);
+                of_granted.push(part);
+            }
+            held @ TryOutcome::Held { .. } => return Ok(Some(held)),
+        }
+    }
+    if !granted.are_held() {
+        return Ok(None);
+    }
+    let mut all = granted.into_all();
+    all.sort_unstable_by_key(|(at, _)| *at);
+    let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
+    request.have_guards(&shares);
+    Ok(Some(TryOutcome::Granted(shares)))
 }
 
 impl Request {
@@ -84,6 +123,13 @@ impl Request {
             last = Some(slot);
         }
         parts
+    }
+
+    /// Everything that was requested is granted, so it is renewed from here on, unless other requests are missing.
+    pub(super) fn have_guards(&self, shares: &OpenShares) {
+        if self.has_several_keys() && !self.is_part {
+            shares.iter().for_each(OpenShare::has_guard);
+        }
     }
 
     /// Whether one command cannot name all keys.
@@ -121,15 +167,29 @@ impl Waiter<'_> {
                 }
                 continue;
             }
-            match self.ask_beside(&part).await? {
-                PartOutcome::Granted(shares) => granted.add(&part, shares),
+            let session = self.session;
+            let (asked, kept) = session.beside(|| granted, self.ask_beside(&part)).await;
+            let kept = kept.take();
+            let is_absent = kept.is_none();
+            granted = kept.unwrap_or_else(|| GrantedParts::new(self.registry));
+            match asked? {
+                PartOutcome::Granted(shares) => {
+                    granted.add(&part, shares);
+                    if is_absent {
+                        return Ok(Some(self.elsewhere(self.at)));
+                    }
+                }
                 PartOutcome::Held(at) => {
                     let taken_for = granted.taken_for();
                     return Ok(Some(self.refused_beside(at, taken_for)));
                 }
                 // It asks there first next, and pauses while that server does not answer.
                 PartOutcome::Unanswered => return Ok(Some(self.elsewhere(part[0]))),
+                PartOutcome::Absent => return Ok(Some(self.elsewhere(self.at))),
             }
+        }
+        if !granted.are_held() {
+            return Ok(Some(self.elsewhere(self.at)));
         }
         Ok(self.take_all(granted.into_all()))
     }
@@ -205,6 +265,7 @@ impl Waiter<'_> {
                 Err(fault.into_error(key, session.now().since(request.since)))
             }
             Outcome::TooLate => Ok(PartOutcome::Unanswered),
+            Outcome::Absent => Ok(PartOutcome::Absent),
             Outcome::Failed(fault) | Outcome::Unconfirmed(fault) => {
                 let since = self.several.unanswered_beside(part[0], sent);
                 let after = session.now().since(since);
@@ -217,10 +278,10 @@ impl Waiter<'_> {
     }
 }
 
-impl<'a> GrantedParts<'a> {
-    fn new(registry: &'a Arc<Registry>) -> Self {
+impl GrantedParts {
+    fn new(registry: &Arc<Registry>) -> Self {
         Self {
-            registry,
+            registry: Arc::clone(registry),
             granted: Vec::new(),
             since: registry.session.now(),
         }
@@ -238,8 +299,28 @@ impl<'a> GrantedParts<'a> {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.granted.is_empty()
+    }
+
+    /// Whether all of it is still held. It is not renewed while other parts are missing.
+    fn are_held(&self) -> bool {
+        let now = self.registry.session.now();
+        let mut granted = self.granted.iter();
+        granted.all(|(_, share)| share.hold().is_held(now))
+    }
+
     /// Everything that was granted, which is the caller's from here on.
     fn into_all(self) -> Vec<(usize, OpenShare)> {
         self.granted
+    }
+}
+
+impl Unguarded for GrantedParts {
+    fn end(self, _session: &Arc<Session>) {
+        if let Some((_, first)) = self.granted.first() {
+            telemetry::acquisition_absent(&first.hold().resource.key);
+        }
+        // Their drop ends them, also if a subscriber of the log panics.
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Request {
     pub(crate) max_hold: Option<Duration>,
     /// A hold stops counting as held this long before its deadline; zero except for a quorum.
     pub(crate) margin: Duration,
+    /// Whether there is no guard until other requests are granted as well.
+    pub(crate) is_part: bool,
     /// Whether a hold of another guard may be handed over to it.
     pub(crate) takes_over: bool,
     /// How many waiters there may already be, of its key and in total, when the acquisition begins to wait.
@@ -112,12 +114,15 @@ impl Request {
             }
             attempt
         };
-        let attempts = requested.map(attempt).collect();
+        let attempts: SmallVec<[Attempt; 1]> = requested.map(attempt).collect();
+        let is_part = self.is_part || attempts.len() < self.requested.len();
         let terms = HoldTerms {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
             margin: self.margin,
             place: self.place,
+            // The margin is zero except for a quorum.
+            is_part: is_part || !self.margin.is_zero(),
         };
         Attempts::new(registry, attempts, terms, self.since)
     }

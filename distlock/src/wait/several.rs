@@ -54,7 +54,9 @@ pub(super) struct Several {
     /// Its place in all queues. It keeps it if it has to give a granted key back.
     pub(super) rank: Option<Ticket>,
     /// The indices of the keys that the server is asked for; `None` is all of them.
-    asked: Option<Part>,
+    ///
+    /// Boxed, because few waiters ask for some keys alone, and each would have room for them.
+    asked: Option<Box<Part>>,
     unhindered_since: Tick,
     /// How often it collected in vain.
     pub(super) failed: u32,
@@ -272,7 +274,7 @@ impl Waiter<'_> {
 
     /// Prepares attempts on these keys. Those of the last time are used again if they were on the same keys.
     pub(super) fn ask_for(&mut self, keys: Part) {
-        let asked = (keys.len() < self.request.requested.len()).then_some(keys);
+        let asked = (keys.len() < self.request.requested.len()).then(|| Box::new(keys));
         if self.several.asked != asked {
             self.several.asked = asked;
             self.renew_attempts();
@@ -331,7 +333,8 @@ impl Waiter<'_> {
         }
         if all.len() == self.request.requested.len() {
             all.sort_unstable_by_key(|(at, _)| *at);
-            let shares = all.into_iter().map(|(_, share)| share).collect();
+            let shares: OpenShares = all.into_iter().map(|(_, share)| share).collect();
+            self.request.have_guards(&shares);
             return Some(RoundOutcome::All(shares));
         }
         drop(all);

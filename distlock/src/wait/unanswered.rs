@@ -51,9 +51,15 @@ impl Waiter<'_> {
             return Err(last.into_error(key, now.since(since)));
         }
         let until = now.after(pause).min(give_up).min(self.deadline);
-        tokio::select! {
-            () = self.turn.slot.woken() => {}
-            () = self.session.clock.sleep_until(until) => {}
+        let (slot, session) = (&self.turn.slot, self.session);
+        let pause = async {
+            tokio::select! {
+                () = slot.woken() => {}
+                () = session.clock.sleep_until(until) => {}
+            }
+        };
+        if self.attempts.wait_in_doubt(pause).await {
+            self.renew_attempts();
         }
         Ok(())
     }

@@ -37,9 +37,7 @@ use crate::clock::Tick;
 use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE};
 use crate::error::{Blocker, Error};
 use crate::hold::Session;
-use crate::local::HoldShare;
-
-type HoldShares = SmallVec<[HoldShare; 1]>;
+use crate::local::{HoldShare, HoldShares};
 
 /// How many of `servers` are a majority.
 pub(crate) fn of(servers: usize) -> usize {

@@ -50,6 +50,7 @@ impl RefUnwindSafe for Parts {}
 impl QuorumHold {
     /// A hold that was granted. There is at least one share.
     pub(crate) fn new(requests: Vec<ClientRequest>, shares: HoldShares, quorum: usize) -> Self {
+        shares.iter().for_each(HoldShare::has_guard);
         let members = shares.iter().map(|share| Arc::clone(share.hold_ref()));
         let clients = requests.iter().map(|one| one.registry.session.id);
         let members = QuorumMembers::new(clients, members);
@@ -229,6 +230,7 @@ impl Parts {
     /// Adds a part to the hold, in the place of the one that this server lost. If the hold has ended or is lost by now,
     /// the part is released.
     fn put(&self, share: HoldShare) {
+        share.has_guard();
         let hold_ref = Arc::clone(share.hold_ref());
         let replaced = {
             let mut shares = self.shares.lock();

@@ -56,6 +56,9 @@ pub enum Fault {
     Delay(Duration),
     /// The call is executed, and its answer arrives after this time.
     DelayReply(Duration),
+    /// The call is executed after this time and then fails with an unknown outcome, as if it had waited before it was
+    /// sent, and its answer had been lost.
+    FailLate(Duration),
     /// The call fails with an unknown outcome at once, and is executed after this time, as if its connection had
     /// broken. Later commands count as sent over another connection.
     Late(Duration),
@@ -305,6 +308,11 @@ impl Faulty {
             None => call(inner()).await,
             Some(Fault::FailBefore) => Err(unknown()),
             Some(Fault::FailAfter) => {
+                let _lost = call(inner()).await;
+                Err(unknown())
+            }
+            Some(Fault::FailLate(by)) => {
+                self.sleep(by).await;
                 let _lost = call(inner()).await;
                 Err(unknown())
             }

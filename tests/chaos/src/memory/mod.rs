@@ -281,7 +281,10 @@ impl MemoryRun {
                 Fault::FailBefore | Fault::FailAfter | Fault::Garbled | Fault::Double => {
                     Duration::ZERO
                 }
-                Fault::Delay(by) | Fault::DelayReply(by) | Fault::Late(by) => by,
+                Fault::Delay(by)
+                | Fault::DelayReply(by)
+                | Fault::FailLate(by)
+                | Fault::Late(by) => by,
                 Fault::Never => RESPONSE_TIMEOUT,
                 Fault::Hung | Fault::Muted => return,
             };

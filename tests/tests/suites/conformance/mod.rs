@@ -33,3 +33,4 @@ mod rw;
 mod semaphore;
 mod spin;
 mod stream;
+mod unguarded;

@@ -156,3 +156,54 @@ async fn grant_of_which_a_quarter_is_left_is_kept() {
     program.heal();
     servers.are_empty().await;
 }
+
+/// Two servers have granted it, and the answer of the third one is awaited, when its future is left.
+#[tokio::test(start_paused = true)]
+async fn round_that_is_left_before_it_is_over_frees_the_servers() {
+    let servers = Servers::new(3);
+    let (program, other) = (servers.program(), servers.program());
+    for wait in [Duration::MAX, Duration::ZERO] {
+        program.faults[2].next(Op::Attempt, Fault::DelayReply(LEASE / 30));
+        let mut left = program.lock().acquire().wait(wait).into_future();
+        assert!(
+            futures_util::future::poll_immediate(&mut left)
+                .await
+                .is_none()
+        );
+        assert!(!other.lock().holders().await.unwrap().is_empty());
+        let next = other.lock().acquire().wait(Duration::from_secs(3)).await;
+        next.expect("the servers are free").release().await.unwrap();
+        let guard = left.await.unwrap();
+        sleep(LEASE * 2).await;
+        assert!(guard.is_held() && distlock::test_util::held_parts(&guard) == 3);
+        guard.release().await.unwrap();
+        servers.are_empty().await;
+    }
+}
+
+/// One server has granted it, and the others are asked whether they are the same one, when its future is left.
+#[tokio::test(start_paused = true)]
+async fn round_that_is_left_while_it_compares_the_servers_frees_them() {
+    let servers = Servers::new(3);
+    let (program, other) = (servers.program(), servers.program());
+    let majority = [1, 2].map(|server| other.clients[server].lock(KEY).acquire().lease(LEASE * 2));
+    let majority = majority.map(IntoFuture::into_future);
+    let majority = futures_util::future::try_join_all(majority).await.unwrap();
+    program.faults[1].next(Op::Renew, Fault::DelayReply(LEASE / 30));
+    let mut left = program.lock().acquire().into_future();
+    assert!(
+        futures_util::future::poll_immediate(&mut left)
+            .await
+            .is_none()
+    );
+    assert_eq!(program.faults[1].calls(Op::Renew), 1);
+    let minority = other.clients[0].lock(KEY);
+    assert!(minority.is_locked().await.unwrap());
+    let next = minority.acquire().wait(Duration::from_secs(3)).await;
+    next.expect("the server is free").release().await.unwrap();
+    for guard in majority {
+        guard.release().await.unwrap();
+    }
+    left.await.unwrap().release().await.unwrap();
+    servers.are_empty().await;
+}

@@ -1,0 +1,255 @@
+//! What an acquisition has in the server, or may have, while it has no guard yet.
+//!
+//! A future that was polled and then left notices no grant, and gives none back. So what has to be ended then lies in a cell
+//! beside the future while that waits. Once in [`INSPECTION_PAUSE`](crate::config::INSPECTION_PAUSE) the watchdog's task wakes
+//! these futures. One that was not polled from one look to the next is absent, and what lies in its cell is ended. If
+//! it is polled again later, it finds the cell empty, and begins anew with a new owner.
+//!
+//! A future that is ready when it is first polled has no cell, so an attempt in memory costs no more.
+//!
+//! # Invariants
+//! 1. What lies in a cell has one owner: the future and the look both take it out, and one of them gets it.
+//! 2. Nobody is woken, and nothing is ended, under a mutex.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::task::AtomicWaker;
+use pin_project_lite::pin_project;
+use slab::Slab;
+
+use super::Session;
+use crate::foreign;
+use crate::mutex::Mutex;
+
+/// What has to be ended if the future beside it is not polled any more.
+pub(crate) trait Unguarded: Send + 'static {
+    /// Ends it.
+    fn end(self, session: &Arc<Session>);
+}
+
+/// For how many cells room is kept while there are none.
+const SPARE: usize = 64;
+
+/// The cells of one client's futures, by their numbers.
+#[derive(Default)]
+pub(super) struct Cells(Mutex<Slab<Arc<dyn Look>>>);
+
+/// What the watchdog's task does with a cell.
+trait Look: Send + Sync {
+    /// Whether the future has given no sign since it was asked for one. Such a cell is asked for nothing any more, and
+    /// [`end`](Look::end) is called next. `asks_only`: no future counts as absent.
+    fn is_absent(&self, asks_only: bool) -> bool;
+
+    /// Whether the cell was found to be absent.
+    fn has_ended(&self) -> bool;
+
+    fn wake(&self);
+
+    fn end(&self, session: &Arc<Session>);
+}
+
+/// The future was polled since it was last asked for a sign, or was never asked.
+const PRESENT: u8 = 0;
+const ASKED: u8 = 1;
+const ABSENT: u8 = 2;
+
+struct Cell<U> {
+    unguarded: Mutex<Option<U>>,
+    sign: AtomicU8,
+    waker: AtomicWaker,
+}
+
+impl<U> Cell<U> {
+    fn note_poll(&self, waker: &Waker) {
+        // Relaxed, here and below: the mutex of the cell decides who gets what lies in it.
+        if self.sign.load(Ordering::Relaxed) == ASKED {
+            let _absent_meanwhile = self.change(ASKED, PRESENT);
+        }
+        self.waker.register(waker);
+    }
+
+    fn change(&self, from: u8, to: u8) -> bool {
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.sign
+            .compare_exchange(from, to, success, failure)
+            .is_ok()
+    }
+}
+
+impl<U: Unguarded> Look for Cell<U> {
+    fn is_absent(&self, asks_only: bool) -> bool {
+        match self.sign.load(Ordering::Relaxed) {
+            ASKED if !asks_only => self.change(ASKED, ABSENT),
+            PRESENT => {
+                let _asked = self.change(PRESENT, ASKED);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.sign.load(Ordering::Relaxed) == ABSENT
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            foreign::wake_task(waker);
+        }
+    }
+
+    fn end(&self, session: &Arc<Session>) {
+        let unguarded = self.unguarded.lock().take();
+        if let Some(unguarded) = unguarded {
+            unguarded.end(session);
+        }
+    }
+}
+
+impl Session {
+    /// Awaits `future`. While it waits, what `make` returns is ended if the future is not polled any more.
+    pub(crate) fn beside<U, M, F>(self: &Arc<Self>, make: M, future: F) -> Beside<'_, U, M, F>
+    where
+        U: Unguarded,
+        M: FnOnce() -> U,
+        F: Future,
+    {
+        Beside {
+            future,
+            session: self,
+            make: Some(make),
+            cell: None,
+        }
+    }
+
+    /// Puts something where the watchdog's task finds it.
+    fn put_beside<U: Unguarded>(&self, unguarded: U, waker: &Waker) -> (Arc<Cell<U>>, usize) {
+        let cell = Arc::new(Cell {
+            unguarded: Mutex::new(Some(unguarded)),
+            sign: AtomicU8::new(PRESENT),
+            waker: AtomicWaker::new(),
+        });
+        cell.waker.register(waker);
+        let numbered = Arc::clone(&cell);
+        let number = self.unguarded.0.lock().insert(numbered);
+        self.inspect_soon();
+        (cell, number)
+    }
+
+    /// Takes back what was [put](Session::put_beside) there, unless it was ended.
+    fn take_from<U>(&self, (cell, number): (Arc<Cell<U>>, usize)) -> Option<U> {
+        let mut numbered = self.unguarded.0.lock();
+        let removed = numbered.try_remove(number);
+        if numbered.is_empty() && numbered.capacity() > SPARE {
+            *numbered = Slab::new();
+        }
+        drop(numbered);
+        // Outside of the mutex: its waker may run any code when it is dropped.
+        drop(removed);
+        cell.unguarded.lock().take()
+    }
+
+    /// Ends what futures have that are not polled any more, and asks the others for a sign. `asks_only`: this look is so late
+    /// that the machine may have stood still. Returns whether another look is needed.
+    pub(super) fn look_for_absent(self: &Arc<Self>, asks_only: bool) -> bool {
+        let mut looked_at = Vec::new();
+        {
+            let numbered = self.unguarded.0.lock();
+            for (_, cell) in numbered.iter().filter(|(_, cell)| !cell.has_ended()) {
+                looked_at.push((Arc::clone(cell), cell.is_absent(asks_only)));
+            }
+        }
+        let is_any_asked = looked_at.iter().any(|(_, is_absent)| !is_absent);
+        foreign::each(looked_at, |(cell, is_absent)| match is_absent {
+            true => cell.end(self),
+            false => cell.wake(),
+        });
+        is_any_asked
+    }
+}
+
+pin_project! {
+    /// A future beside something that is ended if the future is left. It is small, because each waiter has room for one.
+    pub(crate) struct Beside<'s, U: Unguarded, M, F> {
+        #[pin]
+        future: F,
+        session: &'s Session,
+        make: Option<M>,
+        cell: Option<(Arc<Cell<U>>, usize)>,
+    }
+
+    impl<U: Unguarded, M, F> PinnedDrop for Beside<'_, U, M, F> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if let Some(cell) = this.cell.take() {
+                drop(this.session.take_from(cell));
+            }
+        }
+    }
+}
+
+/// What has become of something beside a future that is ready.
+pub(crate) enum Kept<U, M> {
+    /// The future did not wait.
+    NotMade(M),
+    Made(U),
+    /// The future was absent.
+    Ended,
+}
+
+impl<U, M: FnOnce() -> U> Kept<U, M> {
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended)
+    }
+
+    /// Takes it back, unless it was ended.
+    pub(crate) fn take(self) -> Option<U> {
+        match self {
+            Self::NotMade(make) => Some(make()),
+            Self::Made(unguarded) => Some(unguarded),
+            Self::Ended => None,
+        }
+    }
+}
+
+impl<U, M, F> Future for Beside<'_, U, M, F>
+where
+    U: Unguarded,
+    M: FnOnce() -> U,
+    F: Future,
+{
+    type Output = (F::Output, Kept<U, M>);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some((cell, _)) = this.cell {
+            cell.note_poll(cx.waker());
+        }
+        if let Poll::Ready(output) = this.future.poll(cx) {
+            let kept = match (this.cell.take(), this.make.take()) {
+                (Some(cell), _) => {
+                    let unguarded = this.session.take_from(cell);
+                    unguarded.map_or(Kept::Ended, Kept::Made)
+                }
+                (None, Some(make)) => Kept::NotMade(make),
+                (None, None) => Kept::Ended,
+            };
+            return Poll::Ready((output, kept));
+        }
+        if let Some(make) = this.make.take() {
+            *this.cell = Some(this.session.put_beside(make(), cx.waker()));
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.0.lock().len();
+        f.debug_tuple("Cells").field(&number).finish()
+    }
+}
