@@ -43,7 +43,7 @@ impl Side {
     /// Never: the file has two lines.
     #[must_use]
     pub fn versions() -> [&'static str; 2] {
-        let mut versions = include_str!("../../redisson/versions").lines();
+        let mut versions = include_str!("../redisson/versions").lines();
         [(); 2].map(|()| versions.next().expect("two versions"))
     }
 
@@ -59,7 +59,7 @@ impl Side {
             Self::Rust(binary) => return Process::start(binary, [settings]),
             Self::Java(version) => version,
         };
-        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../redisson/target");
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("redisson/target");
         let built: PathBuf = built.join(version);
         assert!(
             built.join("built").exists(),

@@ -1,4 +1,4 @@
-//! Entry points of `tests/fuzz`: each takes bytes that a user or a server may send, and panics if a promise is broken.
+//! Entry points of `tests/gates/fuzz`: each takes bytes that a user or a server may send, and panics if a promise is broken.
 
 mod cluster;
 mod reply;

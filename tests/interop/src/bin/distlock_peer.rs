@@ -1,4 +1,4 @@
-//! The program with distlock that a test tells what to do. The one with Redisson is in `tests/redisson`.
+//! The program with distlock that a test tells what to do. The one with Redisson is in `tests/interop/redisson`.
 
 #[tokio::main]
 async fn main() -> Result<(), distlock::Error> {
