@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use distlock::{HolderReport, KeyReport, WaiterReport};
 
-use super::view::{
-    End, Holder, Lock, Millis, Named, PastHold, Permits, Sample, Waiter, can_be_released, millis,
-};
+use super::clock::{Millis, millis};
+use super::lock::{End, Holder, Lock, Named, PastHold, Permits, Sample, Waiter, can_be_released};
 
 /// How far back contention is remembered.
 pub(super) const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;

@@ -7,10 +7,12 @@ use distlock::{Client, Error, KeyReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
+use super::clock::{Clock, Millis};
 use super::history::{Found, History};
+use super::lock::{Lock, PastHold};
 use super::own::Own;
 use super::problems::problems;
-use super::view::{Clock, Lock, Millis, PastHold, Trouble, View};
+use super::view::{Trouble, View};
 
 /// The time from one look to the next.
 const EVERY: Duration = Duration::from_secs(2);

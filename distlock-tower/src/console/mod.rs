@@ -1,6 +1,8 @@
 //! A page on which people see the locks: who holds what, since when, and who waits.
 
+mod clock;
 mod history;
+mod lock;
 mod looks;
 mod own;
 mod problems;

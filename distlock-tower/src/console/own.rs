@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{BlockedBy, HoldSnapshot, Snapshot, WaitSnapshot};
 use serde::Serialize;
 
-use super::view::{Millis, millis};
+use super::clock::{Millis, millis};
 
 /// How many holds, and how many waits, are shown at most.
 pub(super) const MOST: usize = 100;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use distlock::{LossSnapshot, Snapshot, WaitSnapshot};
 use serde::Serialize;
 
+use super::clock::{Millis, millis};
 use super::history::{CONTENTION_SPAN, History};
+use super::lock::{Holder, Lock, Named, Waiter};
 use super::own::before_now;
-use super::view::{Holder, Lock, Millis, Named, Waiter, millis};
 
 /// How long a hold and a wait have stood before they count towards a deadlock. Others are likely to end by themselves.
 const STANDS: Millis = 10_000;

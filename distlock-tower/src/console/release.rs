@@ -9,7 +9,7 @@ use http::uri::Authority;
 use http::{StatusCode, Uri};
 use serde::Deserialize;
 
-use super::view::can_be_released;
+use super::lock::can_be_released;
 
 pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
 

@@ -26,6 +26,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod reports;
 pub(crate) mod side_keys;
+mod signal;
 mod subscription;
 pub mod watched;
 
@@ -47,7 +48,8 @@ pub use self::examined::{
 };
 pub use self::facts::{PrimitiveRights, ServerFacts, ServerLayout, UnknownFact};
 pub use self::fault::{Fault, cause};
-pub use self::subscription::{Signal, Subscription};
+pub use self::signal::Signal;
+pub use self::subscription::Subscription;
 use crate::clock::Tick;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;

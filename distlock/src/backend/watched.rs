@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::Signal;
+use super::signal::Signal;
 use crate::foreign;
 use crate::mutex::Mutex;
 

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::{Tick, nanos};
+use super::tick::{Tick, nanos};
 use crate::foreign;
 use crate::mutex::Mutex;
 

@@ -4,13 +4,13 @@
 
 mod boot;
 mod runtimes;
+mod tick;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pin_project_lite::pin_project;
 use tokio::sync::futures::Notified;
@@ -23,69 +23,8 @@ use self::boot::LONGEST_UNWATCHED;
 #[cfg(test)]
 pub(crate) use self::boot::tests::suspend;
 use self::runtimes::TokioClock;
+pub use self::tick::Tick;
 use crate::config::MAX_WAIT;
-
-/// A point in time on one clock, counted from that clock's own start in nanoseconds: a hold has a dozen of them, and a
-/// `Duration` takes twice the bytes.
-#[cfg_attr(
-    not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only the tests' crate names it")
-)]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Tick(u64);
-
-#[cfg_attr(
-    not(feature = "test-util"),
-    allow(unreachable_pub, reason = "only the tests' crate names it")
-)]
-impl Tick {
-    /// Later than every deadline.
-    pub(crate) const NEVER: Self = Self(u64::MAX);
-
-    /// Returns the point that is `by` later.
-    pub fn after(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(by)))
-    }
-
-    /// Returns the point that is `by` earlier, but not before the start of the clock.
-    pub(crate) fn before(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(by)))
-    }
-
-    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-
-    /// Returns the time from `now` until this point; zero if it has passed.
-    pub(crate) fn left(self, now: Self) -> Duration {
-        self.since(now)
-    }
-
-    /// Returns this point, or the next one that is a whole millisecond: tokio's timers fire at no other.
-    pub(crate) fn to_whole_millis(self) -> Self {
-        let whole = self.0.checked_next_multiple_of(NANOS_PER_MILLI);
-        whole.map_or(Self::NEVER, Self)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn from_millis(ms: u64) -> Self {
-        Self(ms * NANOS_PER_MILLI)
-    }
-}
-
-const NANOS_PER_MILLI: u64 = 1_000_000;
-
-/// In nanoseconds. What is longer than five centuries counts as that.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl fmt::Debug for Tick {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", Duration::from_nanos(self.0))
-    }
-}
 
 /// The wall-clock time in microseconds since 1970. Only fencing tokens use it, because they have to grow across
 /// restarts. This clock may be set back.
@@ -247,6 +186,8 @@ impl Future for SleepUntil<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::Tick;
+use super::tick::Tick;
 use crate::mutex::Mutex;
 
 /// One clock made of the tokio clocks of all runtimes that use a client.

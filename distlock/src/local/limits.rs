@@ -6,7 +6,6 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::signal::Signal;
-use super::slot::QueueSlot;
 use super::waits::{LongWait, Wait, Waits};
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
@@ -116,11 +115,7 @@ impl Counts {
 impl WaiterSlot {
     /// Counts for another key from here on. The limit of that key does not apply, because this waiter was admitted
     /// before.
-    pub(crate) fn move_to(&mut self, key: &Key, slot: &QueueSlot) {
-        self.move_key(key, slot.signal());
-    }
-
-    fn move_key(&mut self, key: &Key, signal: &Arc<Signal>) {
+    pub(crate) fn move_to(&mut self, key: &Key, signal: &Arc<Signal>) {
         let mut counts = self.limits.counts.lock();
         counts.leave(&self.key);
         *counts.per_key.entry(key.clone()).or_default() += 1;
@@ -213,7 +208,7 @@ mod tests {
         let limits = Arc::new(WaiterLimits::default());
         let mut moving = limits.join(wait("a"), Some(at_most(1, MANY))).unwrap();
         let there = limits.join(wait("b"), Some(at_most(1, MANY))).unwrap();
-        moving.move_key(&key("b"), &Arc::default());
+        moving.move_to(&key("b"), &Arc::default());
         let first = limits.join(wait("b"), None).unwrap();
         assert_eq!(
             limits.join(wait("b"), Some(at_most(3, MANY))).unwrap_err(),

@@ -22,7 +22,6 @@ use super::queue::{HeadCheck, Queue, QueueEffect};
 use super::round_robin::RoundRobin;
 use super::runner::Runner;
 use super::signal::Signal;
-use super::slot::{Joining, QueueSlot};
 use super::yielding::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
@@ -42,7 +41,7 @@ pub(crate) struct Registry {
     pub(super) entries: Mutex<Entries>,
     /// The keys whose first waiter is checked at intervals. Taken after `entries`.
     checked: Mutex<HashSet<Resource, RandomState>>,
-    yielding: Mutex<YieldList<Resource>>,
+    pub(super) yielding: Mutex<YieldList<Resource>>,
     pub(super) limits: Arc<WaiterLimits>,
     /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
     used_kinds: AtomicU32,
@@ -160,19 +159,6 @@ impl Registry {
         registry
     }
 
-    /// Makes a slot for an acquisition. If the acquisition has to queue before its first attempt, the slot is at the
-    /// end of the key's queue.
-    pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
-        let line = joining.resource.kind.line();
-        let mut slot = QueueSlot::new(self, joining);
-        let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
-        if queues_now {
-            let others = self.yielding.lock().take(&slot.resource, joining.since);
-            slot.join_queue(others);
-        }
-        slot
-    }
-
     pub(super) fn note_use_of(&self, kind: Kind) {
         let bit = 1 << kind as u32;
         // Relaxed, here and below: what is looked for under a mutex was noted before it was put there.
@@ -204,7 +190,7 @@ impl Registry {
         holder.is_some_and(|holder| holder.hold.deadline() > now)
     }
 
-    fn has_waiters(&self, resource: &Resource) -> bool {
+    pub(super) fn has_waiters(&self, resource: &Resource) -> bool {
         let entries = self.entries.lock();
         entries
             .get(resource)

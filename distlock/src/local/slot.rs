@@ -73,6 +73,21 @@ pub(crate) enum NextStep {
     Attempt { yield_first: bool },
 }
 
+impl Registry {
+    /// Makes a slot for an acquisition. If the acquisition has to queue before its first attempt, the slot is at the
+    /// end of the key's queue.
+    pub(crate) fn join(self: &Arc<Self>, joining: Joining<'_>) -> QueueSlot {
+        let line = joining.resource.kind.line();
+        let mut slot = QueueSlot::new(self, joining);
+        let queues_now = slot.queues && (line == Line::Local || self.has_waiters(&slot.resource));
+        if queues_now {
+            let others = self.yielding.lock().take(&slot.resource, joining.since);
+            slot.join_queue(others);
+        }
+        slot
+    }
+}
+
 impl QueueSlot {
     /// A slot that is not in the queue yet.
     pub(super) fn new(registry: &Arc<Registry>, joining: Joining<'_>) -> Self {

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::acquisition::{LockType, Outcome};
+use super::labels::{LockType, Outcome};
 #[cfg(feature = "metrics")]
 use super::metrics;
 use crate::config::Config;

@@ -18,7 +18,7 @@ use metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use super::acquisition::{LockType, Outcome};
+use super::labels::{LockType, Outcome};
 use crate::config::KeyClass;
 use crate::error::Loss;
 use crate::foreign;

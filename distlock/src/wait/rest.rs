@@ -73,7 +73,7 @@ impl Place {
         let mut places = registry.places_at_the_end(keys.map(|at| request.joining(at, false)));
         if let Some(waiter_slot) = &mut self.waiter_slot {
             let key = &request.requested[self.at].resource.key;
-            waiter_slot.move_to(key, &places[self.at]);
+            waiter_slot.move_to(key, places[self.at].signal());
         }
         while let Some(in_the_way) = in_the_way(&mut places) {
             let over = async {

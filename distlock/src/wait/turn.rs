@@ -98,7 +98,7 @@ impl<'a> Turn<'a> {
         };
         let slot = registry.join(joining);
         if let Some(waiter_slot) = &mut waiter_slot {
-            waiter_slot.move_to(&joining.resource.key, &slot);
+            waiter_slot.move_to(&joining.resource.key, slot.signal());
         }
         Self {
             registry,

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::call::Call;
+use super::lock;
 use super::store::{Name, State};
-use super::{Call, lock};
 use crate::backend::{Attempt, Attempted, Fault, Released, Target};
 use crate::clock::Tick;
 use crate::config::WAITER_TIMEOUT;

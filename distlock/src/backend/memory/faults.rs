@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use super::MemoryServer;
+use super::server::MemoryServer;
 use super::store::State;
 
 use crate::backend::{Fault, Signal, cause};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::call::Call;
+use super::number;
 use super::store::{Name, State, Value};
-use super::{Call, number};
 use crate::backend::{Fault, LatchChange, LatchSeen};
 use crate::resource::key::Key;
 use crate::resource::kind::Family;

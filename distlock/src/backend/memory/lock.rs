@@ -2,7 +2,7 @@
 //!
 //! A verb states a count and never adds to it, so a verb that is sent twice leaves what it left the first time.
 
-use super::Call;
+use super::call::Call;
 use super::store::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::clock::{self, Tick};

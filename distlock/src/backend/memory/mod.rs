@@ -3,6 +3,7 @@
 //! All data is behind one mutex. Time is tokio's clock, so tests may pause it. Each verb first removes what has expired
 //! and then runs on what is left; subscribers are notified after the mutex is released.
 
+mod call;
 mod channels;
 mod examine;
 mod fair;
@@ -17,29 +18,29 @@ mod observe;
 mod permit;
 mod rw;
 mod semaphore;
+pub(crate) mod server;
 mod store;
 #[cfg(feature = "test-util")]
 mod testing;
 mod tokens;
 
-use std::fmt;
 use std::future::ready;
 #[cfg(feature = "testing")]
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::coop::cooperative;
 use uuid::Uuid;
 
+use self::call::Call;
 #[cfg(feature = "testing")]
-use self::faults::{Faults, Planned};
-#[cfg(feature = "testing")]
-use self::observe::Observed;
+use self::faults::Planned;
 #[cfg(feature = "testing")]
 pub use self::observe::Waiter;
+pub use self::server::MemoryServer;
 use self::store::{State, Store};
 #[cfg(feature = "testing")]
 use super::Disconnection;
@@ -51,63 +52,14 @@ use super::{
     NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
     renewed_together,
 };
-use crate::clock::{Clock, Tick};
+use crate::clock::Tick;
 use crate::config::Config;
 use crate::foreign;
-use crate::mutex::Mutex;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
 
-/// A lock server inside this process, to be shared by several clients.
-///
-/// [`Client::in_memory`](crate::Client::in_memory) creates a server for that client alone. Use a `MemoryServer` when a
-/// test simulates several replicas of a program: clients of one server exclude each other like processes that share one
-/// Redis server. The server lives as long as any handle to it or any client of it.
-///
-/// The server keeps nothing of a lock that nobody holds or waits for. It also forgets the last token of a
-/// [fenced lock](crate::FencedLock) when the lock is free. Later tokens are still higher, because each token is at least
-/// the server's time, and that time never goes back, even if the machine's clock is set back.
-///
-/// With the feature `testing` a test can take the server down, have it fail, have it forget what it knows, and wait until
-/// somebody holds a key or waits for it.
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{Client, MemoryServer};
-///
-/// let server = MemoryServer::new();
-/// let (one, two) = (Client::builder().in_memory(&server)?, Client::builder().in_memory(&server)?);
-/// let _guard = one.lock("order:42").acquire().await?;
-/// assert!(two.lock("order:42").try_acquire().await?.is_none());
-/// # Ok(()) }
-/// ```
-#[derive(Clone)]
-pub struct MemoryServer {
-    store: Arc<Store>,
-}
-
 impl MemoryServer {
-    /// Creates a server on which nothing is locked.
-    pub fn new() -> Self {
-        Self {
-            store: Arc::new(Store {
-                clock: Clock::tokio(),
-                state: Mutex::new(State::default()),
-                clients: AtomicU64::new(0),
-                #[cfg(feature = "testing")]
-                faults: Faults::default(),
-                #[cfg(feature = "testing")]
-                observed: Observed::default(),
-            }),
-        }
-    }
-
-    pub(crate) fn clock(&self) -> Clock {
-        self.store.clock.clone()
-    }
-
     /// A connection for one client.
     pub(crate) fn connect(&self, config: &Config, id: Uuid) -> MemoryBackend {
         let named = NamedClient {
@@ -126,21 +78,6 @@ impl MemoryServer {
             #[cfg(feature = "testing")]
             response_timeout: config.response_timeout,
         }
-    }
-}
-
-impl Default for MemoryServer {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for MemoryServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.store.state.lock().values.len();
-        f.debug_struct("MemoryServer")
-            .field("keys", &keys)
-            .finish_non_exhaustive()
     }
 }
 
@@ -163,17 +100,6 @@ impl Drop for MemoryBackend {
         let mut state = self.store.state.lock();
         state.clients.retain(|client| client.id != self.id);
     }
-}
-
-/// When a verb runs, and for which client.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    client: u64,
-    now: Tick,
-    /// Until when the server remembers that this request took effect.
-    remember_until: Tick,
-    /// Until when it remembers that a latch was opened.
-    opened_until: Tick,
 }
 
 impl MemoryBackend {

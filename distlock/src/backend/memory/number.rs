@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::Call;
+use super::call::Call;
 use super::store::{Name, State, Value};
 use crate::backend::{Fault, Inspected, cause};
 use crate::clock::Tick;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::server::MemoryServer;
 use super::store::{State, Store, Value};
-use super::{MemoryServer, lock, permit, rw, semaphore};
+use super::{lock, permit, rw, semaphore};
 use crate::backend::{Inspected, ShownWait};
 use crate::clock::Tick;
 use crate::foreign;

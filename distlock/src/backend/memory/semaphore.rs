@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Call;
+use super::call::Call;
 use super::number::{self, Mark};
 use super::store::{Name, State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Released, SemaphoreChange, Target};

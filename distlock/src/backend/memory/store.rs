@@ -80,6 +80,19 @@ pub(super) enum Value {
 }
 
 impl Store {
+    /// An empty one, with a clock of its own.
+    pub(super) fn new() -> Self {
+        Self {
+            clock: Clock::tokio(),
+            state: Mutex::default(),
+            clients: AtomicU64::new(0),
+            #[cfg(feature = "testing")]
+            faults: super::faults::Faults::default(),
+            #[cfg(feature = "testing")]
+            observed: super::observe::Observed::default(),
+        }
+    }
+
     /// Whether no test has taken the server down.
     pub(super) fn is_up(&self) -> bool {
         #[cfg(feature = "testing")]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::fair;
+use super::server::MemoryServer;
 use super::store::{Entry, Name, Value};
-use super::{MemoryServer, fair};
 
 impl MemoryServer {
     /// The number of stored keys and of subscribed channels. That a latch was opened, which is remembered for some seconds, does

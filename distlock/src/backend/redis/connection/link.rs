@@ -21,9 +21,9 @@ use super::address::{Address, Locate};
 use super::connector::Connector;
 use super::epochs::Epochs;
 use super::greeting::{self, Expected};
+use super::known_run::KnownRun;
 use super::outage::OutageLog;
 use super::phase::Phase;
-use super::run::KnownRun;
 use super::tls;
 use super::unanswered::Unanswered;
 #[cfg(feature = "test-util")]

@@ -4,6 +4,7 @@ mod address;
 mod connector;
 mod epochs;
 pub(super) mod greeting;
+mod known_run;
 mod link;
 mod outage;
 mod phase;

@@ -1,4 +1,4 @@
-//! Which run of the server a connection leads to. What a server had stored is there until its run ends.
+//! Asks which run of the server a connection leads to. What a server had stored is there until its run ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,31 +7,10 @@ use redis::cmd;
 use tokio::time::timeout;
 
 use super::greeting;
+use super::known_run::Run;
 use super::link::{Connected, Link};
 use crate::backend::redis::reply;
 use crate::backend::{Fault, cause};
-use crate::mutex::Mutex;
-
-/// The id of a run; `None` if the user may not ask for it, or if the server has none.
-type Run = Option<Arc<str>>;
-
-/// What is known of the run.
-#[derive(Debug, Default)]
-pub(super) struct KnownRun {
-    /// The number of the connection over which the run was asked for last, and the answer.
-    last: Mutex<Option<(u64, Run)>>,
-    /// Held by the one that asks. The others wait for its answer.
-    asking: tokio::sync::Mutex<()>,
-}
-
-impl KnownRun {
-    /// What was answered over a connection.
-    fn over(&self, epoch: u64) -> Option<Run> {
-        let last = self.last.lock();
-        let (of, run) = last.as_ref()?;
-        (*of == epoch).then(|| run.clone())
-    }
-}
 
 impl Link {
     /// The id of the server's run. It is asked for once over each connection.

@@ -3,14 +3,12 @@
 //! The driver speaks TLS, by `rustls` or by the system's library. It reports wrong certificates late or not at all, so they
 //! are checked here when a client is made.
 
+#[cfg(feature = "_tls")]
+mod errors;
 #[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
 mod native_tls;
 #[cfg(feature = "tls-rustls")]
 mod rustls;
-
-use std::error::Error as StdError;
-use std::io;
-use std::sync::Arc;
 
 use redis::{ConnectionAddr, RedisError};
 
@@ -102,40 +100,8 @@ pub(super) fn is_no_tls(_error: &RedisError) -> bool {
     false
 }
 
-/// The error of this type among the causes of an error.
-#[cfg_attr(
-    not(feature = "_tls"),
-    allow(dead_code, reason = "only errors of a TLS library are looked for")
-)]
-fn find<E: StdError + 'static>(error: &RedisError) -> Option<&E> {
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        // Both of these leave out the error that they contain when they are asked for their source.
-        next = if let Some(shared) = error.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
-            Some(&**shared)
-        } else if let Some(io) = error.downcast_ref::<io::Error>() {
-            io.get_ref().map(|inner| inner as &(dyn StdError + 'static))
-        } else {
-            error.source()
-        };
-    }
-    None
-}
-
 fn invalid_url(reason: &str) -> Error {
     Error::InvalidUrl {
         reason: reason.to_owned(),
-    }
-}
-
-/// A wrong value of a setting. The value itself may be a secret.
-#[cfg(feature = "_tls")]
-fn invalid_pem(setting: &'static str, what: &str) -> Error {
-    Error::InvalidConfig {
-        setting,
-        value: what.to_owned(),
     }
 }

@@ -17,14 +17,14 @@ mod query;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use percent_encoding::percent_decode_str;
-
 use self::hosts::{address, addresses};
 use self::query::Query;
+use self::text::{decoded, invalid, number};
 use super::address::Address;
 use crate::config::Settings;
 use crate::config::credentials::Credentials;
@@ -322,29 +322,6 @@ fn database(text: &str) -> Result<u32, Error> {
         })
 }
 
-/// A number of digits alone: the standard library's parser also takes a sign.
-fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number)
-}
-
-/// Replaces `%40` and the like.
-fn decoded(text: &str, what: &str) -> Result<String, Error> {
-    let is_escape = |after: &str| {
-        let digits = after.as_bytes().iter().take(2);
-        digits.filter(|digit| digit.is_ascii_hexdigit()).count() == 2
-    };
-    if !text.split('%').skip(1).all(is_escape) {
-        return Err(invalid(format!(
-            "in {what}, a `%` without two hex digits; write a `%` itself as `%25`"
-        )));
-    }
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded
-        .map_err(|_| invalid(format!("{what} is not UTF-8")))?
-        .into_owned())
-}
-
 fn unknown_scheme() -> Error {
     invalid(
         "expected `redis://[user:password@]host[:port][/db]`; instead of `redis` there may be `rediss` (TLS), \
@@ -358,10 +335,4 @@ fn not_encoded() -> Error {
         "an `@` stands in an odd place; in a user, a password, a path and a query, write `@` as `%40`, `/` as `%2F`, `?` as `%3F` \
          and `#` as `%23`",
     )
-}
-
-fn invalid(reason: impl Into<String>) -> Error {
-    Error::InvalidUrl {
-        reason: reason.into(),
-    }
 }

@@ -5,7 +5,7 @@ use std::io;
 use native_tls::{Certificate, Identity, TlsConnector};
 use redis::RedisError;
 
-use super::{find, invalid_pem};
+use super::errors::{find, invalid_pem};
 use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
 

@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::{find, invalid_pem};
+use super::errors::{find, invalid_pem};
 use crate::config::pem::{ClientPem, Pem};
 use crate::error::Error;
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{invalid, number};
+use super::text::{invalid, number};
 use crate::backend::redis::connection::address::Address;
 use crate::error::Error;
 

@@ -1,6 +1,6 @@
 //! The query of a URL.
 
-use super::{decoded, invalid};
+use super::text::{decoded, invalid};
 use crate::error::Error;
 
 /// The words that only a URL of Sentinels may have.

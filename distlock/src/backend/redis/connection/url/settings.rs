@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::query::Query;
-use super::{invalid, number};
+use super::text::{invalid, number};
 use crate::config::{PubSub, Settings, parse_duration};
 use crate::error::Error;
 

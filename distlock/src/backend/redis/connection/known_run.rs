@@ -1,0 +1,26 @@
+//! Which run of the server a connection leads to, as far as the client has asked.
+
+use std::sync::Arc;
+
+use crate::mutex::Mutex;
+
+/// The id of a run; `None` if the user may not ask for it, or if the server has none.
+pub(crate) type Run = Option<Arc<str>>;
+
+/// What is known of the run.
+#[derive(Debug, Default)]
+pub(super) struct KnownRun {
+    /// The number of the connection over which the run was asked for last, and the answer.
+    pub(super) last: Mutex<Option<(u64, Run)>>,
+    /// Held by the one that asks. The others wait for its answer.
+    pub(super) asking: tokio::sync::Mutex<()>,
+}
+
+impl KnownRun {
+    /// What was answered over a connection.
+    pub(super) fn over(&self, epoch: u64) -> Option<Run> {
+        let last = self.last.lock();
+        let (of, run) = last.as_ref()?;
+        (*of == epoch).then(|| run.clone())
+    }
+}

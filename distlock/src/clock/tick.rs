@@ -1,0 +1,66 @@
+//! Points in time on one clock.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point in time on one clock, counted from that clock's own start in nanoseconds: a hold has a dozen of them, and a
+/// `Duration` takes twice the bytes.
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Tick(pub(super) u64);
+
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
+impl Tick {
+    /// Later than every deadline.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// Returns the point that is `by` later.
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(by)))
+    }
+
+    /// Returns the point that is `by` earlier, but not before the start of the clock.
+    pub(crate) fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(by)))
+    }
+
+    /// Returns the time since `earlier`; zero if `earlier` is later than this point.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Returns the time from `now` until this point; zero if it has passed.
+    pub(crate) fn left(self, now: Self) -> Duration {
+        self.since(now)
+    }
+
+    /// Returns this point, or the next one that is a whole millisecond: tokio's timers fire at no other.
+    pub(crate) fn to_whole_millis(self) -> Self {
+        let whole = self.0.checked_next_multiple_of(NANOS_PER_MILLI);
+        whole.map_or(Self::NEVER, Self)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_millis(ms: u64) -> Self {
+        Self(ms * NANOS_PER_MILLI)
+    }
+}
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// In nanoseconds. What is longer than five centuries counts as that.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}

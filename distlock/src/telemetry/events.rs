@@ -1,0 +1,325 @@
+//! Every event that this crate logs, under the target `distlock`.
+//!
+//! Each message says what happened and what happens next; the fields name the key, the owner or the connection.
+
+use std::fmt::Display;
+use std::panic::Location;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+#[cfg(feature = "metrics")]
+use super::metrics;
+use crate::error::{Error, Loss};
+use crate::foreign;
+use crate::resource::key::{Key, Resource};
+use crate::resource::kind::Kind;
+use crate::resource::owner::Owner;
+
+pub(super) const TARGET: &str = "distlock";
+
+/// Logs an event of this level.
+macro_rules! log {
+    ($level:ident, $($event:tt)*) => {
+        foreign::tell(|| tracing::$level!($($event)*))
+    };
+}
+
+/// An acquisition has to wait, and counts as a waiter from here on.
+pub(crate) fn waits(Resource { kind, key }: &Resource, place: &Location<'_>) {
+    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), %place, "waiting for the key");
+}
+
+/// The server refused an attempt.
+pub(crate) fn attempt_refused(Resource { kind, key }: &Resource, lease_left: Option<Duration>) {
+    log!(
+        trace, target: TARGET, kind = kind.name(), key = key.text(), ?lease_left,
+        "the server refused the key; it is attempted again"
+    );
+}
+
+pub(crate) fn granted(Resource { kind, key }: &Resource, owner: Owner, token: Option<u64>) {
+    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, token, "granted");
+}
+
+/// An acquisition ended without a grant.
+pub(super) fn refused(error: &Error) {
+    log!(debug, target: TARGET, %error, "not granted");
+}
+
+/// A guard ended after `held`, and the next waiter of its client has the hold.
+pub(crate) fn handed_over(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
+    log!(
+        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        "handed over to the next waiter of this client"
+    );
+}
+
+/// The last guard of a hold ended after `held`.
+pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
+    log!(
+        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        "released; the server is told"
+    );
+}
+
+pub(crate) fn lost(key: &Key, owner: Owner, loss: Loss) {
+    log!(warn, target: TARGET, key = key.text(), %owner, reason = %loss, "hold lost; its scopes are ended");
+}
+
+/// A guard was alive when the time of a close was over.
+pub(crate) fn held_after_close(
+    kind: Kind,
+    key: &str,
+    owner: Owner,
+    held: Duration,
+    place: &Location<'_>,
+) {
+    tracing::warn!(
+        target: TARGET, kind = kind.name(), key, %owner, ?held, %place,
+        "still held after the client was closed; end the guard before the program ends"
+    );
+}
+
+/// The client has another identity from here on.
+pub(crate) fn identity_renewed(former: Uuid, new: Uuid) {
+    tracing::info!(
+        target: TARGET, %former, %new,
+        "the client has a new identity; what it held is left to the process that it was copied from"
+    );
+}
+
+/// The client has no identity in this copy of its process.
+pub(crate) fn identity_failed(former: Uuid, error: &Error) {
+    tracing::error!(
+        target: TARGET, %former, %error,
+        "the client cannot be made anew in this copy of its process; it is closed until that succeeds"
+    );
+}
+
+/// The server did not have the hold when it was released. A caller who waits for the release gets an error as well.
+pub(crate) fn found_lost(key: &Key, owner: Owner) {
+    log!(
+        warn, target: TARGET, key = key.text(), %owner, reason = %Loss::Gone,
+        "hold found lost by its release; its owner may have run without the lock"
+    );
+}
+
+/// `guards` have handed a hold over that the server had lost. They ended without an error, so the loss is only reported
+/// here.
+pub(crate) fn ended_before_the_loss(key: &Key, owner: Owner, guards: u32) {
+    if guards > 0 {
+        log!(
+            warn, target: TARGET, key = key.text(), %owner, guards,
+            "the lost hold was handed over before the loss was found; this many guards have ended since the server last \
+             confirmed it, and some of them may have run without the lock"
+        );
+    }
+}
+
+/// `is_outage`: the log has reported the outage already.
+pub(crate) fn renewal_failed(holds: usize, fault: &dyn Display, is_outage: bool) {
+    if is_outage {
+        log!(debug, target: TARGET, holds, %fault, "renewal failed during an outage; it is retried until the lease ends");
+        return;
+    }
+    log!(warn, target: TARGET, holds, %fault, "renewal failed; it is retried until the lease ends");
+}
+
+pub(crate) fn release_given_up(key: &Key, owner: Owner, fault: &dyn Display) {
+    log!(
+        warn, target: TARGET, key = key.text(), %owner, %fault,
+        "release given up; the hold ends with its lease"
+    );
+}
+
+pub(crate) fn release_denied(key: &Key, owner: Owner, fault: &dyn Display) {
+    log!(
+        warn, target: TARGET, key = key.text(), %owner, %fault,
+        "release denied by the server; it is retried, because the permits have no lease and stay taken until then"
+    );
+}
+
+/// The caller gets the body's own result, so the error of the release is only reported here.
+pub(crate) fn release_failed(error: &Error) {
+    log!(warn, target: TARGET, %error, "the guarded body completed, but releasing its lock failed");
+}
+
+#[cfg(feature = "macros")]
+pub(crate) fn runs_without_lock(error: &Error) {
+    log!(warn, target: TARGET, %error, "the lock server is unavailable; the body runs without the lock because of `on_unavailable = \"run\"`");
+}
+
+pub(crate) fn installed_client_replaced(former: Uuid, client: Uuid) {
+    log!(
+        warn, target: TARGET, %former, %client,
+        "another client was installed already; attributes use the new one now"
+    );
+}
+
+pub(crate) fn late_grant(key: &Key, owner: Owner) {
+    log!(warn, target: TARGET, key = key.text(), %owner, "grant arrived too late, after the wait or most of its lease had ended; it is released");
+}
+
+pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
+    log!(debug, target: TARGET, key = key.text(), %fault, "grant not confirmed; it is released");
+}
+
+pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
+    log!(
+        warn, target: TARGET, key = key.text(), %place,
+        "this task waits without limit for a lock that it already holds; run the inner call inside \
+         `guard.scope(..)`, or give it a `wait`"
+    );
+}
+
+pub(crate) fn waits_in_a_cycle(key: &Key, cycle: &str) {
+    log!(
+        warn, target: TARGET, key = key.text(), cycle,
+        "possible deadlock: acquisitions wait for each other in a cycle; acquire the keys in one order, or with \
+         `multi_lock`, or give them a `wait`"
+    );
+}
+
+/// `waiters` wait for the key, the first of them for `waited`.
+pub(crate) fn waits_long(
+    key: &Key,
+    waited: Duration,
+    waiters: usize,
+    place: &Location<'_>,
+    holders: &[String],
+    lease_left: Option<Duration>,
+) {
+    log!(
+        warn, target: TARGET, key = key.text(), ?waited, waiters, %place, ?holders, ?lease_left,
+        "still waiting for the key"
+    );
+}
+
+/// `waiters` wait for permits, the first of them for `waited`.
+pub(crate) fn waits_for_unset_permits(
+    key: &Key,
+    waited: Duration,
+    waiters: usize,
+    place: &Location<'_>,
+) {
+    log!(
+        warn, target: TARGET, key = key.text(), ?waited, waiters, %place,
+        "still waiting for the semaphore, which has no permits yet: nobody has set them"
+    );
+}
+
+pub(crate) fn more_long_waits(keys: usize) {
+    log!(warn, target: TARGET, keys, "acquisitions are still waiting for further keys");
+}
+
+pub(crate) fn waiter_absent(key: &Key) {
+    log!(
+        warn, target: TARGET, key = key.text(),
+        "the first waiter is not polled any more; it loses its place to the next one, until it is polled again"
+    );
+}
+
+pub(crate) fn acquisition_absent(key: &Key) {
+    log!(
+        warn, target: TARGET, key = key.text(),
+        "an acquisition is not polled any more; what was granted to it is released, and it begins anew when it is polled"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn connected(what: &'static str, epoch: u64) {
+    log!(debug, target: TARGET, connection = what, epoch, "connected");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
+    log!(debug, target: TARGET, connection = what, %fault, ?pause, "cannot connect; retrying after the pause");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn outage_began(server: &str, what: &'static str, reason: &dyn Display) {
+    log!(
+        warn, target: TARGET, server, connection = what, %reason,
+        "connection to the lock server lost; reconnecting"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn not_connected_yet(server: &str, what: &'static str, reason: &dyn Display) {
+    log!(
+        warn, target: TARGET, server, connection = what, %reason,
+        "no connection to the lock server yet; trying again"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display) {
+    log!(
+        warn, target: TARGET, server, ?lasted, %reason,
+        "still no connection to the lock server; reconnecting"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn outage_over(server: &str, lasted: Duration, is_first: bool) {
+    if is_first {
+        log!(info, target: TARGET, server, ?lasted, "connected to the lock server");
+        return;
+    }
+    #[cfg(feature = "metrics")]
+    metrics::reconnected(server);
+    log!(info, target: TARGET, server, ?lasted, "connected to the lock server again");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn master_switched(service: &str, left: &dyn Display, master: &dyn Display) {
+    log!(
+        info, target: TARGET, service, %left, %master,
+        "another server is the master; all holds are confirmed there"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn sentinel_not_heard(sentinel: &dyn Display, why: &dyn Display) {
+    log!(
+        warn, target: TARGET, %sentinel, %why,
+        "the Sentinel does not let this user subscribe to `+switch-master`; it is asked every 10 s instead, and until then \
+         locks may be granted by a server that is no longer the master"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn sentinel_forgotten(sentinel: &dyn Display, service: &str) {
+    log!(
+        debug, target: TARGET, %sentinel, service,
+        "the Sentinel does not answer, and no other one names it any more; it is not asked again"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn slots_changed(nodes: &str) {
+    log!(debug, target: TARGET, nodes, "slots of the cluster have moved between nodes");
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn server_evicts(server: &str, policy: &str) {
+    log!(
+        warn, target: TARGET, server, policy,
+        "the lock server deletes locks when its memory is full; set its `maxmemory-policy` to `noeviction`"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn subscription_failed(fault: &dyn Display) {
+    log!(
+        warn, target: TARGET, %fault,
+        "cannot subscribe; until it works, waiters poll every few seconds"
+    );
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn odd_message(channel: &[u8], bytes: usize) {
+    let channel = String::from_utf8_lossy(channel);
+    log!(debug, target: TARGET, %channel, bytes, "unknown message ignored");
+}
