@@ -18,7 +18,8 @@ pub(crate) enum Mode {
     Write,
 }
 
-/// Each mode with its keyword and its variant of `distlock::Mode`.
+/// Each mode with its keyword and its variant of `distlock::Mode`. A test in the module of that type gives each of its
+/// variants to the attribute.
 const MODES: [(Mode, &str, &str); 8] = [
     (Mode::Reentrant, "reentrant", "Reentrant"),
     (Mode::NonReentrant, "non_reentrant", "NonReentrant"),

@@ -47,14 +47,15 @@ pub use crate::config::Settings;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::config::credentials::Credentials;
 pub use crate::error::{Blocker, Error, Loss};
+pub use crate::guard::fenced::FencedGuard;
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;
 pub use crate::guard::{Guard, Leased};
 pub use crate::local::snapshot::{BlockedBy, HoldSnapshot, LossSnapshot, Snapshot, WaitSnapshot};
 pub use crate::primitives::{
-    CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedGuard, FencedLock,
-    LatchWait, Lock, Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock,
-    RedLock, RwLock, Semaphore, SpinLock, Waiting, WriteLock,
+    CountDownLatch, ExpirablePermit, ExpirableSemaphore, FairLock, FencedLock, LatchWait, Lock,
+    Member, MultiLock, NonReentrantFairLock, NonReentrantLock, Permit, ReadLock, RedLock, RwLock,
+    Semaphore, SpinLock, Waiting, WriteLock, kinds,
 };
 pub use crate::resource::kind::Kind;
 pub use crate::resource::mode::Mode;

@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use distlock::kinds::{Fair, Fenced, LockKind, Read, Reentrant, Spin, Write};
 use distlock::{
     Acquire, Acquiring, Blocker, Builder, Client, CountDownLatch, Current, Error, ExpirablePermit,
-    ExpirableSemaphore, FencedGuard, Guard, HoldStream, Holder, Inherit, LatchWait, Lock,
-    LockSource, Loss, MemoryServer, MultiLock, Owner, Permit, PermitId, Quorum, ReadLock, RedLock,
-    Run, RwLock, Scope, Section, Semaphore, SpinLock, TryRun, Waiting, WriteLock, inherit,
-    with_client,
+    ExpirableSemaphore, FairLock, FencedGuard, FencedLock, Guard, HoldStream, Holder, Inherit,
+    LatchWait, Lock, LockSource, Loss, MemoryServer, MultiLock, NonReentrantFairLock,
+    NonReentrantLock, Owner, Permit, PermitId, Quorum, ReadLock, RedLock, Run, RwLock, Scope,
+    Section, Semaphore, SpinLock, TryRun, Waiting, WriteLock, inherit, with_client,
 };
 use futures_util::FutureExt as _;
 
@@ -32,10 +33,7 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_value::<Client>();
     is_value::<Builder>();
     is_value::<MemoryServer>();
-    is_value::<Lock>();
     is_value::<RwLock>();
-    is_value::<ReadLock>();
-    is_value::<WriteLock>();
     is_value::<Acquire>();
     is_value::<Guard>();
     is_value::<ExpirableSemaphore>();
@@ -56,11 +54,8 @@ fn values_are_send_sync_unpin_debug_and_static() {
     is_cheap_to_clone::<Client>();
     is_cheap_to_clone::<Builder>();
     is_cheap_to_clone::<MemoryServer>();
-    is_cheap_to_clone::<Lock>();
     is_cheap_to_clone::<ExpirableSemaphore>();
     is_cheap_to_clone::<RwLock>();
-    is_cheap_to_clone::<ReadLock>();
-    is_cheap_to_clone::<WriteLock>();
     is_cheap_to_clone::<Semaphore>();
     is_cheap_to_clone::<CountDownLatch>();
     is_cheap_to_clone::<Acquire>();
@@ -77,8 +72,6 @@ fn values_are_unwind_safe() {
     is_unwind_safe::<Quorum>();
     is_unwind_safe::<LockSource>();
     is_unwind_safe::<Error>();
-    is_unwind_safe::<Lock>();
-    is_unwind_safe::<SpinLock>();
     is_unwind_safe::<RedLock>();
     is_unwind_safe::<MultiLock>();
     is_unwind_safe::<RwLock>();
@@ -98,6 +91,55 @@ fn values_are_unwind_safe() {
     is_unwind_safe::<Current>();
     is_unwind_safe::<Owner>();
     is_unwind_safe::<Holder>();
+}
+
+/// The kind is known to the compiler alone: it adds nothing to a lock, and takes nothing from it.
+#[test]
+fn locks_of_every_kind_are_values_of_one_size() {
+    fn is_lock<L: Clone + Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Debug + 'static>() {
+        assert_eq!(size_of::<L>(), size_of::<RwLock>());
+        assert_eq!(size_of::<Option<L>>(), size_of::<Option<RwLock>>());
+    }
+    is_lock::<Lock>();
+    is_lock::<NonReentrantLock>();
+    is_lock::<FairLock>();
+    is_lock::<NonReentrantFairLock>();
+    is_lock::<SpinLock>();
+    is_lock::<FencedLock>();
+    is_lock::<ReadLock>();
+    is_lock::<WriteLock>();
+}
+
+/// Each name is an alias that a user may write out, and `Lock` alone is the reentrant lock.
+#[test]
+fn kind_of_a_lock_is_its_parameter() {
+    fn kind_of<K: LockKind>(lock: &Lock<K>) -> String {
+        format!("{lock:?}")
+    }
+    let client = Client::in_memory();
+    let rw: RwLock = client.rw_lock("k");
+    let lock: Lock = client.lock("k");
+    let spin: Lock<Spin> = client
+        .spin_lock("k")
+        .backoff(Duration::ZERO, Duration::ZERO);
+    let fair: Lock<Fair> = client.fair_lock("k");
+    for (written, kind) in [
+        (kind_of(&lock), "Reentrant"),
+        (kind_of::<Reentrant>(&lock.clone()), "Reentrant"),
+        (kind_of(&client.non_reentrant_lock("k")), "NonReentrant"),
+        (kind_of(&spin), "Spin"),
+        (kind_of::<Fenced>(&client.fenced_lock("k")), "Fenced"),
+        (kind_of(&fair), "Fair"),
+        (
+            kind_of(&client.non_reentrant_fair_lock("k")),
+            "NonReentrantFair",
+        ),
+        (kind_of::<Read>(&rw.read()), "Read"),
+        (kind_of::<Write>(&rw.write()), "Write"),
+    ] {
+        let start = format!("Lock {{ handle: Handle {{ kind: {kind}, ");
+        assert!(written.starts_with(&start), "{written}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use distlock::test_util::modes;
 use distlock::{Client, MemoryServer, Mode, Quorum};
 use distlock_tower::{Held, LockLayer, LockService};
 use http::request::Parts;
@@ -85,16 +86,7 @@ async fn writers_and_readers_exclude_each_other() {
 #[tokio::test]
 async fn each_mode_takes_the_lock_of_its_kind() {
     let client = Client::in_memory();
-    for mode in [
-        Mode::Reentrant,
-        Mode::NonReentrant,
-        Mode::Spin,
-        Mode::Fenced,
-        Mode::Fair,
-        Mode::NonReentrantFair,
-        Mode::Read,
-        Mode::Write,
-    ] {
+    for mode in modes() {
         let key = mode.to_string();
         let service = LockLayer::new(&client)
             .key_template(&key)

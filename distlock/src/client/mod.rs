@@ -32,6 +32,7 @@ use crate::error::Error;
 use crate::hold::Session;
 use crate::local::snapshot::Snapshot;
 use crate::local::{Lives, Registry};
+use crate::primitives::kinds::LockKind;
 use crate::primitives::{
     CountDownLatch, ExpirableSemaphore, FairLock, FencedLock, Lock, MultiLock,
     NonReentrantFairLock, NonReentrantLock, RwLock, Semaphore, SpinLock,
@@ -172,7 +173,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, key: impl Into<String>) -> Lock {
-        Lock::new(self.handle(Kind::Reentrant, key))
+        self.lock_of(key)
     }
 
     /// Returns the [lock](NonReentrantLock) on `key` that cannot be entered again inside its own scope.
@@ -188,7 +189,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn non_reentrant_lock(&self, key: impl Into<String>) -> NonReentrantLock {
-        NonReentrantLock::new(self.handle(Kind::NonReentrant, key))
+        self.lock_of(key)
     }
 
     /// Returns the [lock](SpinLock) on `key` whose waiters poll and do not subscribe.
@@ -204,7 +205,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn spin_lock(&self, key: impl Into<String>) -> SpinLock {
-        SpinLock::new(self.handle(Kind::Spin, key))
+        self.lock_of(key)
     }
 
     /// Returns the [lock](FencedLock) on `key` whose grants have fencing tokens.
@@ -220,7 +221,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn fenced_lock(&self, key: impl Into<String>) -> FencedLock {
-        FencedLock::new(self.handle(Kind::Fenced, key))
+        self.lock_of(key)
     }
 
     /// Returns the [multi-lock](MultiLock) on `keys`, which acquires all of them or none.
@@ -270,7 +271,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn fair_lock(&self, key: impl Into<String>) -> FairLock {
-        FairLock::new(self.handle(Kind::Fair, key))
+        self.lock_of(key)
     }
 
     /// Returns the [lock](NonReentrantFairLock) on `key` that is granted in the order of arrival and cannot be entered
@@ -287,7 +288,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn non_reentrant_fair_lock(&self, key: impl Into<String>) -> NonReentrantFairLock {
-        NonReentrantFairLock::new(self.handle(Kind::NonReentrantFair, key))
+        self.lock_of(key)
     }
 
     /// Returns the [lock](RwLock) on `key` that admits any number of readers or one writer.
@@ -339,6 +340,11 @@ impl Client {
     /// ```
     pub fn count_down_latch(&self, key: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(self.handle(Kind::Latch, key))
+    }
+
+    /// The lock of the kind that its type names.
+    fn lock_of<K: LockKind>(&self, key: impl Into<String>) -> Lock<K> {
+        Lock::new(self.handle(K::KIND, key))
     }
 
     pub(crate) fn handle(&self, kind: Kind, key: impl Into<String>) -> Handle {

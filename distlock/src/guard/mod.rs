@@ -1,6 +1,7 @@
 //! The guard: the value that ends a hold.
 
 mod critical_section;
+pub(crate) mod fenced;
 pub(crate) mod run;
 pub(crate) mod stream;
 

@@ -1,21 +1,40 @@
-//! The reentrant lock: Redisson's `RLock`.
+//! The lock on one key, of every kind: Redisson's `RLock`.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::acquire::handle::Handle;
 use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::primitives::Member;
+use crate::primitives::kinds::{LockKind, Reentrant};
 use crate::resource::owner::Holder;
 
-/// A reentrant lock on one key; made by [`Client::lock`](crate::Client::lock).
+/// A lock on one key. `Lock` alone is the reentrant one, made by [`Client::lock`](crate::Client::lock).
 ///
-/// At most one owner holds the lock at a time, among all clients of the same server, including those of Redisson. This
-/// type is a handle: it is cheap to clone, does no I/O on its own, and all handles with the same key are the same lock.
+/// At most one owner holds the lock at a time, among all clients of the same server, including those of Redisson. (The read
+/// side of a read/write lock has many owners.) This type is a handle: it is cheap to clone, does no I/O on its own, and all
+/// handles with the same key are the same lock.
 ///
-/// * **Reentrant inside its scope.** Acquiring the lock again inside [`Guard::scope`] or [`Acquire::run`] enters the same
-///   hold. A thread or a task is not an owner: two tasks exclude each other, and so do two branches of a `join!`.
+/// # Kinds
+/// The type parameter is the kind of the lock. All kinds have the same methods, except that a spin lock also has `backoff`.
+/// [`kinds`](crate::kinds) are the types of the parameter. Where the kind is a setting, use a [`Mode`](crate::Mode).
+///
+/// | type | made by | what is different |
+/// | --- | --- | --- |
+/// | `Lock`, the same as `Lock<Reentrant>` | [`Client::lock`](crate::Client::lock) | the default, as described below |
+/// | [`NonReentrantLock`](crate::NonReentrantLock) | [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock) | its owner gets an error if it acquires the lock again |
+/// | [`FairLock`](crate::FairLock) | [`Client::fair_lock`](crate::Client::fair_lock) | granted in the order of arrival, among all clients |
+/// | [`NonReentrantFairLock`](crate::NonReentrantFairLock) | [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock) | a fair lock whose owner gets an error if it acquires the lock again |
+/// | [`SpinLock`](crate::SpinLock) | [`Client::spin_lock`](crate::Client::spin_lock) | waiters poll; [`backoff`](crate::SpinLock::backoff) sets their pauses |
+/// | [`FencedLock`](crate::FencedLock) | [`Client::fenced_lock`](crate::Client::fenced_lock) | each grant has a token: its guard is a [`FencedGuard`](crate::FencedGuard) |
+/// | [`ReadLock`](crate::ReadLock), [`WriteLock`](crate::WriteLock) | [`Client::rw_lock`](crate::Client::rw_lock) | the two sides of a read/write lock: many readers or one writer |
+///
+/// # The reentrant lock
+/// * **Reentrant inside its scope.** Acquiring the lock again inside [`Guard::scope`](crate::Guard::scope) or
+///   [`Acquire::run`] enters the same hold. A thread or a task is not an owner: two tasks exclude each other, and so do two
+///   branches of a `join!`.
 /// * **Renewed by a watchdog.** Without a fixed [lease](Acquire::lease) the hold is renewed for as long as its guard
 ///   exists: by default it has a lease of 30 s and is renewed every 10 s
 ///   ([`watchdog_timeout`](crate::Builder::watchdog_timeout)). After a crash the lock is free when the lease expires.
@@ -37,14 +56,20 @@ use crate::resource::owner::Holder;
 /// assert_eq!(sold, "sold");
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
-pub struct Lock {
-    handle: Handle,
+pub struct Lock<K: LockKind = Reentrant> {
+    pub(super) handle: Handle,
+    // Of a function, so that the lock is `Send`, `Sync` and `Unpin` whatever the kind is.
+    kind: PhantomData<fn() -> K>,
 }
 
-impl Lock {
+impl<K: LockKind> Lock<K> {
+    /// The lock of a handle of this kind.
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle }
+        debug_assert_eq!(handle.kind, K::KIND);
+        Self {
+            handle,
+            kind: PhantomData,
+        }
     }
 
     /// Acquires the lock. Await the result for a guard, or [run](Acquire::run) a future under the lock.
@@ -64,11 +89,15 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     #[track_caller]
-    pub fn acquire(&self) -> Acquire {
+    pub fn acquire(&self) -> Acquire<K::Guard> {
         Acquire::new(LockSet::One(self.handle.clone()))
     }
 
     /// Acquires the lock if it is free, in one round trip and without waiting. Returns `None` if another owner holds it.
+    ///
+    /// For two kinds, waiters count as well. A [fair lock](crate::FairLock) is not free while others wait in its queue, which
+    /// this method does not join. A [read lock](crate::ReadLock) is free while there are readers, but not while a writer
+    /// holds the lock or waits for it.
     ///
     /// # Errors
     /// The errors of [`Acquire`], except [`Error::Timeout`].
@@ -87,11 +116,16 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     #[track_caller]
-    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<K::Guard>, Error>> + Send + use<K> {
         self.acquire().try_now()
     }
 
     /// Returns whether any owner holds the lock.
+    ///
+    /// For a [read lock](crate::ReadLock) this and the following methods are about the readers, and for a
+    /// [write lock](crate::WriteLock) about the writer.
     ///
     /// The answer describes the moment at which the server read it: the lock may be released or granted right after.
     ///
@@ -200,7 +234,11 @@ impl Lock {
     ///
     /// Use [fencing tokens](crate::Client::fenced_lock) if a store has to reject the writes of such sections.
     ///
-    /// A value that is not such a lock is not deleted: a read/write lock, or other data of any type.
+    /// Of a read/write lock, [`ReadLock`](crate::ReadLock) ends all readers, but only if there is no writer.
+    /// [`WriteLock`](crate::WriteLock) ends the writer and the readers inside its write lock.
+    ///
+    /// Only a lock is deleted: not other data of any type, not a read/write lock by a lock of another kind, and not such a
+    /// lock by one of the two sides.
     ///
     /// # Errors
     /// The same as [`is_locked`](Lock::is_locked).
@@ -223,8 +261,22 @@ impl Lock {
     }
 }
 
-impl From<Lock> for Member {
-    fn from(lock: Lock) -> Self {
+impl<K: LockKind> Clone for Lock<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<K: LockKind> fmt::Debug for Lock<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("handle", &self.handle)
+            .finish()
+    }
+}
+
+impl<K: LockKind> From<Lock<K>> for Member {
+    fn from(lock: Lock<K>) -> Self {
         Self::new(lock.handle)
     }
 }

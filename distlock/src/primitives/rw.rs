@@ -1,14 +1,10 @@
 //! The read/write lock: Redisson's `RReadWriteLock`.
 
-use std::time::Duration;
-
 use crate::acquire::handle::Handle;
-use crate::acquire::{Acquire, LockSet};
 use crate::error::Error;
-use crate::guard::Guard;
-use crate::primitives::Member;
+use crate::primitives::Lock;
+use crate::primitives::kinds::{Read, Write};
 use crate::resource::kind::Kind;
-use crate::resource::owner::Holder;
 
 /// A lock on one key that admits any number of readers or one writer; made by
 /// [`Client::rw_lock`](crate::Client::rw_lock).
@@ -33,7 +29,7 @@ use crate::resource::owner::Holder;
 ///
 /// A task can deadlock with a waiting writer. This happens if the task holds the read lock and waits for another task
 /// that has to acquire the read lock too: the waiting writer blocks that task. To prevent this, carry the scope over to
-/// the other task with [`inherit`](crate::inherit), or give its acquisition a [`wait`](Acquire::wait).
+/// the other task with [`inherit`](crate::inherit), or give its acquisition a [`wait`](crate::Acquire::wait).
 ///
 /// # How readers and writers alternate
 /// A writer that has to wait sets a mark in a separate key beside the lock. The mark expires after the
@@ -53,7 +49,7 @@ use crate::resource::owner::Holder;
 /// channels. Readers and writers of both libraries exclude each other in the same way, with these differences:
 ///
 /// * Redisson's clients ignore the marks. Its readers are admitted beside other readers while a writer waits, so a steady
-///   stream of them can starve writers of both libraries; set a [`wait`](Acquire::wait). Its writers do not give way to
+///   stream of them can starve writers of both libraries; set a [`wait`](crate::Acquire::wait). Its writers do not give way to
 ///   waiting readers.
 /// * Redisson does not publish a downgrade. Readers that wait for such a writer are not woken; they are admitted when
 ///   the lease that the server has reported to them expires.
@@ -88,9 +84,7 @@ impl RwLock {
     /// # Examples
     /// See [`ReadLock`].
     pub fn read(&self) -> ReadLock {
-        ReadLock {
-            handle: self.handle.of_kind(Kind::Read),
-        }
+        Lock::new(self.handle.of_kind(Kind::Read))
     }
 
     /// Returns the write side, which one owner holds alone.
@@ -98,9 +92,7 @@ impl RwLock {
     /// # Examples
     /// See [`WriteLock`].
     pub fn write(&self) -> WriteLock {
-        WriteLock {
-            handle: self.handle.of_kind(Kind::Write),
-        }
+        Lock::new(self.handle.of_kind(Kind::Write))
     }
 
     /// Returns whether there is any reader or writer; see [`Lock::is_locked`](crate::Lock::is_locked).
@@ -174,159 +166,14 @@ impl RwLock {
 /// assert_eq!(read.holders().await?.len(), 2);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
-pub struct ReadLock {
-    handle: Handle,
-}
-
-impl ReadLock {
-    /// Acquires the lock for reading. Await the result for a guard, or [run](Acquire::run) a future under the lock.
-    ///
-    /// # Errors
-    /// When awaited, the errors of [`Acquire`](Acquire#errors).
-    ///
-    /// # Cancel safety
-    /// The same as [`Acquire`](Acquire#cancel-safety).
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let guard = client.rw_lock("report:42").read().acquire().await?;
-    /// guard.release().await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn acquire(&self) -> Acquire {
-        Acquire::new(LockSet::One(self.handle.clone()))
-    }
-
-    /// Acquires the lock for reading if there is no writer and none waits, in one round trip and without waiting. Returns
-    /// `None` otherwise.
-    ///
-    /// # Errors
-    /// The errors of [`Acquire`], except [`Error::Timeout`].
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let lock = client.rw_lock("report:42");
-    /// let _writes = lock.write().acquire().await?;
-    /// assert!(lock.read().try_acquire().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
-        self.acquire().try_now()
-    }
-
-    /// Returns whether any owner holds the read lock; see [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use std::time::Duration;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let lock = client.rw_lock("report:42").read();
-    /// assert!(!lock.is_locked().await?);
-    ///
-    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
-    /// assert!(lock.is_locked().await?);
-    /// assert!(lock.holders().await?[0].owner.starts_with(&guard.owner().to_string()));
-    /// assert_eq!(lock.hold_count().await?, 1);
-    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
-    ///
-    /// assert!(lock.force_release().await?);
-    /// assert!(!lock.is_locked().await?);
-    /// # Ok(()) }
-    /// ```
-    pub async fn is_locked(&self) -> Result<bool, Error> {
-        self.handle.is_locked().await
-    }
-
-    /// Returns the readers, each with the number of times it has entered; see
-    /// [`Lock::holders`](crate::Lock::holders).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](ReadLock::is_locked).
-    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        self.handle.holders().await
-    }
-
-    /// Returns how many times the lock is entered, over all readers; 0 if there are none.
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](ReadLock::is_locked).
-    pub async fn hold_count(&self) -> Result<u64, Error> {
-        self.handle.hold_count().await
-    }
-
-    /// Returns how long the reader with the most time left stays if it is neither renewed nor released; see
-    /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](ReadLock::is_locked).
-    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        self.handle.remaining_lease().await
-    }
-
-    /// Ends all readers if there is no writer, and returns whether there were any; see
-    /// [`Lock::force_release`](crate::Lock::force_release).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the lock may or may not have been freed.
-    ///
-    /// # Examples
-    /// See [`is_locked`](ReadLock::is_locked).
-    pub async fn force_release(&self) -> Result<bool, Error> {
-        self.handle.force_release().await
-    }
-}
-
-impl From<ReadLock> for Member {
-    fn from(lock: ReadLock) -> Self {
-        Self::new(lock.handle)
-    }
-}
+pub type ReadLock = Lock<Read>;
 
 /// The write side of an [`RwLock`]; made by [`RwLock::write`].
 ///
 /// At most one owner holds it at a time. Meanwhile no owner holds the [`ReadLock`], except inside the writer's own
 /// scope. Waiting, renewal and release work as with [`Lock`](crate::Lock), with these differences:
 ///
-/// * A read lock that is acquired inside its [scope](Guard::scope) may outlive the write lock. The lock is then a read
+/// * A read lock that is acquired inside its [scope](crate::Guard::scope) may outlive the write lock. The lock is then a read
 ///   lock.
 /// * The methods that inspect the lock, such as [`holders`](WriteLock::holders), are about the writer only. The server
 ///   stores it as `<owner>:write`.
@@ -345,150 +192,4 @@ impl From<ReadLock> for Member {
 /// assert!(reads.is_held() && other.is_some());
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
-pub struct WriteLock {
-    handle: Handle,
-}
-
-impl WriteLock {
-    /// Acquires the lock for writing. Await the result for a guard, or [run](Acquire::run) a future under the lock.
-    ///
-    /// # Errors
-    /// When awaited, the errors of [`Acquire`](Acquire#errors).
-    ///
-    /// # Cancel safety
-    /// The same as [`Acquire`](Acquire#cancel-safety).
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let guard = client.rw_lock("report:42").write().acquire().await?;
-    /// guard.release().await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn acquire(&self) -> Acquire {
-        Acquire::new(LockSet::One(self.handle.clone()))
-    }
-
-    /// Acquires the lock for writing if there is no reader and no writer, in one round trip and without waiting. Returns
-    /// `None` otherwise.
-    ///
-    /// # Errors
-    /// The errors of [`Acquire`], except [`Error::Timeout`].
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, a hold that was granted in the meantime is released in the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let client = distlock::Client::in_memory();
-    /// let write = client.rw_lock("report:42").write();
-    /// let first = write.try_acquire().await?;
-    /// assert!(first.is_some());
-    /// assert!(write.try_acquire().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>, Error>> + Send + use<> {
-        self.acquire().try_now()
-    }
-
-    /// Returns whether an owner holds the write lock; see [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use std::time::Duration;
-    ///
-    /// let client = distlock::Client::in_memory();
-    /// let lock = client.rw_lock("report:42").write();
-    /// assert!(!lock.is_locked().await?);
-    ///
-    /// let guard = lock.acquire().lease(Duration::from_secs(10)).await?;
-    /// assert!(lock.is_locked().await?);
-    /// assert!(lock.holders().await?[0].owner.starts_with(&guard.owner().to_string()));
-    /// assert_eq!(lock.hold_count().await?, 1);
-    /// assert!(lock.remaining_lease().await?.is_some_and(|left| left <= Duration::from_secs(10)));
-    ///
-    /// assert!(lock.force_release().await?);
-    /// assert!(!lock.is_locked().await?);
-    /// # Ok(()) }
-    /// ```
-    pub async fn is_locked(&self) -> Result<bool, Error> {
-        self.handle.is_locked().await
-    }
-
-    /// Returns the writer with the number of times it has entered, or nothing if there is no writer; see
-    /// [`Lock::holders`](crate::Lock::holders).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](WriteLock::is_locked).
-    pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        self.handle.holders().await
-    }
-
-    /// Returns how many times the writer has entered the lock; 0 if there is no writer.
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](WriteLock::is_locked).
-    pub async fn hold_count(&self) -> Result<u64, Error> {
-        self.handle.hold_count().await
-    }
-
-    /// Returns how long the write lock stays held if it is neither renewed nor released; see
-    /// [`Lock::remaining_lease`](crate::Lock::remaining_lease).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// The method only reads: dropping the future changes nothing.
-    ///
-    /// # Examples
-    /// See [`is_locked`](WriteLock::is_locked).
-    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        self.handle.remaining_lease().await
-    }
-
-    /// Ends the writer and the readers inside its write lock, and returns whether there was a writer; see
-    /// [`Lock::force_release`](crate::Lock::force_release).
-    ///
-    /// # Errors
-    /// The same as [`Lock::is_locked`](crate::Lock::is_locked).
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the lock may or may not have been freed.
-    ///
-    /// # Examples
-    /// See [`is_locked`](WriteLock::is_locked).
-    pub async fn force_release(&self) -> Result<bool, Error> {
-        self.handle.force_release().await
-    }
-}
-
-impl From<WriteLock> for Member {
-    fn from(lock: WriteLock) -> Self {
-        Self::new(lock.handle)
-    }
-}
+pub type WriteLock = Lock<Write>;

@@ -37,6 +37,36 @@ pub enum Kind {
     Latch,
 }
 
+/// The table of the kinds of [`Lock`](crate::Lock): the sentence about a kind, its type, its name, and the guard of its
+/// grants.
+///
+/// [`Mode`](crate::Mode) and the types in [`kinds`](crate::kinds) are made from these rows, and a test of `Mode` gives each
+/// name to the attribute. The first row is the default.
+macro_rules! lock_kinds {
+    ($make:ident) => {
+        $make! {
+            /// [`Client::lock`](crate::Client::lock): one owner, which may enter again inside its scope.
+            Reentrant, reentrant, Guard;
+            /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock): one owner, which may not enter again.
+            NonReentrant, non_reentrant, Guard;
+            /// [`Client::spin_lock`](crate::Client::spin_lock): one owner; waiters poll and do not subscribe.
+            Spin, spin, Guard;
+            /// [`Client::fenced_lock`](crate::Client::fenced_lock): each grant has a fencing token. It locks a single key.
+            Fenced, fenced, FencedGuard;
+            /// [`Client::fair_lock`](crate::Client::fair_lock): granted in the order of arrival among all clients.
+            Fair, fair, Guard;
+            /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): granted in the order of
+            /// arrival; its owner may not enter again.
+            NonReentrantFair, non_reentrant_fair, Guard;
+            /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): any number of readers, if there is no writer.
+            Read, read, Guard;
+            /// The write side of [`Client::rw_lock`](crate::Client::rw_lock): one writer, if there are no readers.
+            Write, write, Guard;
+        }
+    };
+}
+pub(crate) use lock_kinds;
+
 /// Kinds that store the same data under one key, so that they exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {

@@ -4,74 +4,59 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::resource::kind::Kind;
+use crate::resource::kind::{Kind, lock_kinds};
 
-/// The kind of lock that the attribute, the layer or a [`LockSource`](crate::LockSource) acquires.
-///
-/// Each mode stands for one of the locks that a [`Client`](crate::Client) makes. Semaphores and latches have no mode.
-/// As text a mode is its name in snake case, for example `"non_reentrant"`.
-///
-/// # Examples
-/// ```
-/// use distlock::Mode;
-///
-/// let mode: Mode = "write".parse()?;
-/// assert_eq!(mode, Mode::Write);
-/// assert_eq!(mode.to_string(), "write");
-/// assert!("wriet".parse::<Mode>().unwrap_err().to_string().contains("wriet"));
-/// # Ok::<(), distlock::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// [`Client::lock`](crate::Client::lock): one owner, which may enter again inside its scope.
-    #[default]
-    Reentrant,
-    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock): one owner, which may not enter again.
-    NonReentrant,
-    /// [`Client::spin_lock`](crate::Client::spin_lock): one owner; waiters poll and do not subscribe.
-    Spin,
-    /// [`Client::fenced_lock`](crate::Client::fenced_lock): each grant has a fencing token. It locks a
-    /// single key.
-    Fenced,
-    /// [`Client::fair_lock`](crate::Client::fair_lock): granted in the order of arrival among all clients.
-    Fair,
-    /// [`Client::non_reentrant_fair_lock`](crate::Client::non_reentrant_fair_lock): granted in the order of arrival;
-    /// its owner may not enter again.
-    NonReentrantFair,
-    /// The read side of [`Client::rw_lock`](crate::Client::rw_lock): any number of readers, if there is no writer.
-    Read,
-    /// The write side of [`Client::rw_lock`](crate::Client::rw_lock): one writer, if there are no readers.
-    Write,
+/// Makes the modes from the table of the kinds of locks, whose first row is the default.
+macro_rules! modes {
+    (
+        $(#[$default_text:meta])* $default:ident, $default_name:ident, $default_guard:ident;
+        $($(#[$text:meta])* $kind:ident, $name:ident, $guard:ident;)*
+    ) => {
+        /// The kind of lock that the attribute, the layer or a [`LockSource`](crate::LockSource) acquires.
+        ///
+        /// Each mode stands for one of the locks that a [`Client`](crate::Client) makes. Semaphores and latches have no
+        /// mode. As text a mode is its name in snake case, for example `"non_reentrant"`.
+        ///
+        /// A mode chooses the kind at run time. Where the kind is known when the code is written, it is a part of the
+        /// type: [`Lock<K>`](crate::Lock).
+        ///
+        /// # Examples
+        /// ```
+        /// use distlock::Mode;
+        ///
+        /// let mode: Mode = "write".parse()?;
+        /// assert_eq!(mode, Mode::Write);
+        /// assert_eq!(mode.to_string(), "write");
+        /// assert!("wriet".parse::<Mode>().unwrap_err().to_string().contains("wriet"));
+        /// # Ok::<(), distlock::Error>(())
+        /// ```
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Mode {
+            $(#[$default_text])*
+            #[default]
+            $default,
+            $($(#[$text])* $kind,)*
+        }
+
+        impl Mode {
+            pub(crate) const ALL: &[Self] = &[Self::$default, $(Self::$kind),*];
+
+            pub(crate) fn kind(self) -> Kind {
+                match self {
+                    Self::$default => Kind::$default,
+                    $(Self::$kind => Kind::$kind,)*
+                }
+            }
+        }
+    };
 }
 
-impl Mode {
-    const ALL: [Self; 8] = [
-        Self::Reentrant,
-        Self::NonReentrant,
-        Self::Spin,
-        Self::Fenced,
-        Self::Fair,
-        Self::NonReentrantFair,
-        Self::Read,
-        Self::Write,
-    ];
+lock_kinds!(modes);
 
+impl Mode {
     fn name(self) -> &'static str {
         self.kind().name()
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            Self::Reentrant => Kind::Reentrant,
-            Self::NonReentrant => Kind::NonReentrant,
-            Self::Spin => Kind::Spin,
-            Self::Fenced => Kind::Fenced,
-            Self::Fair => Kind::Fair,
-            Self::NonReentrantFair => Kind::NonReentrantFair,
-            Self::Read => Kind::Read,
-            Self::Write => Kind::Write,
-        }
     }
 }
 
@@ -89,8 +74,10 @@ impl FromStr for Mode {
     /// # Errors
     /// [`Error::InvalidConfig`] if the text is not the name of a mode.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let named = Self::ALL.into_iter().find(|mode| mode.name() == text);
-        named.ok_or_else(|| Error::invalid_config("mode", text))
+        let named = Self::ALL.iter().find(|mode| mode.name() == text);
+        named
+            .copied()
+            .ok_or_else(|| Error::invalid_config("mode", text))
     }
 }
 
@@ -101,7 +88,37 @@ mod tests {
     #[test]
     fn every_mode_reads_back_from_its_name() {
         for mode in Mode::ALL {
-            assert_eq!(mode.to_string().parse::<Mode>().unwrap(), mode);
+            assert_eq!(mode.to_string().parse::<Mode>().unwrap(), *mode);
         }
+    }
+
+    /// A crate of macros cannot use the table of this crate, so the attribute has the names once more. Here it gets each of
+    /// them.
+    #[cfg(feature = "macros")]
+    mod attribute {
+        use super::*;
+        use crate::{Client, distributed_lock};
+
+        macro_rules! functions {
+            ($($(#[$text:meta])* $kind:ident, $name:ident, $guard:ident;)*) => {
+                $(
+                    #[distributed_lock(key = "k", client = client, mode = $name, crate = crate)]
+                    async fn $name(client: &Client) -> Result<Kind, Error> {
+                        Ok(client.snapshot().holds[0].kind)
+                    }
+                )*
+
+                #[tokio::test]
+                async fn every_mode_has_its_name_in_the_attribute() {
+                    $(
+                        assert_eq!(Mode::$kind.name(), stringify!($name));
+                        let client = Client::in_memory();
+                        assert_eq!($name(&client).await.unwrap(), Kind::$kind);
+                    )*
+                }
+            };
+        }
+
+        lock_kinds!(functions);
     }
 }

@@ -15,6 +15,7 @@ use crate::backend::memory::MemoryServer;
 use crate::client::Client;
 use crate::guard::Guard;
 use crate::primitives::{ExpirablePermit, Permit};
+use crate::resource::mode::Mode;
 use crate::resource::owner::Owner;
 
 pub use self::verbs::{Answer, Verbs};
@@ -94,6 +95,11 @@ pub fn stored(server: &MemoryServer) -> (usize, usize) {
 /// The fencing token of a guard, if it has one.
 pub fn token(guard: &Guard) -> Option<u64> {
     guard.token()
+}
+
+/// Every mode, in the order of the table of the kinds of locks.
+pub fn modes() -> impl Iterator<Item = Mode> {
+    Mode::ALL.iter().copied()
 }
 
 /// The guard of permits, for tests that treat all kinds alike.

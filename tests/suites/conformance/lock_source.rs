@@ -2,20 +2,10 @@
 
 use std::time::Duration;
 
+use distlock::test_util::modes;
 use distlock::{Client, Error, LockSource, Mode, Quorum};
 
 use crate::conformance::stage::Stage;
-
-const MODES: [Mode; 8] = [
-    Mode::Reentrant,
-    Mode::NonReentrant,
-    Mode::Spin,
-    Mode::Fenced,
-    Mode::Fair,
-    Mode::NonReentrantFair,
-    Mode::Read,
-    Mode::Write,
-];
 
 /// Is the lock that a mode names taken, as its own constructor sees it?
 async fn is_taken(client: &Client, mode: Mode, key: &str) -> bool {
@@ -35,7 +25,7 @@ async fn is_taken(client: &Client, mode: Mode, key: &str) -> bool {
 async fn each_mode_takes_the_lock_of_its_name(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
     let locks = LockSource::from(&client);
-    for mode in MODES {
+    for mode in modes() {
         let key = mode.to_string();
         let guard = locks.acquire(mode, [key.as_str()]).await.unwrap();
         assert!(is_taken(&client, mode, &key).await, "{mode}");
@@ -56,7 +46,7 @@ async fn each_mode_takes_the_lock_of_its_name(stage: &Stage) {
 async fn several_keys_are_all_taken_in_that_mode(stage: &Stage) {
     let client = stage.client().await;
     let locks = LockSource::from(&client);
-    for mode in MODES.into_iter().filter(|mode| *mode != Mode::Fenced) {
+    for mode in modes().filter(|mode| *mode != Mode::Fenced) {
         let keys = [format!("{mode}:b"), format!("{mode}:a")];
         let guard = locks.acquire(mode, &keys).await.unwrap();
         for key in &keys {

@@ -1,0 +1,9 @@
+use distlock::Lock;
+
+struct Greedy;
+
+struct Shop {
+    orders: Lock<Greedy>,
+}
+
+fn main() {}
