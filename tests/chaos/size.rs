@@ -94,20 +94,17 @@ const FULL: Size = Size {
 const SMOKE: Size = Size {
     name: "smoke",
     memory: Seeds {
-        fixed: 50,
-        fresh: 50,
+        fixed: 20,
+        fresh: 20,
     },
-    memory_kind: Seeds {
-        fixed: 10,
-        fresh: 10,
-    },
+    memory_kind: Seeds { fixed: 4, fresh: 4 },
     redis: Seeds { fixed: 1, fresh: 1 },
     redis_kind: Seeds { fixed: 1, fresh: 0 },
     redis_scale: Scale::SMOKE,
     processes_scale: Scale::SMOKE,
     redis_tests_at_once: 8,
     redis_runs_at_once: 6,
-    flawless: 5,
+    flawless: 3,
     // A run has six to twelve faults. The least that was measured, beside load: 71 % and 12 %.
     redis_coverage: Coverage {
         faults: 40,

@@ -73,7 +73,10 @@ async fn one_that_needs_two_hot_keys_gets_its_share(stage: &Stage) {
     let client = stage.client().await;
     let ms = Duration::from_millis;
     let lengths = match stage.is_paused() {
-        true => vec![[1, 1], [1, 10], [5, 100], [1_000, 1_000]],
+        true => size(
+            vec![[1, 1], [1, 4], [1_000, 1_000]],
+            vec![[1, 1], [1, 4], [1, 10], [5, 100], [1_000, 1_000]],
+        ),
         false => vec![[1, 1]],
     };
     for [a, b] in lengths {
@@ -117,12 +120,13 @@ async fn once_of(attempts: u32, mut measure: impl AsyncFnMut() -> bool) -> bool 
 
 async fn one_that_waits_for_a_key_that_is_held_for_long_is_in_nobodys_way(stage: &Stage) {
     let (client, other) = (stage.client().await, stage.client().await);
+    let ms = Duration::from_millis;
     for holder in [&client, &other] {
-        let section = [Duration::from_millis(1); 2];
+        let section = [ms(1); 2];
         // By turns in real time, and once more if need be, as above.
         let (time, turns, attempts, rest) = match stage.is_paused() {
-            true => (Duration::from_secs(2), 1, 1, 3),
-            false => (Duration::from_millis(500), 4, 3, 2),
+            true => (ms(size(500, 2_000)), 1, 1, 3),
+            false => (ms(500), 4, 3, 2),
         };
         let mut told = Vec::new();
         let is_fair = async || {
