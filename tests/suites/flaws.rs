@@ -3,6 +3,7 @@
 //!
 //! The scenarios run in memory on paused time, so that each has one outcome.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use distlock::test_util::Verbs;
@@ -73,16 +74,19 @@ async fn gets_in_within(limit: Duration, waiting: Waiting) -> bool {
     timeout(limit, waiting).await.is_ok()
 }
 
+/// What plays it is compiled once, whatever the type of its future.
+type Scenario = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = bool> + 'a>>;
+
 /// The scenario is as it should be without the flaw, and is not with it.
-fn shows(flaw: Flaw, scenario: impl AsyncFn(&Stage) -> bool) {
+fn shows(flaw: Flaw, scenario: Scenario) {
     for flaw in [None, Some(flaw)] {
-        let right = plays(flaw, &scenario);
+        let right = plays(flaw, scenario);
         assert_eq!(right, flaw.is_none(), "with {flaw:?}");
     }
 }
 
 /// Does the scenario go as it should?
-fn plays(flaw: Option<Flaw>, scenario: impl AsyncFn(&Stage) -> bool) -> bool {
+fn plays(flaw: Option<Flaw>, scenario: Scenario) -> bool {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     let stage = Stage {
@@ -98,7 +102,7 @@ macro_rules! scenarios {
     ($($flaw:ident: $scenario:ident,)*) => {
         mod scenario {
             use distlock_tests::flaws::Flaw;
-            $(#[test] fn $scenario() { super::shows(Flaw::$flaw, super::$scenario); })*
+            $(#[test] fn $scenario() { super::shows(Flaw::$flaw, |stage| Box::pin(super::$scenario(stage))); })*
         }
         const SHOWN: &[Flaw] = &[$(Flaw::$flaw),*];
     };
@@ -142,7 +146,7 @@ scenarios! {
 macro_rules! flawless {
     ($($scenario:ident,)*) => {
         mod flawless {
-            $(#[test] fn $scenario() { assert!(super::plays(None, super::$scenario)); })*
+            $(#[test] fn $scenario() { assert!(super::plays(None, |stage| Box::pin(super::$scenario(stage)))); })*
         }
     };
 }

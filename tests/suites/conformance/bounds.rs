@@ -410,7 +410,9 @@ on_every_backend! {
 /// Exact on paused time alone. That no late command finds a hold on Redis, its state there shows.
 #[test]
 fn rest_is_not_lengthened_by_a_late_renewal() {
-    crate::conformance::stage::memory(rest_is_not_lengthened_by_a_renewal_that_comes_late);
+    crate::conformance::stage::memory(|stage| {
+        Box::pin(rest_is_not_lengthened_by_a_renewal_that_comes_late(stage))
+    });
 }
 
 in_one_slot! {

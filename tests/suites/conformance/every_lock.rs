@@ -25,12 +25,12 @@ macro_rules! on_every_lock {
     (@backends $of:ident, [$($test:ident),* $(,)?]) => {
         mod memory {
             $(#[test] fn $test() {
-                crate::conformance::stage::memory(async |stage| super::super::$test(stage, super::super::LockKind::$of).await);
+                crate::conformance::stage::memory(|stage| Box::pin(super::super::$test(stage, super::super::LockKind::$of)));
             })*
         }
         mod redis {
             $(#[test] fn $test() {
-                crate::conformance::stage::redis(async |stage| super::super::$test(stage, super::super::LockKind::$of).await);
+                crate::conformance::stage::redis(|stage| Box::pin(super::super::$test(stage, super::super::LockKind::$of)));
             })*
         }
     };

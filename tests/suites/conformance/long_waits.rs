@@ -264,9 +264,7 @@ on_every_backend![
 ];
 
 mod many {
-    #[test]
-    fn of_waits_for_many_keys_the_longest_are_told_and_the_others_counted() {
-        let test = super::of_waits_for_many_keys_the_longest_are_told_and_the_others_counted;
-        crate::conformance::stage::memory(test);
-    }
+    use super::of_waits_for_many_keys_the_longest_are_told_and_the_others_counted;
+
+    on_memory![of_waits_for_many_keys_the_longest_are_told_and_the_others_counted];
 }

@@ -11,7 +11,7 @@ use distlock_tests::faults::Op;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::conformance::stage::{self, HAND_OVER_TIME, Stage};
+use crate::conformance::stage::{HAND_OVER_TIME, Stage};
 
 /// The names of those that were granted their keys, in this order, with the time since the start.
 #[derive(Clone)]
@@ -236,44 +236,15 @@ async fn all_pass_one_that_rests_and_it_comes_back_after_three_leases(stage: &St
     assert!(grants.of("both") < grants.of("late"));
 }
 
-mod memory {
-    use super::stage::memory;
-
-    #[test]
-    fn rest_ends_when_both_keys_are_free() {
-        memory(super::rest_ends_when_both_keys_are_free);
-    }
-
-    #[test]
-    fn all_pass_one_that_rests_and_it_comes_back_after_three_leases() {
-        memory(super::all_pass_one_that_rests_and_it_comes_back_after_three_leases);
-    }
-
-    #[test]
-    fn holds_that_were_granted_together_are_not_handed_over() {
-        memory(super::holds_that_were_granted_together_are_not_handed_over);
-    }
-
-    #[test]
-    fn place_is_kept_when_it_waits_for_another_of_its_keys() {
-        memory(super::place_is_kept_when_it_waits_for_another_of_its_keys);
-    }
-
-    #[test]
-    fn what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait() {
-        memory(super::what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait);
-    }
-
-    #[test]
-    fn it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait() {
-        memory(super::it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait);
-    }
-
-    #[test]
-    fn offer_goes_back_to_the_server_soon_if_another_key_is_missing() {
-        memory(super::offer_goes_back_to_the_server_soon_if_another_key_is_missing);
-    }
-}
+on_memory![
+    rest_ends_when_both_keys_are_free,
+    all_pass_one_that_rests_and_it_comes_back_after_three_leases,
+    holds_that_were_granted_together_are_not_handed_over,
+    place_is_kept_when_it_waits_for_another_of_its_keys,
+    what_it_collects_is_kept_from_later_ones_for_a_third_of_its_wait,
+    it_lets_others_pass_when_it_has_collected_for_a_third_of_its_wait,
+    offer_goes_back_to_the_server_soon_if_another_key_is_missing,
+];
 
 in_several_slots![
     rest_ends_when_both_keys_are_free,

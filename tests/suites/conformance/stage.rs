@@ -17,6 +17,7 @@ mod server;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -43,6 +44,9 @@ const REDIS_LEASE: Duration = Duration::from_millis(2_500);
 /// On a real server. See [`redis`].
 const REDIS_SLACK: Duration = Duration::from_secs(4);
 
+/// A test. With the type of its future, all that plays it would be compiled anew for each test.
+pub(crate) type Body = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// A lock server, its clients, and the faults between them.
 pub(crate) struct Stage {
     server: Server,
@@ -64,18 +68,18 @@ pub(crate) struct Stage {
 }
 
 /// Plays a test on the memory backend, in paused time.
-pub(crate) fn memory(test: impl AsyncFn(&Stage)) {
-    on_memory(test, None);
+pub(crate) fn memory(test: Body) {
+    in_paused_time(test, None);
 }
 
 /// Plays a test on the memory backend, in paused time. Each key has a slot of its own, as in a cluster.
-pub(crate) fn memory_in_slots(test: impl AsyncFn(&Stage)) {
+pub(crate) fn memory_in_slots(test: Body) {
     let slots = Faults::new();
     slots.split_slots();
-    on_memory(test, Some(slots));
+    in_paused_time(test, Some(slots));
 }
 
-fn on_memory(test: impl AsyncFn(&Stage), slots: Option<Faults>) {
+fn in_paused_time(test: Body, slots: Option<Faults>) {
     let runtime = one_thread()
         .enable_all()
         .start_paused(true)
@@ -86,11 +90,11 @@ fn on_memory(test: impl AsyncFn(&Stage), slots: Option<Faults>) {
     let mut stage = Stage::new(server, lease, slack, true);
     stage.slots = slots;
     let a_day = Duration::from_secs(24 * 3600);
-    runtime.block_on(stage.play(&test, a_day));
+    runtime.block_on(stage.play(test, a_day));
 }
 
 /// Plays a test on the memory backend in real time, with several threads.
-pub(crate) fn threads(test: impl AsyncFn(&Stage)) {
+pub(crate) fn threads(test: Body) {
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(4);
     let (lease, slack) = (Duration::from_millis(1_200), Duration::from_millis(150));
@@ -105,7 +109,7 @@ pub(crate) fn threads(test: impl AsyncFn(&Stage)) {
 ///
 /// The slack is below the 5 s after which a waiter that was told nothing asks by itself, since a lost wake-up must not hide
 /// in it. It stretches by as much as the machine was late. What is exact is asserted on paused time.
-pub(crate) fn redis(test: impl AsyncFn(&Stage)) {
+pub(crate) fn redis(test: Body) {
     let stage = async || {
         let server = RedisServer::builder().without_default_user().start().await;
         server.set_user("shop", &rights::all()).await;
@@ -117,7 +121,7 @@ pub(crate) fn redis(test: impl AsyncFn(&Stage)) {
 }
 
 /// Plays a test on a Redis server of its own, whose clients use TLS.
-pub(crate) fn tls(test: impl AsyncFn(&Stage)) {
+pub(crate) fn tls(test: Body) {
     let stage = async || {
         let authority = Authority::new();
         let builder = RedisServer::builder().tls(&authority.server());
@@ -129,7 +133,7 @@ pub(crate) fn tls(test: impl AsyncFn(&Stage)) {
 }
 
 /// Plays a test on the master of a set of servers with Sentinels, which other tests use at the same time.
-pub(crate) fn sentinel(test: impl AsyncFn(&Stage)) {
+pub(crate) fn sentinel(test: Body) {
     static STAGES: AtomicU64 = AtomicU64::new(0);
     let stage = async || {
         let user = format!("behind{}", STAGES.fetch_add(1, Ordering::Relaxed));
@@ -151,16 +155,16 @@ pub(crate) fn sentinel(test: impl AsyncFn(&Stage)) {
 }
 
 /// Plays a test on a Redis Cluster, in real time. The keys of a test are spread over the nodes.
-pub(crate) fn cluster(test: impl AsyncFn(&Stage)) {
+pub(crate) fn cluster(test: Body) {
     on_cluster(test, |user| format!("{user}:"));
 }
 
 /// Plays a test on a Redis Cluster, in real time. The keys of a test are in one slot.
-pub(crate) fn cluster_in_one_slot(test: impl AsyncFn(&Stage)) {
+pub(crate) fn cluster_in_one_slot(test: Body) {
     on_cluster(test, |user| format!("{user}:{{{user}}}:"));
 }
 
-fn on_cluster(test: impl AsyncFn(&Stage), prefix: impl Fn(&str) -> String) {
+fn on_cluster(test: Body, prefix: impl Fn(&str) -> String) {
     static STAGES: AtomicU64 = AtomicU64::new(0);
     let stage = async || {
         let user = format!("spread{}", STAGES.fetch_add(1, Ordering::Relaxed));
@@ -184,7 +188,7 @@ fn in_real_time(
     builder: &mut runtime::Builder,
     lease: Duration,
     stage: impl AsyncFn() -> Stage,
-    test: impl AsyncFn(&Stage),
+    test: Body,
 ) {
     let prepare = || {
         let runtime = builder.enable_all().build().unwrap();
@@ -194,7 +198,7 @@ fn in_real_time(
     play_until_it_counts(
         lease / 6,
         prepare,
-        |(runtime, stage)| runtime.block_on(stage.play(&test, Duration::from_secs(120))),
+        |(runtime, stage)| runtime.block_on(stage.play(test, Duration::from_secs(120))),
         |(_, stage)| stage.late(),
     );
 }
@@ -221,7 +225,7 @@ impl Stage {
         }
     }
 
-    async fn play(&self, test: &impl AsyncFn(&Self), patience: Duration) {
+    async fn play(&self, test: Body, patience: Duration) {
         if !self.paused {
             let _first = self.pulse.set(Pulse::start());
         }
@@ -542,23 +546,24 @@ mod tests {
 
     #[test]
     fn failure_on_a_machine_that_stands_still_does_not_count() {
-        let plays = AtomicU64::new(0);
-        let test = async |stage: &Stage| {
+        static PLAYS: AtomicU64 = AtomicU64::new(0);
+        async fn test(stage: &Stage) {
             // The pulse sleeps.
             tokio::task::yield_now().await;
-            if plays.fetch_add(1, Ordering::Relaxed) == 0 {
+            if PLAYS.fetch_add(1, Ordering::Relaxed) == 0 {
                 thread::sleep(stage.lease());
                 panic!("an answer that came too late");
             }
-        };
+        }
+        let test: Body = |stage| Box::pin(test(stage));
         in_real_time(&mut one_thread(), REDIS_LEASE, a_stage, test);
-        assert_eq!(plays.into_inner(), 2);
+        assert_eq!(PLAYS.load(Ordering::Relaxed), 2);
     }
 
     #[test]
     #[should_panic = "a failure of the library"]
     fn failure_that_comes_again_and_again_counts_on_any_machine() {
-        let test = async |_: &Stage| panic!("a failure of the library");
+        let test: Body = |_| Box::pin(async { panic!("a failure of the library") });
         in_real_time(&mut one_thread(), REDIS_LEASE, a_stage, test);
     }
 }

@@ -299,15 +299,13 @@ on_every_backend![
 
 /// What depends on the instant at which a waiter's task runs.
 mod on_paused_time {
-    use crate::conformance::stage::memory;
+    use super::{
+        grant_that_is_taken_up_after_the_close_is_given_back,
+        grant_that_is_taken_up_after_the_wait_is_given_back,
+    };
 
-    #[test]
-    fn grant_that_is_taken_up_after_the_wait_is_given_back() {
-        memory(super::grant_that_is_taken_up_after_the_wait_is_given_back);
-    }
-
-    #[test]
-    fn grant_that_is_taken_up_after_the_close_is_given_back() {
-        memory(super::grant_that_is_taken_up_after_the_close_is_given_back);
-    }
+    on_memory![
+        grant_that_is_taken_up_after_the_wait_is_given_back,
+        grant_that_is_taken_up_after_the_close_is_given_back
+    ];
 }

@@ -10,7 +10,7 @@ use distlock_tests::faults::{Fault, Op};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::conformance::stage::{self, Stage};
+use crate::conformance::stage::Stage;
 
 const KEY: &str = "order:42";
 const BODY: Duration = Duration::from_millis(1);
@@ -97,21 +97,8 @@ async fn hold_beside_one_that_the_server_granted_later_is_not_handed_over(stage:
     third.await.unwrap().unwrap().release().await.unwrap();
 }
 
-mod memory {
-    use super::stage::memory;
-
-    #[test]
-    fn hold_beside_one_that_the_server_granted_later_is_not_handed_over() {
-        memory(super::hold_beside_one_that_the_server_granted_later_is_not_handed_over);
-    }
-
-    #[test]
-    fn bodies_that_follow_a_force_release_are_few() {
-        memory(super::bodies_that_follow_a_force_release_are_few);
-    }
-
-    #[test]
-    fn key_that_is_handed_over_all_the_time_is_asked_for_a_hundred_times_a_second() {
-        memory(super::key_that_is_handed_over_all_the_time_is_asked_for_a_hundred_times_a_second);
-    }
-}
+on_memory![
+    hold_beside_one_that_the_server_granted_later_is_not_handed_over,
+    bodies_that_follow_a_force_release_are_few,
+    key_that_is_handed_over_all_the_time_is_asked_for_a_hundred_times_a_second,
+];

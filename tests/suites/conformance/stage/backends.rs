@@ -1,23 +1,32 @@
 //! Which tests play a test body, and where.
 
+/// One `#[test]` on memory, in paused time, for each of these functions.
+macro_rules! on_memory {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[test] fn $test() { $crate::conformance::stage::memory(|stage| Box::pin(super::$test(stage))); })*
+        }
+    };
+}
+
 /// One `#[test]` for each backend and each of these functions. `.ci/run engines` plays those on a set with Sentinels and on a
 /// cluster.
 macro_rules! on_every_backend {
     ($($test:ident),* $(,)?) => {
-        mod memory { $(#[test] fn $test() { $crate::conformance::stage::memory(super::$test); })* }
-        mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(super::$test); })* }
+        on_memory!($($test),*);
+        mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(|stage| Box::pin(super::$test(stage))); })* }
         mod sentinel {
             $(
                 #[test]
                 #[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
-                fn $test() { $crate::conformance::stage::sentinel(super::$test); }
+                fn $test() { $crate::conformance::stage::sentinel(|stage| Box::pin(super::$test(stage))); }
             )*
         }
         mod cluster {
             $(
                 #[test]
                 #[ignore = "played by `.ci/run engines`: a cluster takes time"]
-                fn $test() { $crate::conformance::stage::cluster(super::$test); }
+                fn $test() { $crate::conformance::stage::cluster(|stage| Box::pin(super::$test(stage))); }
             )*
         }
     };
@@ -28,9 +37,9 @@ macro_rules! on_every_backend {
 macro_rules! in_every_run {
     ($($test:ident),* $(,)?) => {
         mod in_every_run {
-            mod tls { $(#[test] fn $test() { $crate::conformance::stage::tls(super::super::$test); })* }
-            mod sentinel { $(#[test] fn $test() { $crate::conformance::stage::sentinel(super::super::$test); })* }
-            mod cluster { $(#[test] fn $test() { $crate::conformance::stage::cluster(super::super::$test); })* }
+            mod tls { $(#[test] fn $test() { $crate::conformance::stage::tls(|stage| Box::pin(super::super::$test(stage))); })* }
+            mod sentinel { $(#[test] fn $test() { $crate::conformance::stage::sentinel(|stage| Box::pin(super::super::$test(stage))); })* }
+            mod cluster { $(#[test] fn $test() { $crate::conformance::stage::cluster(|stage| Box::pin(super::super::$test(stage))); })* }
         }
     };
 }
@@ -39,20 +48,20 @@ macro_rules! in_every_run {
 macro_rules! in_one_slot {
     ($($test:ident),* $(,)?) => {
         mod one_slot {
-            mod memory { $(#[test] fn $test() { $crate::conformance::stage::memory(super::super::$test); })* }
-            mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(super::super::$test); })* }
+            mod memory { $(#[test] fn $test() { $crate::conformance::stage::memory(|stage| Box::pin(super::super::$test(stage))); })* }
+            mod redis { $(#[test] fn $test() { $crate::conformance::stage::redis(|stage| Box::pin(super::super::$test(stage))); })* }
             mod sentinel {
                 $(
                     #[test]
                     #[ignore = "played by `.ci/run engines`: a set with Sentinels takes time"]
-                    fn $test() { $crate::conformance::stage::sentinel(super::super::$test); }
+                    fn $test() { $crate::conformance::stage::sentinel(|stage| Box::pin(super::super::$test(stage))); }
                 )*
             }
             mod cluster {
                 $(
                     #[test]
                     #[ignore = "played by `.ci/run engines`: a cluster takes time"]
-                    fn $test() { $crate::conformance::stage::cluster_in_one_slot(super::super::$test); }
+                    fn $test() { $crate::conformance::stage::cluster_in_one_slot(|stage| Box::pin(super::super::$test(stage))); }
                 )*
             }
         }
@@ -62,13 +71,13 @@ macro_rules! in_one_slot {
 /// The same on memory, where each key has a slot of its own, as in a cluster: for what acquires several keys.
 macro_rules! in_several_slots {
     ($($test:ident),* $(,)?) => {
-        mod slots { $(#[test] fn $test() { $crate::conformance::stage::memory_in_slots(super::$test); })* }
+        mod slots { $(#[test] fn $test() { $crate::conformance::stage::memory_in_slots(|stage| Box::pin(super::$test(stage))); })* }
     };
 }
 
 /// The same on memory with several threads, in real time: for what only a race can show.
 macro_rules! on_threads {
     ($($test:ident),* $(,)?) => {
-        mod threads { $(#[test] fn $test() { $crate::conformance::stage::threads(super::$test); })* }
+        mod threads { $(#[test] fn $test() { $crate::conformance::stage::threads(|stage| Box::pin(super::$test(stage))); })* }
     };
 }
