@@ -3,6 +3,7 @@
 //! Keys and holders may contain the names of tenants, and any client can read an answer. They are logged here, and the
 //! layer's own answers never contain them.
 
+mod answer;
 mod grpc;
 mod info;
 mod problem;

@@ -7,8 +7,6 @@ use distlock::{Blocker, Error};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use super::{grpc, problem};
-
 /// The bounds of `Retry-After` in seconds for a busy lock. The rest of a lease that a watchdog renews says little about
 /// the end of the hold, so it is not passed on as it is.
 const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
@@ -290,18 +288,6 @@ impl Rejection {
     pub fn is_grpc(&self) -> bool {
         self.grpc
     }
-
-    /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC.
-    ///
-    /// # Examples
-    /// See [`Rejection`].
-    pub fn answer(&self) -> Response<Full<Bytes>> {
-        if self.grpc {
-            grpc::answer(self)
-        } else {
-            problem::answer(self)
-        }
-    }
 }
 
 impl From<Error> for Rejection {
@@ -311,17 +297,6 @@ impl From<Error> for Rejection {
             is_logged: false,
             ..Self::of(&error)
         }
-    }
-}
-
-#[cfg(feature = "axum")]
-impl axum::response::IntoResponse for Rejection {
-    fn into_response(self) -> axum::response::Response {
-        if let (false, Some(error)) = (self.is_logged, &self.error) {
-            log(self.reason, error);
-            super::count_answer(self.reason);
-        }
-        self.answer().into_response()
     }
 }
 

@@ -23,6 +23,10 @@ use self::boot::LONGEST_UNWATCHED;
 #[cfg(test)]
 pub(crate) use self::boot::tests::suspend;
 use self::runtimes::TokioClock;
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(unreachable_pub, reason = "only the tests' crate names it")
+)]
 pub use self::tick::Tick;
 use crate::config::MAX_WAIT;
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-#[cfg(feature = "metrics")]
-use super::metrics;
 use crate::error::{Error, Loss};
 use crate::foreign;
 use crate::resource::key::{Key, Resource};
@@ -268,7 +266,7 @@ pub(crate) fn outage_over(server: &str, lasted: Duration, is_first: bool) {
         return;
     }
     #[cfg(feature = "metrics")]
-    metrics::reconnected(server);
+    super::metrics::reconnected(server);
     log!(info, target: TARGET, server, ?lasted, "connected to the lock server again");
 }
 

@@ -23,7 +23,7 @@
 //!    message. A look also tells when the lease is over by now. The looks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
 //! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all; see [`several`].
-//!    Keys of several slots of a cluster are asked for slot by slot; see [`parts`].
+//!    Keys of several slots of a cluster are asked for slot by slot; see [`several::parts`].
 //! 7. **The end of the wait.** An acquisition that is dropped, or whose deadline passes, leaves the queue. A wake-up or
 //!    a hold that had reached its slot goes to the next waiter. An owner whose attempt was not answered is ended in the
 //!    background.
@@ -93,10 +93,8 @@ mod attempt;
 mod look;
 mod number;
 pub(crate) mod one_server;
-mod parts;
 pub(crate) mod quorum;
 mod request;
-mod rest;
 mod several;
 mod turn;
 mod unanswered;
@@ -111,7 +109,7 @@ use self::attempt::{Attempts, Outcome};
 use self::look::{LeaseInTheWay, due_without_a_message};
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
-use self::several::{Place, Several};
+use self::several::{Several, WaitPosition};
 use self::turn::{Blocking, MyTurn, Turn};
 use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
@@ -142,7 +140,7 @@ pub(crate) async fn try_once(
     registry.session.start_tasks();
     match request.has_several_keys() {
         false => try_keys(registry, request, &[0]).await,
-        true => Box::pin(parts::try_each(registry, request)).await,
+        true => Box::pin(several::parts::try_each(registry, request)).await,
     }
 }
 
@@ -211,7 +209,7 @@ pub(crate) async fn acquire(
         };
     }
     registry.session.start_tasks();
-    let mut next = Place::first(request);
+    let mut next = WaitPosition::first(request);
     loop {
         let outcome = {
             let mut waiter = Waiter::join(registry, request, next);
@@ -240,7 +238,7 @@ enum RoundOutcome {
     All(OpenShares),
     /// The acquisition waits for another key next.
     /// Boxed, because few acquisitions need several keys, and the future of each has room for this result.
-    Elsewhere(Box<Place>),
+    Elsewhere(Box<WaitPosition>),
 }
 
 /// A waiting acquisition. Dropping it ends its owner, its subscription and its turn.
@@ -270,10 +268,10 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    fn join(registry: &'a Arc<Registry>, request: &'a Request, place: Place) -> Self {
+    fn join(registry: &'a Arc<Registry>, request: &'a Request, place: WaitPosition) -> Self {
         let session = &registry.session;
         let several = Several::new(&place);
-        let Place {
+        let WaitPosition {
             at,
             rank,
             waiter_slot,

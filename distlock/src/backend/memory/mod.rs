@@ -52,6 +52,7 @@ use super::{
     NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
     renewed_together,
 };
+#[cfg(feature = "testing")]
 use crate::clock::Tick;
 use crate::config::Config;
 use crate::foreign;

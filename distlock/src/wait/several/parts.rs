@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::attempt::Outcome;
-use super::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::hold::{Session, Unguarded};
 use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
 use crate::resource::key::Key;
 use crate::telemetry;
+use crate::wait::attempt::Outcome;
+use crate::wait::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};
 
 /// The indices of keys that one command can name.
 pub(super) type Part = SmallVec<[usize; 4]>;
@@ -52,7 +52,7 @@ enum PartOutcome {
 }
 
 /// Makes a single attempt on each part, without the local queue.
-pub(super) async fn try_each(
+pub(in crate::wait) async fn try_each(
     registry: &Arc<Registry>,
     request: &Request,
 ) -> Result<TryOutcome, Error> {

@@ -1,9 +1,16 @@
-//! The rooms of the libraries: each module imports only what stands below it, and the list of modules is complete.
+//! The rooms of the libraries: each room imports only rooms that stand below it, and the list of rooms is complete. Inside of
+//! each folder no files name each other in a circle.
 //!
-//! The lists are those of CONTRIBUTING.md. A new module gets its place here, and that says what it may import.
+//! The lists are those of CONTRIBUTING.md. A new room gets its place here, and that says what it may import.
 
+mod arrows;
+mod source;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use self::arrows::Crate;
 
 /// The modules of a crate from the top to the bottom. Those in one line do not import each other.
 type Staircase<'a> = &'a [&'a [&'a str]];
@@ -137,6 +144,74 @@ fn modules_of_distlock_import_only_what_stands_below_them() {
 #[test]
 fn modules_of_distlock_tower_import_only_what_stands_below_them() {
     check("distlock-tower", DISTLOCK_TOWER);
+}
+
+/// Files that list what their neighbours are about: a sum type, and the store with one field for each of them.
+const SUM_TYPES: &[&str] = &["backend/memory/store"];
+
+fn folder_of(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.join(name).join("src")
+}
+
+#[test]
+fn files_of_a_folder_do_not_name_each_other_in_a_circle() {
+    let crates = [
+        "distlock",
+        "distlock-tower",
+        "distlock-macros",
+        "distlock/cli",
+    ];
+    let circles: Vec<_> = crates
+        .iter()
+        .flat_map(|name| {
+            let circles = Crate::read(&folder_of(name)).circles(SUM_TYPES);
+            circles
+                .into_iter()
+                .map(move |circle| format!("{name}, {circle}"))
+        })
+        .collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn circle_of_files_is_found_by_whatever_way_they_name_each_other() {
+    let circles = |one: &str, two: &str| {
+        let files = [
+            ("lib.rs", "mod room;"),
+            (
+                "room/mod.rs",
+                "mod one;\nmod two;\nmod three;\npub(crate) use self::two::Two;",
+            ),
+            ("room/one.rs", one),
+            ("room/two.rs", two),
+            ("room/three.rs", "use super::one::One;"),
+        ];
+        let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
+        Crate::of(BTreeMap::from(files)).circles(&[]).join("\n")
+    };
+    let names_one = "use super::one::One;\npub(crate) struct Two;";
+    assert_eq!(circles("", names_one), "");
+    assert_eq!(
+        circles("use super::two::Two;", names_one),
+        "in room: one -> two (room/one.rs:1), two -> one (room/two.rs:1)"
+    );
+    for back in [
+        "use super::Two;",
+        "use super::{Two as Other};",
+        "use crate::room::{Two, three::Three};",
+        "fn f() {\n    super::two::run();\n}",
+        "pub(crate) use super::two::Two;\nfn f(two: Two) {}",
+    ] {
+        assert!(!circles(back, names_one).is_empty(), "{back}");
+    }
+    for none in [
+        "// use super::Two;",
+        "const TEXT: &str = \"super::two::Two\";",
+        "#[cfg(test)]\nmod tests {\n    use super::super::two::Two;\n}",
+    ] {
+        assert_eq!(circles(none, names_one), "", "{none}");
+    }
 }
 
 /// The files of distlock that name this crate outside of comments and unit tests.

@@ -4,7 +4,7 @@
 //! queues, and others pass it in the rest, so it is in nobody's way there. When it is first in that queue and the key is
 //! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
 //! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers. Keys in
-//! several slots of a cluster are asked for [slot by slot](super::parts).
+//! several slots of a cluster are asked for [slot by slot](self::parts).
 //!
 //! # No deadlock, and nobody is kept waiting for long
 //! * It holds nothing while it waits. While it collects, an offer lies in its slot for at most [`HAND_OVER_TIME`], until
@@ -13,39 +13,28 @@
 //!   then, it lets the others pass again and waits for that key. Those that need one key only lose at most a quarter of
 //!   their time, however long the holders of other keys take.
 //! * Keys that change hands in step could be missed in the same way each time. After
-//!   [`COLLECTIONS_WITHOUT_REST`](crate::config::COLLECTIONS_WITHOUT_REST) failures it [rests](super::rest) before it waits
+//!   [`COLLECTIONS_WITHOUT_REST`](crate::config::COLLECTIONS_WITHOUT_REST) failures it [rests](self::rest) before it waits
 //!   again, twice as long each time. So it may collect for longer, until it is as long as the other keys are held. A rest is no
 //!   longer than [`MOST_REST`](crate::config::MOST_REST), and ends when all keys are free.
+
+pub(super) mod parts;
+mod position;
+mod rest;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::parts::Part;
-use super::rest::Rest;
+use self::parts::Part;
+use self::position::Rest;
+pub(super) use self::position::WaitPosition;
 use super::turn::Blocking;
-use super::{Request, RoundOutcome, Waiter};
+use super::{RoundOutcome, Waiter};
 use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::local::{OpenShare, OpenShares, PlaceState, QueueSlot, Ticket, WaiterSlot};
-
-/// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
-pub(super) struct Place {
-    /// The index of the key.
-    pub(super) at: usize,
-    pub(super) rank: Option<Ticket>,
-    /// Counts it as a waiter.
-    pub(super) waiter_slot: Option<WaiterSlot>,
-    /// Since when it has been in nobody's way.
-    pub(super) unhindered_since: Tick,
-    /// How often it collected in vain.
-    pub(super) failed: u32,
-    /// What it does before it waits again.
-    pub(super) rest: Rest,
-    unanswered: Option<(usize, Tick)>,
-}
+use crate::local::{OpenShare, OpenShares, PlaceState, QueueSlot, Ticket};
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
 pub(super) struct Several {
@@ -75,22 +64,8 @@ struct Overview {
     offered: bool,
 }
 
-impl Place {
-    pub(super) fn first(request: &Request) -> Self {
-        Self {
-            at: 0,
-            rank: None,
-            waiter_slot: None,
-            unhindered_since: request.since,
-            failed: 0,
-            rest: Rest::none(request.since),
-            unanswered: None,
-        }
-    }
-}
-
 impl Several {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(place: &WaitPosition) -> Self {
         Self {
             places: Vec::new(),
             rank: None,
@@ -346,9 +321,9 @@ impl Waiter<'_> {
         RoundOutcome::Elsewhere(Box::new(self.place_elsewhere(at)))
     }
 
-    pub(super) fn place_elsewhere(&mut self, at: usize) -> Place {
+    pub(super) fn place_elsewhere(&mut self, at: usize) -> WaitPosition {
         let now = self.session.now();
-        Place {
+        WaitPosition {
             at,
             rank: self.turn.slot.ticket().or(self.several.rank),
             waiter_slot: self.turn.take_waiter_slot(),

@@ -8,20 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::several::Place;
-use super::{Request, RoundOutcome, Waiter};
-use crate::clock::Tick;
+use super::position::{Rest, WaitPosition};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
 use crate::local::{PlaceState, QueueSlot, Registry};
-
-/// For how long an acquisition rests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
-    until: Tick,
-    /// Whether it ends when all keys are free.
-    keeps_places: bool,
-}
+use crate::wait::{Request, RoundOutcome, Waiter};
 
 /// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
 fn rest_after(taken_for: Duration, failed: u32) -> Duration {
@@ -33,18 +24,9 @@ fn rest_after(taken_for: Duration, failed: u32) -> Duration {
     share.max(backoff.min(PART_BACKOFF.longest))
 }
 
-impl Rest {
-    pub(super) fn none(now: Tick) -> Self {
-        Self {
-            until: now,
-            keeps_places: false,
-        }
-    }
-}
-
-impl Place {
+impl WaitPosition {
     /// Rests before the next wait.
-    pub(super) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
+    pub(in crate::wait) async fn rest(&mut self, registry: &Arc<Registry>, request: &Request) {
         let Rest {
             until,
             keeps_places,

@@ -1,0 +1,34 @@
+//! The default answer to a request that is refused.
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+
+#[cfg(feature = "axum")]
+use super::rejection::log;
+use super::{Rejection, grpc, problem};
+
+impl Rejection {
+    /// Returns the default answer: problem details, or a trailers-only response if the request came by gRPC.
+    ///
+    /// # Examples
+    /// See [`Rejection`].
+    pub fn answer(&self) -> Response<Full<Bytes>> {
+        if self.grpc {
+            grpc::answer(self)
+        } else {
+            problem::answer(self)
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Rejection {
+    fn into_response(self) -> axum::response::Response {
+        if let (false, Some(error)) = (self.is_logged, &self.error) {
+            log(self.reason, error);
+            super::count_answer(self.reason);
+        }
+        self.answer().into_response()
+    }
+}

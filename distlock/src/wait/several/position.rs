@@ -1,0 +1,52 @@
+//! Where an acquisition of several keys waits.
+
+use crate::clock::Tick;
+use crate::local::{Ticket, WaiterSlot};
+use crate::wait::Request;
+
+/// Where an acquisition waits, and what it keeps when it waits for another of its keys next.
+pub(in crate::wait) struct WaitPosition {
+    /// The index of the key.
+    pub(in crate::wait) at: usize,
+    pub(in crate::wait) rank: Option<Ticket>,
+    /// Counts it as a waiter.
+    pub(in crate::wait) waiter_slot: Option<WaiterSlot>,
+    /// Since when it has been in nobody's way.
+    pub(in crate::wait) unhindered_since: Tick,
+    /// How often it collected in vain.
+    pub(in crate::wait) failed: u32,
+    /// What it does before it waits again.
+    pub(in crate::wait) rest: Rest,
+    pub(in crate::wait) unanswered: Option<(usize, Tick)>,
+}
+
+/// For how long an acquisition rests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    pub(super) until: Tick,
+    /// Whether it ends when all keys are free.
+    pub(super) keeps_places: bool,
+}
+
+impl WaitPosition {
+    pub(in crate::wait) fn first(request: &Request) -> Self {
+        Self {
+            at: 0,
+            rank: None,
+            waiter_slot: None,
+            unhindered_since: request.since,
+            failed: 0,
+            rest: Rest::none(request.since),
+            unanswered: None,
+        }
+    }
+}
+
+impl Rest {
+    pub(super) fn none(now: Tick) -> Self {
+        Self {
+            until: now,
+            keeps_places: false,
+        }
+    }
+}
