@@ -15,6 +15,7 @@ mod mutex;
 mod primitives;
 mod resource;
 mod scope;
+mod session;
 mod telemetry;
 mod wait;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::backend::{Change, Inspected};
 use crate::config::{Backoff, SPIN_BACKOFF, checked_wait};
 use crate::error::Error;
-use crate::hold::Session;
 use crate::local::{Lives, Registry, watching};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Holder;
+use crate::session::Session;
 use crate::wait;
 
 /// A kind and a key of one client. If the key is invalid, each use of the handle returns the error.

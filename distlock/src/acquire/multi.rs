@@ -21,11 +21,12 @@ use super::reentry::{
     ClosedGate, Enclosing, OpenGates, check_open, pass_gates, try_gates, within_scopes,
 };
 use crate::error::Error;
-use crate::hold::{Hold, HoldView, Session, Unguarded};
+use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares};
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
 use crate::scope::Frames;
+use crate::session::{Session, Unguarded};
 use crate::telemetry::LockType;
 use crate::wait::{self, ClientRequest, Request, one_server};
 

@@ -29,7 +29,6 @@ use crate::client::builder::Builder;
 use crate::clock::Clock;
 use crate::config::{Config, HOLDS_LOGGED_BY_CLOSE};
 use crate::error::Error;
-use crate::hold::Session;
 use crate::local::snapshot::Snapshot;
 use crate::local::{Lives, Registry};
 use crate::primitives::kinds::LockKind;
@@ -40,6 +39,7 @@ use crate::primitives::{
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+use crate::session::Session;
 use crate::telemetry;
 
 /// Why a key is refused that may be one beside another lock.

@@ -10,8 +10,8 @@ use crate::backend::reports::{
 };
 use crate::backend::{Examined, Fault, HolderSeen, Listeners, ValueSeen};
 use crate::error::Error;
-use crate::hold::Session;
 use crate::resource::key::Key;
+use crate::session::Session;
 
 /// The right without which the names of clients are unknown.
 const NAMES: &str = "+client|list";

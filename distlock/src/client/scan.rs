@@ -11,8 +11,8 @@ use crate::backend::reports::{KeyReport, Primitive};
 use crate::backend::{Fault, ScanPosition};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
-use crate::hold::Session;
 use crate::resource::key::Key;
+use crate::session::Session;
 
 /// A look at many keys in the server, page by page; made by [`Client::scan`].
 ///

@@ -15,10 +15,11 @@ use smallvec::{SmallVec, smallvec};
 #[cfg(feature = "test-util")]
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldView, Release, confirm_all};
+use crate::hold::{Hold, HoldView};
 use crate::local::{HoldShare, HoldShares, Remaining};
 use crate::resource::owner::Owner;
 use crate::scope::{Scope, Section};
+use crate::session::{Release, confirm_all};
 use crate::wait::quorum::QuorumHold;
 
 /// A hold on a lock. The lock is held for as long as the guard lives.

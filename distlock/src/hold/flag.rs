@@ -34,12 +34,12 @@ impl Flag {
     }
 
     /// Wakes those that wait for a [change](Flag::changed), and does not set the flag. Not under a mutex.
-    pub(super) fn announce_change(&self) {
+    pub(crate) fn announce_change(&self) {
         foreign::notify_waiters(&self.waiters);
     }
 
     /// Completes when the flag is set, or when a change before that is announced.
-    pub(super) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
         let changed = self.waiters.notified();
         if !self.is_set() {

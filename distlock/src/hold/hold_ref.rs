@@ -48,7 +48,7 @@ pub(crate) struct HoldRef {
 impl RefUnwindSafe for HoldRef {}
 
 impl HoldRef {
-    pub(super) fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
+    pub(crate) fn new(hold: Arc<Hold>, origin: Origin, term: Term) -> Arc<Self> {
         Arc::new(Self {
             hold,
             origin,
@@ -110,7 +110,7 @@ impl HoldRef {
     }
 
     /// Marks the guard as ended, under the hold's mutex. [`announce_end`](HoldRef::announce_end) follows outside of it.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         // Release: pairs with the load in `has_ended`.
         self.ended.store(true, Ordering::Release);
     }
@@ -165,22 +165,22 @@ impl HoldRef {
     }
 
     /// How long the guard's own limit allows it to count as held.
-    pub(super) fn left_by_term(&self) -> Duration {
+    pub(crate) fn left_by_term(&self) -> Duration {
         self.term.end().left(self.judged_at())
     }
 
     /// Completes when the guard ends.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.over.wait().await;
     }
 
     /// Sleeps for `time` by the client's clock.
-    pub(super) async fn sleep(&self, time: Duration) {
+    pub(crate) async fn sleep(&self, time: Duration) {
         let clock = &self.origin.clock;
         clock.sleep_until(clock.now().after(time)).await;
     }
 
-    pub(super) fn has_margin(&self) -> bool {
+    pub(crate) fn has_margin(&self) -> bool {
         !self.origin.margin.is_zero()
     }
 

@@ -10,19 +10,8 @@
 
 mod flag;
 mod hold_ref;
-mod inspection;
 pub(crate) mod lease;
-mod looks;
-mod losses;
-mod outage;
-mod per_server;
-mod release;
-mod seen_numbers;
-mod seen_tokens;
-mod session;
-mod unguarded;
 mod view;
-mod watchdog;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -31,11 +20,7 @@ use std::time::Duration;
 
 pub(crate) use self::flag::Flag;
 pub(crate) use self::hold_ref::{HoldRef, Origin};
-pub(crate) use self::inspection::Inspect;
 use self::lease::{Answer, Due, Lease, Term};
-pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
-pub(crate) use self::session::Session;
-pub(crate) use self::unguarded::Unguarded;
 pub(crate) use self::view::{HoldView, QuorumMembers};
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -65,7 +50,7 @@ pub(crate) struct Hold {
     /// The fencing token of the grant, if the kind has one.
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
-    in_doubt: Option<InDoubtAttempt>,
+    pub(crate) in_doubt: Option<InDoubtAttempt>,
     /// The connection over which the server was asked for the hold last, or an earlier one: that of the granted attempt, or
     /// one that stood anew since.
     asked_over: AtomicU64,
@@ -278,7 +263,7 @@ impl Hold {
     }
 
     /// How long the guard that has the hold has had it at `now`.
-    fn held_for(&self, now: Tick) -> Duration {
+    pub(crate) fn held_for(&self, now: Tick) -> Duration {
         now.since(self.state.lock().since)
     }
 
@@ -287,7 +272,7 @@ impl Hold {
     }
 
     /// Whether the server was not yet asked for the hold over connection `epoch`. Takes note that it is asked now.
-    fn is_new_connection(&self, epoch: u64) -> bool {
+    pub(crate) fn is_new_connection(&self, epoch: u64) -> bool {
         // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm.
         self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
     }
@@ -302,7 +287,7 @@ impl Hold {
     }
 
     /// When the hold is lost unless a renewal is confirmed before, or when `max_hold` ends it.
-    fn end(&self) -> Tick {
+    pub(crate) fn end(&self) -> Tick {
         self.state.lock().lease.end()
     }
 
@@ -352,7 +337,7 @@ impl Hold {
     }
 
     /// There is a guard. Returns whether it was waited for.
-    fn has_guard(&self) -> bool {
+    pub(crate) fn has_guard(&self) -> bool {
         self.state.lock().lease.has_guard()
     }
 
@@ -367,7 +352,7 @@ impl Hold {
     }
 
     /// Takes note of the connection over which its release was sent, while that is not answered; `None` if it has failed.
-    fn note_release_sent(&self, over: Option<u64>) {
+    pub(crate) fn note_release_sent(&self, over: Option<u64>) {
         // Release: pairs with the load in `is_release_sent_over`. What is sent after that load is sent after the release.
         self.release_sent_over
             .store(over.unwrap_or(NOT_SENT), Ordering::Release);
@@ -405,7 +390,7 @@ impl Hold {
     }
 
     /// Begins the release of a hold that waits for it. Returns `false` if it does not: it was taken back.
-    fn begin_release(&self) -> bool {
+    pub(crate) fn begin_release(&self) -> bool {
         std::mem::take(&mut self.state.lock().waits_for_release)
     }
 
@@ -507,12 +492,12 @@ impl Hold {
 
     /// How many guards have handed the hold over since the server confirmed it. If the server does not have it any more,
     /// none of them can be told.
-    fn unconfirmed(&self) -> u32 {
+    pub(crate) fn unconfirmed(&self) -> u32 {
         self.state.lock().lease.unconfirmed()
     }
 
     /// Something shows that the server may have lost the hold. The watchdog has to look at it after that.
-    fn doubt(&self, now: Tick) {
+    pub(crate) fn doubt(&self, now: Tick) {
         // The server counts permits without a lease. It has no holds of theirs.
         if self.resource.kind.has_lease() {
             self.state.lock().lease.doubt(now);
@@ -525,13 +510,13 @@ impl Hold {
     }
 
     /// When the watchdog should look at this hold next.
-    fn next_look(&self) -> Tick {
+    pub(crate) fn next_look(&self) -> Tick {
         let state = self.state.lock();
         state.lease.next(state.is_unstated())
     }
 
     /// What the watchdog has to do at `now`. A renewal that is due by `soon` is sent already.
-    fn next_action(&self, now: Tick, soon: Tick) -> WatchdogAction {
+    pub(crate) fn next_action(&self, now: Tick, soon: Tick) -> WatchdogAction {
         let mut state = self.state.lock();
         let unstated = state.is_unstated();
         match state.lease.due(now, soon, unstated) {
@@ -546,7 +531,7 @@ impl Hold {
     }
 
     /// Takes the answer to a renewal that stated `count`.
-    fn renewed(
+    pub(crate) fn renewed(
         &self,
         sent: Tick,
         (count, lease): (u32, Duration),
@@ -560,7 +545,7 @@ impl Hold {
         state.lease.answered(sent, lease, answer, now)
     }
 
-    fn forget_in_flight(&self) {
+    pub(crate) fn forget_in_flight(&self) {
         self.state.lock().lease.forget_in_flight();
     }
 }

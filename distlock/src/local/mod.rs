@@ -2,7 +2,7 @@
 //!
 //! The end of a guard begins in its [`share`](HoldShare). The share asks the [`registry`](Registry) what has to be
 //! done. The registry asks the key's [`queue`], which decides whether the hold is handed over to the next local waiter.
-//! If it is not, [`hold::release`](crate::hold) releases it, or the releaser does so in the background.
+//! If it is not, [`session::release`](crate::session) releases it, or the releaser does so in the background.
 
 mod cycles;
 mod limits;

@@ -27,10 +27,11 @@ use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
 use crate::error::Loss;
 use crate::foreign;
-use crate::hold::{GuardEnd, Hold, HoldRef, Inspect, ReleaseTicket, Session};
+use crate::hold::{GuardEnd, Hold, HoldRef};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::{Kind, Line};
+use crate::session::{Inspect, ReleaseTicket, Session};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.

@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::registry::{EndOutcome, Registry};
 use crate::clock::Tick;
 use crate::error::{Error, Loss};
-use crate::hold::{Hold, HoldRef, Release, Session, Unguarded};
+use crate::hold::{Hold, HoldRef};
 use crate::resource::kind::Nesting;
+use crate::session::{Release, Session, Unguarded};
 use crate::telemetry;
 
 /// A share of a hold, from the moment of its grant. Dropping it ends it. A release that has to be sent is sent in the

@@ -13,10 +13,10 @@ use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{CYCLES_AFTER, HOLDERS_TOLD, LONG_WAITS_TOLD, MaxWaiters};
 use crate::error::Error;
-use crate::hold::Session;
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;
 use crate::resource::owner::Owner;
+use crate::session::Session;
 use crate::telemetry::{self, Meter};
 
 impl Registry {

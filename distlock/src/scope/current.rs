@@ -1,11 +1,10 @@
 //! The holds that enclose the running code, by key.
 
-use std::fmt;
-use std::sync::Arc;
-
 use crate::hold::{Hold, HoldRef, HoldView};
 use crate::resource::owner::Owner;
 use crate::scope::view_of;
+use std::fmt;
+use std::sync::Arc;
 
 /// Returns whether the running code is inside a scope that holds `key`. If several enclosing scopes have the key, one that
 /// holds it is enough.

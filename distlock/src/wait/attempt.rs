@@ -11,10 +11,11 @@ use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
 use crate::foreign;
 use crate::hold::lease::Term;
-use crate::hold::{Grant, Hold, InDoubtAttempt, PendingRelease, Session, Unguarded};
+use crate::hold::{Grant, Hold, InDoubtAttempt};
 use crate::local::{OpenShare, OpenShares, Registry};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
+use crate::session::{PendingRelease, Session, Unguarded};
 use crate::telemetry::{self, Meter};
 
 /// Attempts on keys that are granted together, each key under an owner of its own. An attempt that was not answered is

@@ -7,8 +7,8 @@ use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD};
-use crate::hold::Session;
 use crate::local::QueueSlot;
+use crate::session::Session;
 
 /// Completes when a waiter that hears nothing should repeat its attempt: when the lease of the owner in its way is over, if a
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.

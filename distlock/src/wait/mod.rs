@@ -82,7 +82,7 @@
 //! An attempt of unknown outcome is sent again with the same owner, after growing pauses, for as long as the wait lasts but
 //! at most `unavailable_after` in a row. Then the acquisition fails as unavailable and its owner is ended. The waiters
 //! that stand in line behind it fail with it and do not ask. What the attempts of all keys met is kept in
-//! [`hold::outage`](crate::hold). A wait that ends before any answer is unavailable if the server is known to be away, and
+//! [`session::outage`](crate::session). A wait that ends before any answer is unavailable if the server is known to be away, and
 //! a timeout otherwise.
 //!
 //! When a connection stands anew, the server behind it may be another one, or may have lost or regained data. The client then
@@ -116,8 +116,8 @@ use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
-use crate::hold::Session;
 use crate::local::{NextStep, OpenShares, PlaceState, Registry};
+use crate::session::Session;
 use crate::telemetry;
 
 /// The result of a single attempt.

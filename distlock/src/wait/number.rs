@@ -12,8 +12,8 @@ use crate::backend::{
 use crate::clock::Tick;
 use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
 use crate::error::{Blocker, Error, Loss};
-use crate::hold::Session;
 use crate::resource::key::Resource;
+use crate::session::Session;
 
 /// Changes or reads a number. A request that is not answered is sent again and still counts once.
 pub(crate) async fn adjust(

@@ -6,9 +6,10 @@ use super::Request;
 use crate::backend::Renewal;
 use crate::clock::Tick;
 use crate::config::MIN_LEASE;
-use crate::hold::{Hold, Session};
+use crate::hold::Hold;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Nesting;
+use crate::session::Session;
 
 /// Whether this hold of another client is in the way of an acquisition of the resource, if both clients use one server.
 pub(crate) fn excludes(hold: &Hold, resource: &Resource) -> bool {

@@ -11,10 +11,10 @@ use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
 use crate::error::{Blocker, Error};
-use crate::hold::Session;
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
+use crate::session::Session;
 use crate::telemetry::Meter;
 
 /// One requested key.

@@ -24,6 +24,7 @@ const DISTLOCK: Staircase<'_> = &[
     &["guard"],
     &["scope", "wait"],
     &["local"],
+    &["session"],
     &["hold"],
     &["backend"],
     &["telemetry"],

@@ -36,8 +36,8 @@ use crate::backend::{Subscription, cause};
 use crate::clock::Tick;
 use crate::config::{MIN_QUORUM_LEASE, RENEWALS_PER_LEASE};
 use crate::error::{Blocker, Error};
-use crate::hold::Session;
 use crate::local::{HoldShare, HoldShares};
+use crate::session::Session;
 
 /// How many of `servers` are a majority.
 pub(crate) fn of(servers: usize) -> usize {

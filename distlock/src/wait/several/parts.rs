@@ -21,9 +21,9 @@ use smallvec::SmallVec;
 
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::hold::{Session, Unguarded};
 use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
 use crate::resource::key::Key;
+use crate::session::{Session, Unguarded};
 use crate::telemetry;
 use crate::wait::attempt::Outcome;
 use crate::wait::{Request, RoundOutcome, TryOutcome, Waiter, try_keys};

@@ -16,7 +16,7 @@ pub(in crate::wait) struct WaitPosition {
     /// How often it collected in vain.
     pub(in crate::wait) failed: u32,
     /// What it does before it waits again.
-    pub(in crate::wait) rest: Rest,
+    pub(super) rest: Rest,
     pub(in crate::wait) unanswered: Option<(usize, Tick)>,
 }
 

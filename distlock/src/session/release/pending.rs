@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::{Released, Target};
 use crate::clock::Tick;
-use crate::hold::{Hold, InDoubtAttempt, Session};
+use crate::hold::{Hold, InDoubtAttempt};
+use crate::session::Session;
 use crate::telemetry::CountedRelease;
 
 /// How a release ended.
@@ -20,19 +21,19 @@ pub(crate) enum Settled {
 /// An owner that has to be ended.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
-    pub(in crate::hold) target: Target,
+    pub(crate) target: Target,
     /// The key stays taken until then, with no holder.
     taken_until: Tick,
     /// The server has no copy of the hold after this time.
-    pub(in crate::hold) until: Tick,
+    pub(crate) until: Tick,
     /// The connection over which an attempt of unknown outcome was sent.
     in_doubt: Option<u64>,
     /// Whether an attempt or a place is withdrawn, because it is unknown what the owner has in the server.
-    pub(in crate::hold) withdraws: bool,
+    pub(crate) withdraws: bool,
     /// It was answered or given up, and no caller waits for it. It is kept because an attempt may be carried out late.
-    pub(in crate::hold) answered: bool,
+    pub(crate) answered: bool,
     /// Counted in the metrics while the releaser has it and it is not answered.
-    pub(in crate::hold) counted: Option<CountedRelease>,
+    pub(crate) counted: Option<CountedRelease>,
     /// The hold that is over when the release is answered or given up.
     frees: Option<Arc<Hold>>,
     /// How many guards have handed the hold over since the server confirmed it.
@@ -103,7 +104,7 @@ impl PendingRelease {
     }
 
     /// The hold is over when this release of it is answered or given up.
-    pub(in crate::hold) fn that_frees(mut self, hold: &Arc<Hold>) -> Self {
+    pub(crate) fn that_frees(mut self, hold: &Arc<Hold>) -> Self {
         self.frees = Some(Arc::clone(hold));
         self
     }
@@ -118,17 +119,17 @@ impl PendingRelease {
         &self.target
     }
 
-    pub(in crate::hold) fn taken_until(&self) -> Tick {
+    pub(crate) fn taken_until(&self) -> Tick {
         self.taken_until
     }
 
     /// The target of a release that is sent now.
-    pub(in crate::hold) fn target_at(&self, now: Tick) -> Target {
+    pub(crate) fn target_at(&self, now: Tick) -> Target {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
     /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
-    pub(in crate::hold) fn note_sent(&self, over: Option<u64>) {
+    pub(crate) fn note_sent(&self, over: Option<u64>) {
         if over.is_some() {
             // Relaxed, here and below: only the task that has the release looks at it.
             self.may_be_done.store(true, Ordering::Relaxed);
@@ -139,17 +140,17 @@ impl PendingRelease {
     }
 
     /// Whether an earlier try may have freed the key. If so, a server that does not have the hold has not lost it.
-    pub(in crate::hold) fn may_be_done(&self) -> bool {
+    pub(crate) fn may_be_done(&self) -> bool {
         self.may_be_done.load(Ordering::Relaxed)
     }
 
     /// Takes note that no try was carried out.
-    pub(in crate::hold) fn note_not_done(&self) {
+    pub(crate) fn note_not_done(&self) {
         self.may_be_done.store(false, Ordering::Relaxed);
     }
 
     /// Takes note of how the release ended. Returns whether this was the first time.
-    pub(in crate::hold) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
+    pub(crate) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
         // First: the waiters that are woken below, and the metrics, may panic.
         let was_answered = std::mem::replace(&mut self.answered, true);
         // It counts until the waiters are woken.
@@ -165,7 +166,7 @@ impl PendingRelease {
     }
 
     /// The server does not have the hold that was to be released, and no loss was announced.
-    pub(in crate::hold) fn found_lost(&self, session: &Session) {
+    pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(hold) = &self.frees {
             session.found_lost(hold);
         }
@@ -173,13 +174,13 @@ impl PendingRelease {
 
     /// How many guards have handed the hold over since the server confirmed it. Call it when the release is sent for the
     /// first time: later tries may find that an earlier one has freed the key.
-    pub(in crate::hold) fn take_unconfirmed(&mut self) -> u32 {
+    pub(crate) fn take_unconfirmed(&mut self) -> u32 {
         std::mem::take(&mut self.unconfirmed)
     }
 
     /// The connection over which an attempt was sent that may be carried out as long as nothing was answered over a later
     /// one.
-    pub(in crate::hold) fn doubted_over(&self) -> Option<u64> {
+    pub(crate) fn doubted_over(&self) -> Option<u64> {
         self.in_doubt
             .filter(|_| self.target.resource.kind.has_lease())
     }
@@ -187,7 +188,7 @@ impl PendingRelease {
     /// Whether an attempt may be carried out after a release that was answered over connection `epoch`.
     ///
     /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
-    pub(in crate::hold) fn may_come_late(&self, epoch: u64) -> bool {
+    pub(crate) fn may_come_late(&self, epoch: u64) -> bool {
         self.doubted_over()
             .is_some_and(|sent_over| sent_over != epoch)
     }

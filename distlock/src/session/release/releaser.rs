@@ -26,14 +26,15 @@ use super::{PendingRelease, ReleaseTicket, Settled, noting};
 use crate::backend::{Fault, Released};
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;
-use crate::hold::per_server::PerServer;
-use crate::hold::{Hold, Session};
+use crate::hold::Hold;
 use crate::mutex::Mutex;
+use crate::session::Session;
+use crate::session::per_server::PerServer;
 use crate::telemetry::{self, CountedRelease};
 
 /// The pending releases of one client.
 #[derive(Debug)]
-pub(in crate::hold) struct Releaser {
+pub(crate) struct Releaser {
     list: Mutex<List>,
     wake: Notify,
     done: Notify,
@@ -43,7 +44,7 @@ pub(in crate::hold) struct Releaser {
     /// How many holds are being ended by the code that had them: from before such a hold leaves the watchdog until its release
     /// is answered, or is in the list.
     ending: AtomicUsize,
-    pub(in crate::hold) remembered: RememberedReleases,
+    pub(crate) remembered: RememberedReleases,
 }
 
 impl Default for Releaser {
@@ -70,7 +71,7 @@ struct List {
 
 impl Releaser {
     /// Puts a release into the list. The caller then has the task [look](Releaser::wake).
-    pub(in crate::hold) fn add(&self, pending: PendingRelease) {
+    pub(crate) fn add(&self, pending: PendingRelease) {
         // Also if the metrics panic.
         let mut pending = guard(pending, |pending| {
             let mut list = self.list.lock();
@@ -91,18 +92,18 @@ impl Releaser {
         self.wake();
     }
 
-    pub(in crate::hold) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.list.lock().open
     }
 
     /// Whether the task has anything to do.
-    pub(in crate::hold) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         let list = self.list.lock();
         list.open > 0 || !list.waiting.is_empty()
     }
 
     /// Completes when `is_done` says so. It is asked again after each end of a release.
-    pub(in crate::hold) async fn until(&self, is_done: impl Fn() -> bool) {
+    pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
         loop {
             // Made before the check: from then on it receives `notify_waiters`, even if it was not polled yet.
             let done = self.done.notified();
@@ -114,12 +115,12 @@ impl Releaser {
     }
 
     /// Has `until` ask again.
-    pub(in crate::hold) fn ask_again(&self) {
+    pub(crate) fn ask_again(&self) {
         foreign::notify_waiters(&self.done);
     }
 
     /// How many holds are being ended by the code that had them.
-    pub(in crate::hold) fn ending(&self) -> usize {
+    pub(crate) fn ending(&self) -> usize {
         // A write that changes nothing: an `Ending` that goes after it sees what was written before it, such as that the
         // client is closed.
         self.ending.fetch_add(0, Ordering::AcqRel)
@@ -135,7 +136,7 @@ impl Releaser {
         self.ending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    pub(in crate::hold) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         foreign::notify_own_task(&self.wake);
     }
 
@@ -158,7 +159,7 @@ impl Releaser {
     }
 
     /// Forgets all releases: they are left to another process, or to the leases.
-    pub(in crate::hold) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         if let Some(mut list) = self.list.try_lock_for(COPIED_MUTEX) {
             let abandoned = std::mem::take(&mut *list);
             drop(list);
@@ -224,7 +225,7 @@ impl Drop for InFlight {
 }
 
 /// The releaser task of one client.
-pub(in crate::hold) async fn run(session: Arc<Session>) {
+pub(crate) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
     // Looked at each time before anything is sent.

@@ -4,6 +4,17 @@
 //! in the tasks. If a task ended with its runtime, the next call starts it again in the caller's runtime, and nothing is
 //! lost.
 
+mod callbacks;
+mod losses;
+mod outage;
+mod peek;
+mod per_server;
+mod release;
+mod seen_numbers;
+mod seen_tokens;
+mod unguarded;
+mod watchdog;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,22 +25,25 @@ use scopeguard::defer;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
-use super::inspection::{Inspect, Inspection};
-use super::looks::{self, Looks};
-use super::losses::{Losses, LostHold};
-use super::outage::Outage;
-use super::per_server::PerServer;
-use super::release::{Ending, ReleaseTicket, Releaser, releaser};
-use super::seen_numbers::SeenNumbers;
-use super::seen_tokens::SeenTokens;
-use super::unguarded::Cells;
-use super::watchdog::Watchdog;
-use super::{Flag, Hold, Origin, PendingRelease, watchdog};
+pub(crate) use self::callbacks::Inspect;
+use self::callbacks::Inspection;
+use self::losses::{Losses, LostHold};
+use self::outage::Outage;
+use self::peek::{self as looks, Looks};
+use self::per_server::PerServer;
+use self::release::{Ending, Releaser, releaser};
+pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
+use self::seen_numbers::SeenNumbers;
+use self::seen_tokens::SeenTokens;
+use self::unguarded::Cells;
+pub(crate) use self::unguarded::Unguarded;
+use self::watchdog::Watchdog;
 use crate::backend::{Backend, Looked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
 use crate::error::Loss;
 use crate::foreign;
+use crate::hold::{Flag, Hold, Origin};
 use crate::mutex::Mutex;
 use crate::resource::identity::Identity;
 use crate::resource::key::Key;
@@ -45,21 +59,21 @@ pub(crate) struct Session {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(super) watchdog: Watchdog,
-    pub(super) releaser: Releaser,
-    pub(super) inspection: Inspection,
-    pub(super) looks: Looks,
-    pub(super) unguarded: Cells,
+    watchdog: Watchdog,
+    releaser: Releaser,
+    inspection: Inspection,
+    looks: Looks,
+    unguarded: Cells,
     losses: Losses,
     owners: AtomicU64,
     tokens: Mutex<SeenTokens>,
     numbers: Mutex<SeenNumbers>,
     watchdog_runs: AtomicBool,
-    pub(super) releaser_runs: AtomicBool,
+    releaser_runs: AtomicBool,
     looks_run: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
-    pub(super) outages: PerServer<Outage>,
+    outages: PerServer<Outage>,
     /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
     /// releaser ends when no release is pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,
@@ -202,7 +216,7 @@ impl Session {
 
     /// A connection stands anew. The server behind it may have lost what it had granted, and may have again what was
     /// released: all holds and the last releases that live there are stated to it.
-    pub(super) fn reconnected(self: &Arc<Self>) {
+    fn reconnected(self: &Arc<Self>) {
         for hold in self.watchdog.holds() {
             self.doubt_of_other_connection(&hold);
         }
@@ -213,7 +227,7 @@ impl Session {
     }
 
     /// Completes with the number of the connection to the server of a key when that is not `epoch` any more.
-    pub(super) async fn epoch_after(&self, key: &Key, epoch: u64) -> u64 {
+    async fn epoch_after(&self, key: &Key, epoch: u64) -> u64 {
         loop {
             // In this order: a change after the first line ends the wait.
             let changes = self.backend.epoch_changes();
@@ -227,7 +241,7 @@ impl Session {
 
     /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
     /// `epoch` or a later one.
-    pub(super) fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
+    fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
         if !self.backend.has_connection() {
             return;
         }
@@ -248,7 +262,7 @@ impl Session {
     }
 
     /// Plans the watchdog's next look at a hold.
-    pub(super) fn look_again(&self, hold: &Hold) {
+    fn look_again(&self, hold: &Hold) {
         self.watchdog.look_at(hold.owner, hold.next_look());
     }
 
@@ -283,7 +297,7 @@ impl Session {
     }
 
     /// Declares a hold lost. The loss was found over connection `epoch`.
-    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+    fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
         let _ending = self.ending();
         if !self.watchdog.unwatch(hold.owner) {
             return;
@@ -374,7 +388,7 @@ impl Session {
     }
 
     /// A hold or the end of one has gone, which a close may wait for.
-    pub(super) fn tell_close(&self) {
+    fn tell_close(&self) {
         if self.is_closed() {
             self.releaser.ask_again();
         }
@@ -525,12 +539,12 @@ impl Session {
         self.watchdog.wake();
     }
 
-    pub(super) fn is_retired(&self) -> bool {
+    fn is_retired(&self) -> bool {
         self.retired.get().is_some() || !self.identity.is_of_this_process()
     }
 
     /// When a retired client abandons its pending releases: by then the leases that the watchdog kept have ended.
-    pub(super) fn last_moment(&self) -> Tick {
+    fn last_moment(&self) -> Tick {
         let lease = self.config.watchdog_timeout;
         self.retired
             .get()

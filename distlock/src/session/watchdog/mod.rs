@@ -23,14 +23,15 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
 
 use self::agenda::Agenda;
-use super::lease::Answer;
-use super::{Hold, Session, WatchdogAction};
+use super::Session;
 use crate::backend::{Fault, Renewal};
 use crate::clock::Tick;
 use crate::config::{
     INSPECTION_PAUSE, RENEWAL_BATCH, RENEWALS_AT_ONCE, RENEWALS_PER_LEASE, RENEWED_EARLY,
 };
 use crate::foreign;
+use crate::hold::lease::Answer;
+use crate::hold::{Hold, WatchdogAction};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::Family;

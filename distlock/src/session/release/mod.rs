@@ -2,7 +2,7 @@
 
 mod dropped;
 mod pending;
-pub(in crate::hold) mod releaser;
+pub(crate) mod releaser;
 mod remembered;
 mod ticket;
 
@@ -13,14 +13,15 @@ use futures_util::future::poll_immediate;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::pending::{PendingRelease, Settled};
-pub(in crate::hold) use self::releaser::Releaser;
-pub(in crate::hold) use self::ticket::Ending;
+pub(crate) use self::releaser::Releaser;
+pub(crate) use self::ticket::Ending;
 pub(crate) use self::ticket::ReleaseTicket;
-use super::{Hold, Session};
+use super::Session;
 use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
+use crate::hold::Hold;
 use crate::telemetry;
 
 /// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.

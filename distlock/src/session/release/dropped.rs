@@ -11,7 +11,8 @@ use scopeguard::defer;
 use super::{PendingRelease, ReleaseTicket};
 use crate::clock::Tick;
 use crate::error::Loss;
-use crate::hold::{Hold, Session};
+use crate::hold::Hold;
+use crate::session::Session;
 
 impl Session {
     /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
@@ -35,7 +36,7 @@ impl Session {
     }
 
     /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
-    pub(in crate::hold) fn freed(&self, hold: &Hold, others: Option<u32>) {
+    pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
         match self.inspection.inspector() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.

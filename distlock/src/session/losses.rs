@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::panic::Location;
 
-use super::Hold;
 use crate::clock::Tick;
 use crate::config::LOSSES_SHOWN;
 use crate::error::Loss;
+use crate::hold::Hold;
 use crate::mutex::Mutex;
 use crate::resource::key::Resource;
 use crate::resource::owner::Owner;

@@ -6,7 +6,7 @@ use scopeguard::guard;
 
 use super::{PendingRelease, Settled};
 use crate::clock::Tick;
-use crate::hold::Session;
+use crate::session::Session;
 
 /// A hold that is being ended by the code that had it. While it exists, the client is not done with its holds: between the
 /// moment when the hold leaves the watchdog and the answer to its release it is in no other list.
@@ -15,7 +15,7 @@ pub(crate) struct Ending<'a>(&'a Session);
 
 impl<'a> Ending<'a> {
     /// Made before the hold leaves the watchdog.
-    pub(in crate::hold) fn new(session: &'a Session) -> Self {
+    pub(crate) fn new(session: &'a Session) -> Self {
         session.releaser.one_more_ends();
         Self(session)
     }
@@ -37,7 +37,7 @@ pub(crate) struct ReleaseTicket {
 }
 
 impl ReleaseTicket {
-    pub(in crate::hold) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
+    pub(crate) fn new(session: &Arc<Session>, pending: PendingRelease) -> Self {
         // Taken over by the drop of the ticket, which needs no reference of its own to the session.
         std::mem::forget(Ending::new(session));
         Self {
@@ -46,17 +46,17 @@ impl ReleaseTicket {
         }
     }
 
-    pub(in crate::hold) fn session(&self) -> &Arc<Session> {
+    pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
     /// The release; `None` if it was settled.
-    pub(in crate::hold) fn pending(&mut self) -> Option<&mut PendingRelease> {
+    pub(crate) fn pending(&mut self) -> Option<&mut PendingRelease> {
         self.pending.as_mut()
     }
 
     /// Takes the release out, which the caller adds to the list at once.
-    pub(in crate::hold) fn into_pending(mut self) -> Option<PendingRelease> {
+    pub(crate) fn into_pending(mut self) -> Option<PendingRelease> {
         let pending = self.pending.take();
         // By name: it may wake a close, and what a function returns is not dropped if its end panics.
         drop(self);
@@ -77,7 +77,7 @@ impl ReleaseTicket {
     }
 
     /// The key stays taken until then.
-    pub(in crate::hold) fn taken_until(&self) -> Tick {
+    pub(crate) fn taken_until(&self) -> Tick {
         self.pending
             .as_ref()
             .map(PendingRelease::taken_until)
@@ -85,14 +85,14 @@ impl ReleaseTicket {
     }
 
     /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
-    pub(in crate::hold) fn note_sent(&self, over: Option<u64>) {
+    pub(crate) fn note_sent(&self, over: Option<u64>) {
         if let Some(pending) = &self.pending {
             pending.note_sent(over);
         }
     }
 
     /// Takes note of the loss of a hold that the server does not have any more.
-    pub(in crate::hold) fn found_lost(&self, session: &Session) {
+    pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(pending) = &self.pending {
             pending.found_lost(session);
         }
@@ -100,7 +100,7 @@ impl ReleaseTicket {
 
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
-    pub(in crate::hold) fn settle(mut self, settled: Settled, epoch: u64) {
+    pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
         if let Some(pending) = self.pending.take() {
             // Also if a waker that the end of the hold wakes panics.
             let mut pending = guard(pending, |pending| {

@@ -13,7 +13,7 @@ use crate::resource::key::Key;
 
 /// Answered releases, oldest first.
 #[derive(Debug, Default)]
-pub(in crate::hold) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
+pub(crate) struct RememberedReleases(Mutex<VecDeque<Remembered>>);
 
 #[derive(Debug)]
 struct Remembered {
@@ -28,7 +28,7 @@ impl RememberedReleases {
     /// connection for its key, is another one: the release has to be sent again.
     ///
     /// Only a release drops those that are older: while nothing is answered, the last ones are kept.
-    pub(in crate::hold) fn add(
+    pub(crate) fn add(
         &self,
         pending: PendingRelease,
         epoch: u64,
@@ -58,7 +58,7 @@ impl RememberedReleases {
 
     /// Takes the releases that were sent over other connections than the `current` one for their key, as far as the server
     /// may still have a hold of their owners at `now`.
-    pub(in crate::hold) fn take_of_others(
+    pub(crate) fn take_of_others(
         &self,
         current: impl Fn(&Key) -> u64,
         now: Tick,

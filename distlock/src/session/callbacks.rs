@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use scopeguard::guard;
 
-use super::Hold;
 use crate::clock::Tick;
+use crate::hold::Hold;
 use crate::mutex::Mutex;
 
 /// What is looked at while acquisitions wait, and what learns that a hold is over.
