@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use distlock::{Blocker, Error};
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 
 /// The bounds of `Retry-After` in seconds for a busy lock. The rest of a lease that a watchdog renews says little about
 /// the end of the hold, so it is not passed on as it is.
@@ -181,15 +179,15 @@ impl Reason {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rejection {
-    reason: Reason,
+    pub(super) reason: Reason,
     pub(super) status: StatusCode,
     retry_after: Option<u64>,
     pub(super) detail: &'static str,
-    error: Option<Error>,
+    pub(super) error: Option<Error>,
     pub(super) grpc: bool,
     /// Whether the error was logged already.
     #[cfg(feature = "axum")]
-    is_logged: bool,
+    pub(super) is_logged: bool,
 }
 
 impl Rejection {
