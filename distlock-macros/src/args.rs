@@ -20,6 +20,8 @@ pub(crate) struct Args {
     pub(crate) keys: Keys,
     pub(crate) wait: Option<DurationValue>,
     pub(crate) lease: Option<DurationValue>,
+    pub(crate) max_hold: Option<DurationValue>,
+    pub(crate) max_waiters: Option<Expr>,
     pub(crate) mode: Mode,
     pub(crate) client: Option<Expr>,
     pub(crate) on_busy: Option<Expr>,
@@ -43,7 +45,10 @@ impl Args {
         let keys_name = settings.name("keys");
         let keys = errors.handle(keys(&mut settings));
         let wait = errors.handle(duration(&mut settings, "wait"));
-        let lease = errors.handle(lease(&mut settings));
+        let lease = errors.handle(at_least_a_millisecond(&mut settings, "lease"));
+        let max_hold = errors.handle(at_least_a_millisecond(&mut settings, "max_hold"));
+        let max_waiters = settings.take("max_waiters").map(number);
+        let max_waiters = errors.handle(max_waiters.transpose());
         let mode = errors.handle(settings.take("mode").as_ref().map(Mode::parse).transpose());
         let on_unavailable = settings.take("on_unavailable");
         let on_unavailable = on_unavailable.as_ref().map(OnUnavailable::parse);
@@ -55,6 +60,8 @@ impl Args {
             keys: errors.finish_with(keys)?.ok_or_else(missing_key)?,
             wait: wait.flatten(),
             lease: lease.flatten(),
+            max_hold: max_hold.flatten(),
+            max_waiters: max_waiters.flatten(),
             mode: mode.flatten().unwrap_or_default(),
             client: settings.take("client"),
             on_busy: settings.take("on_busy"),
@@ -76,12 +83,18 @@ impl Args {
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
-        let durations = [&self.wait, &self.lease, &self.hold_at_least];
+        let durations = [&self.wait, &self.lease, &self.max_hold, &self.hold_at_least];
         let durations = durations
             .into_iter()
             .flatten()
             .filter_map(DurationValue::expr);
-        let others = [&self.client, &self.on_busy, &self.on_error, &self.condition];
+        let others = [
+            &self.max_waiters,
+            &self.client,
+            &self.on_busy,
+            &self.on_error,
+            &self.condition,
+        ];
         let keys = self.keys.expressions().into_iter();
         keys.chain(durations).chain(others.into_iter().flatten())
     }
@@ -170,11 +183,21 @@ fn duration(settings: &mut Settings, name: &str) -> Result<Option<DurationValue>
         .transpose()
 }
 
-fn lease(settings: &mut Settings) -> Result<Option<DurationValue>> {
-    let lease = duration(settings, "lease")?;
-    lease
-        .map(|lease| lease.at_least_a_millisecond("lease"))
+fn at_least_a_millisecond(settings: &mut Settings, name: &str) -> Result<Option<DurationValue>> {
+    let time = duration(settings, name)?;
+    time.map(|time| time.at_least_a_millisecond(name))
         .transpose()
+}
+
+/// A number, or an expression of type `u32`.
+fn number(value: Expr) -> Result<Expr> {
+    match &value {
+        Expr::Lit(ExprLit { lit, .. }) if !matches!(lit, Lit::Int(_)) => Err(Error::new_spanned(
+            value,
+            "expected a number, e.g. `max_waiters = 100`",
+        )),
+        _ => Ok(value),
+    }
 }
 
 fn token_name(value: Expr) -> Result<Ident> {

@@ -45,6 +45,13 @@ impl Pin {
 }
 
 impl AsyncBody {
+    /// What the user has written.
+    pub(crate) fn braces(&self) -> &Group {
+        match self {
+            Self::Fn(braces) | Self::Block(AsyncBlock { braces, .. }) => braces,
+        }
+    }
+
     /// The variables that both the options and the body can use.
     pub(crate) fn bindings(&self, function: &Function) -> Vec<Binding> {
         let mut bindings = function.bindings();

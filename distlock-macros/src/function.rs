@@ -8,7 +8,7 @@ use syn::{
     Attribute, FnArg, Pat, ReturnType, Signature, Token, Type, Visibility, parse_quote_spanned,
 };
 
-use crate::cfg;
+use crate::{cfg, lints};
 
 /// A function, a method or a method of a trait.
 pub(crate) struct Function {
@@ -34,6 +34,8 @@ pub(crate) struct Binding {
     pub(crate) is_reference: bool,
     /// The attributes of its parameter that may remove it.
     pub(crate) cfgs: Vec<Attribute>,
+    /// The attributes of its parameter that say what rustc does about an unused variable.
+    pub(crate) lints: Vec<Attribute>,
 }
 
 impl Binding {
@@ -43,6 +45,7 @@ impl Binding {
             name,
             is_reference: false,
             cfgs: Vec::new(),
+            lints: Vec::new(),
         }
     }
 }
@@ -107,11 +110,12 @@ impl Function {
                     (&param.attrs, names(&param.pat), is_reference)
                 }
             };
-            let cfgs = cfg::conditions(attrs);
+            let (cfgs, lints) = (cfg::conditions(attrs), lints::of_unused(attrs));
             bindings.extend(names.into_iter().map(|name| Binding {
                 name,
                 is_reference,
                 cfgs: cfgs.clone(),
+                lints: lints.clone(),
             }));
         }
         bindings

@@ -1,6 +1,5 @@
-//! Refuses keys that use variables which the function does not have, and keys that contain a parameter as plain text.
-//!
-//! A key with a parameter as plain text is the same key in every call, so that unrelated calls would exclude each other.
+//! Refuses keys that use variables which the function does not have, and expressions that contain a template's placeholder as
+//! plain text.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -10,7 +9,7 @@ use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::{Binding, Function};
 use crate::keys::Key;
-use crate::template::{Piece, Template};
+use crate::plain_placeholder;
 
 /// Refuses keys that use variables which the function does not have.
 ///
@@ -28,7 +27,7 @@ pub(crate) fn check(args: &Args, function: &Function, bindings: &[Binding]) -> R
                     let message = unknown_variable(name, function, bindings);
                     errors.push(Error::new(template.literal.span(), message));
                 }
-                errors.handle(plain_parameter(template, bindings));
+                errors.handle(plain_placeholder::check(template, bindings));
             }
             Key::Expr(expr) => {
                 errors.handle(brackets_around_parameter(expr.to_token_stream(), bindings));
@@ -93,71 +92,6 @@ fn unknown_variable(name: &Ident, function: &Function, bindings: &[Binding]) -> 
         names.join(", ")
     };
     format!("`{function}` has no parameter `{name}`; its parameters: {parameters}")
-}
-
-/// Refuses a key without a placeholder that contains a parameter in the syntax of another template language.
-fn plain_parameter(template: &Template, bindings: &[Binding]) -> Result<()> {
-    let [Piece::Text(text)] = template.pieces.as_slice() else {
-        return Ok(());
-    };
-    let found = text.char_indices().find_map(|(at, _)| {
-        let (written, meant) = foreign_placeholder(&text[at..], bindings)?;
-        Some((at, written, meant))
-    });
-    let Some((at, written, meant)) = found else {
-        return Ok(());
-    };
-    let (plain, literally) = match written.as_bytes()[0] {
-        // An expression with `<id>` in a literal is refused, too.
-        b'<' => (
-            format!("`<{written}>` is the plain text `{written}` in a key"),
-            format!("concat!({:?}, {:?})", &text[..=at], &text[at + 1..]),
-        ),
-        b'{' => (
-            format!("`{written}` is plain text in a key (a Redis hash tag)"),
-            format!("String::from({text:?})"),
-        ),
-        _ => (
-            format!("`{written}` is plain text in a key"),
-            format!("String::from({text:?})"),
-        ),
-    };
-    let message = format!(
-        "{plain}; write `<{meant}>` to render `{meant}`, or the expression `{literally}` to lock this text itself"
-    );
-    Err(Error::new(template.literal.span(), message))
-}
-
-/// A parameter at the start of `text` as others write it: `#id`, `$id`, `{id}`, `#{id}`, `${id}`, or `<id>`, which was
-/// `<<id>>` in the literal. Returns it as written, and the expression that it means.
-fn foreign_placeholder<'t>(text: &'t str, bindings: &[Binding]) -> Option<(&'t str, &'t str)> {
-    // An opening stands before those that it begins with.
-    let openings = [
-        ("#{#", "}"),
-        ("#{", "}"),
-        ("${", "}"),
-        ("{", "}"),
-        ("<", ">"),
-        ("#", ""),
-        ("$", ""),
-    ];
-    let (opening, closing) = openings.iter().find(|(open, _)| text.starts_with(open))?;
-    let rest = &text[opening.len()..];
-    let in_path = |c: char| c == '_' || c == '.' || c.is_alphanumeric();
-    let path = &rest[..rest.find(|c| !in_path(c)).unwrap_or(rest.len())];
-    let path = path.trim_end_matches('.');
-    let name = path.split('.').next()?;
-    bindings.iter().find(|binding| binding.name == name)?;
-    let end = opening.len() + path.len();
-    if closing.is_empty() {
-        return Some((&text[..end], path));
-    }
-    // A format spec may stand between the name and the bracket.
-    let is_closed = [closing, ":"]
-        .iter()
-        .any(|next| text[end..].starts_with(*next));
-    let length = text[end..].find(closing).filter(|_| is_closed)?;
-    Some((&text[..end + length + closing.len()], path))
 }
 
 /// Refuses `format!("pay:<id>")`, which is the same key for every id, if `id` is a parameter.

@@ -5,7 +5,8 @@
 //! 1. `function` parses the annotated function and leaves its body as tokens.
 //! 2. `setting` reads the options as names and unparsed values. `args` parses the values, with one module for each kind
 //!    of value: `keys`, `template`, `duration`, `mode`, `keyword`.
-//! 3. `check` refuses functions that cannot be locked, and `key_variables` refuses keys that name unknown variables.
+//! 3. `check` refuses functions that cannot be locked, and `key_variables` refuses keys that name unknown variables,
+//!    `plain_placeholder` those with a placeholder in the syntax of another library.
 //! 4. `expand` generates the new function. If an earlier step failed, `fallback` generates the errors and the original
 //!    function instead.
 
@@ -21,7 +22,9 @@ mod function;
 mod key_variables;
 mod keys;
 mod keyword;
+mod lints;
 mod mode;
+mod plain_placeholder;
 mod return_type;
 mod setting;
 mod template;

@@ -11,11 +11,13 @@ use crate::keyword;
 use crate::mode::Mode;
 
 /// Every option, with an example for error messages.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 15] = [
     ("key", r#"key = "pay:<id>""#),
     ("keys", r#"keys = ["order:<id>", "stock:<item>"]"#),
     ("wait", r#"wait = "5s""#),
     ("lease", r#"lease = "20s""#),
+    ("max_hold", r#"max_hold = "10m""#),
+    ("max_waiters", "max_waiters = 100"),
     ("mode", r#"mode = "write""#),
     ("client", "client = self.locks"),
     ("on_busy", "on_busy = |_| Ok(())"),

@@ -10,6 +10,7 @@ mod handlers;
 mod hold_at_least;
 mod keys;
 mod lease;
+mod limits;
 mod loss;
 mod mistakes;
 mod mode;

@@ -57,16 +57,22 @@ impl Expansion<'_> {
             let (span, lease) = self.duration(lease);
             quote_spanned!(span=> .lease(#lease))
         });
+        let max_hold = args.max_hold.as_ref().map(|most| {
+            let (span, most) = self.duration(most);
+            quote_spanned!(span=> .max_hold(#most))
+        });
+        let max_waiters = args.max_waiters.as_ref().map(|most| {
+            let span = mixed_site_at(most.span());
+            quote_spanned!(span=> .max_waiters(#most))
+        });
         let least = args.hold_at_least.as_ref().map(|least| {
             let (span, least) = self.duration(least);
             quote_spanned!(span=> .hold_at_least(#least))
         });
         let run = (args.on_unavailable == OnUnavailable::Run)
             .then(|| quote_spanned!(Span::mixed_site()=> .or_run_without_lock()));
-        [mode, client, wait, lease, least, run]
-            .into_iter()
-            .flatten()
-            .collect()
+        let settings = [mode, client, wait, lease, max_hold, max_waiters, least, run];
+        settings.into_iter().flatten().collect()
     }
 
     fn duration(&self, value: &DurationValue) -> (Span, TokenStream) {

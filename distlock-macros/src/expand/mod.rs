@@ -15,6 +15,7 @@ use syn::spanned::Spanned as _;
 use crate::args::{self, Args};
 use crate::check::{AsyncBlock, AsyncBody};
 use crate::function::{Binding, Function};
+use crate::lints;
 use crate::return_type;
 
 /// The whole function with the lock around its body.
@@ -25,18 +26,22 @@ pub(crate) fn function(
     async_body: AsyncBody,
 ) -> TokenStream {
     let written = function.return_type();
-    let (attrs, vis, sig) = (&function.attrs, &function.vis, &function.sig);
+    let (attrs, vis) = (&function.attrs, &function.vis);
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
     // A reference is left to rustc: mentioning it would keep lints from its type.
     let captured =
         |binding: &&Binding| !binding.is_reference && async_body.captures(&binding.name, args);
     let captured: Vec<_> = bindings.iter().filter(captured).collect();
+    let unused = unused(args, &captured, async_body.braces());
+    let mut sig = function.sig.clone();
+    lints::move_expectations(&mut sig, &unused);
     let locked = |output, braces| {
         let output = return_type::erase_impl_trait(output);
         Expansion {
             args,
             bindings,
             captured: &captured,
+            unused: &unused,
             output,
             braces,
         }
@@ -75,11 +80,25 @@ pub(crate) fn function(
     quote!(#(#attrs)* #vis #sig #braces)
 }
 
+/// The captured parameters that neither the body nor an option names.
+fn unused<'a>(args: &Args, captured: &[&'a Binding], braces: &Group) -> Vec<&'a Binding> {
+    let is_named = |name: &Ident| {
+        args.mentions(name) || args::contains_variable(braces.stream(), &name.to_string())
+    };
+    let not_named = |binding: &&&Binding| {
+        let name = &binding.name;
+        name != "self" && !name.to_string().starts_with('_') && !is_named(name)
+    };
+    captured.iter().filter(not_named).copied().collect()
+}
+
 struct Expansion<'a> {
     args: &'a Args,
     bindings: &'a [Binding],
     /// The variables that the future of the body captures even if the body does not use them.
     captured: &'a [&'a Binding],
+    /// Those that nothing of the user names.
+    unused: &'a [&'a Binding],
     /// The output of the body, as a type that a variable can be declared with.
     output: Type,
     /// The body of the user, in braces.
@@ -147,11 +166,12 @@ impl Expansion<'_> {
             .iter()
             .rev()
             .map(|Binding { name, cfgs, .. }| {
-                quote_spanned! {span=>
-                    #(#cfgs)*
-                    #[allow(clippy::used_underscore_binding)]
-                    __distlock_private::mention(&#name);
-                }
+                // Only where the lint is about the name: a user who forbids it could not compile an `allow`.
+                let allow = name
+                    .to_string()
+                    .starts_with('_')
+                    .then(|| quote_spanned!(span=> #[allow(clippy::used_underscore_binding)]));
+                quote_spanned!(span=> #(#cfgs)* #allow __distlock_private::mention(&#name);)
             });
         let unused = self.unused_params(span);
         let typed_return = self.typed_return();
@@ -178,17 +198,11 @@ impl Expansion<'_> {
     /// An unused variable for each parameter that neither the body nor an option names. The mention makes the parameter
     /// itself a used one, so rustc would not report it, such as one whose placeholder was forgotten.
     fn unused_params(&self, span: Span) -> TokenStream {
-        let is_named = |name: &Ident| {
-            let body = self.braces.stream();
-            self.args.mentions(name) || args::contains_variable(body, &name.to_string())
-        };
-        let not_named = |binding: &&&Binding| {
-            let name = &binding.name;
-            name != "self" && !name.to_string().starts_with('_') && !is_named(name)
-        };
-        let unused = self.captured.iter().filter(not_named).map(|binding| {
-            let Binding { name, cfgs, .. } = binding;
-            quote_spanned!(span=> #(#cfgs)* { let #name = &#name; })
+        let unused = self.unused.iter().map(|binding| {
+            let Binding {
+                name, cfgs, lints, ..
+            } = binding;
+            quote_spanned!(span=> #(#cfgs)* { #(#lints)* let #name = &#name; })
         });
         quote_spanned!(span=> #(#unused)*)
     }
@@ -196,23 +210,11 @@ impl Expansion<'_> {
     /// A `return` that never runs. It gives the async block the declared type, so that rustc reports a mismatch inside
     /// the body, and applies coercions there.
     ///
-    /// `loop {}` needs no value of the type. `if false` keeps the body reachable. The type is that of a variable, where it may
-    /// contain `_`.
+    /// `if let` keeps the body reachable, and no lint is about it: a user who forbids a lint could not compile an `allow`.
     fn typed_return(&self) -> TokenStream {
         let output = &self.output;
         quote_spanned! {mixed_site_at(output.span())=>
-            #[allow(
-                unknown_lints,
-                unreachable_code,
-                clippy::diverging_sub_expression,
-                clippy::empty_loop,
-                clippy::let_unit_value,
-                clippy::let_with_type_underscore,
-                clippy::needless_return,
-                clippy::unreachable
-            )]
-            if false {
-                let __output: #output = loop {};
+            if let __distlock_private::Some(__output) = __distlock_private::none::<#output>() {
                 return __output;
             }
         }

@@ -59,6 +59,8 @@ pub struct Enter {
     mode: Mode,
     wait: Option<Duration>,
     lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    max_waiters: Option<u32>,
     hold_at_least: Option<Duration>,
     run_without_lock: bool,
 }
@@ -74,6 +76,8 @@ impl Enter {
             mode: Mode::default(),
             wait,
             lease,
+            max_hold: None,
+            max_waiters: None,
             hold_at_least: None,
             run_without_lock: false,
         }
@@ -104,6 +108,20 @@ impl Enter {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Sets `max_hold = ..`.
+    #[must_use]
+    pub fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// Sets `max_waiters = ..`.
+    #[must_use]
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        self.max_waiters = Some(most);
         self
     }
 
@@ -150,6 +168,12 @@ impl Enter {
         }
         if let Some(lease) = self.lease {
             acquire = acquire.lease(lease);
+        }
+        if let Some(most) = self.max_hold {
+            acquire = acquire.max_hold(most);
+        }
+        if let Some(most) = self.max_waiters {
+            acquire = acquire.max_waiters(most);
         }
         if let Some(time) = self.hold_at_least {
             acquire = acquire.hold_at_least(time);

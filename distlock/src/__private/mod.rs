@@ -4,6 +4,7 @@ mod enter;
 mod keys;
 mod output;
 
+pub use std::option::Option::Some;
 pub use std::primitive::{bool, u64};
 pub use std::result::Result::{Err, Ok};
 pub use std::time::Duration;
@@ -11,4 +12,4 @@ pub use std::time::Duration;
 pub use crate::resource::mode::Mode;
 pub use enter::{AsLockSource, Enter, Entering, Held, hold, mention};
 pub use keys::{KeyList, KeyPart, Keys, Template, WholeKey, key};
-pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler};
+pub use output::{Body, Handler, Handles, LockOutput, NoResult, fail, handler, none};

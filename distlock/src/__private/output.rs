@@ -24,6 +24,12 @@ impl<T, E: From<Error>> LockOutput for Result<T, E> {
     }
 }
 
+/// Returns nothing, with the type of what the function returns.
+#[must_use]
+pub fn none<R>() -> Option<R> {
+    None
+}
+
 /// Returns the handler that is used without `on_error`.
 pub fn fail<R: LockOutput>() -> Handler<(), R> {
     let call = |(), error| R::from_lock_error(error);

@@ -82,7 +82,7 @@ pub async fn beside_a_placeholder(id: u64) -> Result<(), Error> {
     Ok(())
 }
 
-#[distributed_lock(key = "#1:$idle:{ids}:id")]
+#[distributed_lock(key = "#1:$idle:{ids}:idle")]
 pub async fn similar_text(id: u64) -> Result<u64, Error> {
     Ok(id)
 }

@@ -15,6 +15,7 @@ pub mod crate_path;
 pub mod debug_handler;
 pub mod dollar_crate;
 pub mod early_return;
+pub mod forbidden_lints;
 pub mod free_fn;
 pub mod generics;
 pub mod handlers;
