@@ -1,5 +1,6 @@
 //! From a request to its lock: the condition, the key, and the acquisition.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::error::BoxError;
 use crate::key::{self, BufferedBody, KeyError, KeyOutcome, KeyedBody, Keys, WholeBody};
+use crate::request_body;
 use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{NotAcquired, Settings};
 
@@ -39,12 +41,16 @@ impl Settings {
         if !self.selects(parts) {
             return (EnterOutcome::Unlocked, Some(KeyedBody::unread(body)));
         }
-        match whole_body.read(body).await {
+        let mut body = pin!(body);
+        match whole_body.read(&parts.headers, body.as_mut()).await {
             Ok(read) => {
                 parts.extensions.insert(BufferedBody(read.clone()));
                 (self.enter_keyed(parts).await, Some(KeyedBody::read(read)))
             }
             Err(error) => {
+                if request_body::may_drain(parts) {
+                    request_body::drain(body, self.drain_limit).await;
+                }
                 let answer = self.refuse_keys(&error, is_grpc(&parts.headers));
                 (EnterOutcome::Answered(answer), None)
             }
@@ -60,6 +66,7 @@ impl Settings {
     }
 
     async fn enter_keyed(&self, parts: &mut Parts) -> EnterOutcome {
+        self.note_preflight(parts);
         let grpc = is_grpc(&parts.headers);
         let keys = match self.key.of(parts).await {
             KeyOutcome::Keys(keys) => key::distinct(keys),
@@ -69,6 +76,9 @@ impl Settings {
             KeyOutcome::NoKey => Err(KeyError::NoKey),
             KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
             KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
+            KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
+            #[cfg(any(feature = "json", feature = "form"))]
+            KeyOutcome::Refused(error) => Err(error),
             KeyOutcome::Answer(answer) => {
                 return EnterOutcome::Answered(respond::key_function_answer(answer, grpc));
             }
@@ -94,7 +104,7 @@ impl Settings {
                     NotAcquired::TooManyPending { limit, busy } => {
                         self.answers.refuse_pending(limit, &busy, grpc)
                     }
-                    NotAcquired::Failed(error) => self.answers.refuse(&error, grpc),
+                    NotAcquired::Failed(error) => self.refuse(&error, grpc),
                 };
                 let held = Duration::ZERO;
                 answer.extensions_mut().insert(LockInfo { waited, held });

@@ -38,6 +38,10 @@
 //!
 //! # Where to put the layer
 //!
+//! **After the routes.** A layer is around what was added before it. A route or a method that is added after it is not
+//! locked, and nothing can say so, because its requests never come to the layer: `.layer(lock).route(..)`, and
+//! `post(pay).layer(lock).get(show)`.
+//!
 //! With axum, add it with `route_layer`. `Router::layer` also wraps the answers 404 and 405: requests for unknown URLs
 //! would then take locks, or fail in the key function. A `get` route also serves HEAD, so HEAD requests take locks too. In
 //! a router that is nested below a path with captures, `Path<u64>` fails because there is more than one capture. Name the
@@ -48,6 +52,8 @@
 //! trace → catch-panic → CORS → body limit → rate limit → authentication → **lock** → timeout of the handler → handler
 //!
 //! * **Authentication** belongs outside, so that unauthenticated clients cannot take locks.
+//! * **CORS** belongs outside, so that preflights take no locks. If one comes to the layer, it takes the lock and the log
+//!   says so once: whether it may run without the lock, only the handler knows. [`methods`](LockLayer::methods) chooses.
 //! * **A client that sends slowly** holds the lock while the handler reads the request's body. The layer bounds this
 //!   time: 30 s in all by default, see [`request_body_timeout`](LockLayer::request_body_timeout). Extractors that read
 //!   the body, such as `Json`, run inside the layer and count. A layer outside that reads the whole body shortens the
@@ -96,18 +102,19 @@
 //! # Answers
 //!
 //! The layer answers in place of the handler with an `application/problem+json` body (RFC 9457) whose members are `type`,
-//! `title`, `status`, `detail` and `retryable`. An answer never contains the key or the holder. Both are logged with
-//! `tracing`.
+//! `title`, `status`, `detail` and `retryable`, and `retry_after` if there is a `Retry-After`. An answer never contains
+//! the key or the holder. Both are logged with `tracing`.
 //!
 //! | event | status | `type` |
 //! | --- | --- | --- |
-//! | another owner held the lock until the wait was over | 409 with `Retry-After`: the rest of the holder's lease, within 1 to 10 s; for a request behind others in line, up to half as long again, at random | `urn:distlock:busy` |
+//! | another owner held the lock until the wait was over | 409 with `Retry-After`, see [below](#when-to-come-back) | `urn:distlock:busy` |
 //! | another owner holds the lock, and a waiter limit is reached | 503 with `Retry-After: 1` | `urn:distlock:overloaded` |
 //! | the lock server could not be reached | 503 with `Retry-After: 5` | `urn:distlock:unavailable` |
 //! | the hold was lost before its release | 500 | `urn:distlock:lost` |
 //! | the request's body took longer than its timeout while the lock was held | 408 | `urn:distlock:body-timeout` |
 //! | the request has no key, or an invalid one, or one that holds other data in the lock server | 400 | `urn:distlock:key` |
 //! | the request's body is too large to read a key from it | 413 | `urn:distlock:key` |
+//! | the key comes from the body, which is compressed or of another type | 415 | `urn:distlock:key` |
 //! | an extractor of the key function rejected the request | the extractor's own rejection | |
 //! | the layer is used wrongly, or the lock server rejects the client | 500 | `urn:distlock:config` |
 //!
@@ -125,10 +132,39 @@
 //! [`busy_status`](LockLayer::busy_status) replaces the status 409, and [`on_reject`](LockLayer::on_reject) replaces whole
 //! answers.
 //!
+//! ## When to come back
+//!
+//! `Retry-After` of a 409 is a whole number of seconds, 1 to 10:
+//!
+//! * If the holder's lease is a fixed one, it is the rest of the lease.
+//! * If the lease is renewed, its rest says nothing about the end of the hold. It is then twice the median of the last 15
+//!   holds under this layer, whatever their keys, and 1 before the first hold has ended.
+//! * A request behind others in line gets up to half as many seconds more, at random.
+//!
+//! The layer takes a lease for a fixed one if the layer itself has a [`lease`](LockLayer::lease), or if the rest is longer
+//! than the client's [`watchdog_timeout`](distlock::Builder::watchdog_timeout) or shorter than half of it.
+//!
+//! Most libraries that repeat requests look at the status first. reqwest-retry, axios-retry and the retry of urllib3 do not
+//! repeat a 409 by default. With [`busy_status`](LockLayer::busy_status) you can answer 429 or 503, which more of them
+//! repeat after `Retry-After`. Some of them repeat every 5xx, also the 500 `lost`, whose outcome is unknown: make such
+//! requests repeatable, or take the 500 out of their list. `retryable` in the body says which answers are safe to repeat.
+//!
+//! Scripts in a browser see `Retry-After` of another origin only if CORS lists it in `Access-Control-Expose-Headers`
+//! (`expose_headers` in tower-http). They always see `retry_after` in the body.
+//!
+//! ## Large request bodies
+//!
+//! Many clients of HTTP/1 write their whole request before they read the answer. If the answer comes early and the
+//! connection is closed, they see a broken pipe and no status, and cannot know that nothing was done. Before it answers in
+//! place of the handler, the layer therefore reads the rest of the request's body and throws it away: up to 4 MiB, see
+//! [`drain_limit`](LockLayer::drain_limit), and for up to 1 s. Clients that send more may still see a broken pipe. They
+//! should send `Expect: 100-continue` and wait for the answer, as curl does.
+//!
 //! ## In an OpenAPI description
 //!
 //! Tools that derive an OpenAPI description from handler signatures do not see the layer's answers. Declare these responses
-//! once and add them to every operation under a lock. Operations whose key comes from the body also need a 413.
+//! once and add them to every operation under a lock. Operations whose key comes from the body also need a 413
+//! and a 415.
 //!
 //! ```yaml
 //! components:
@@ -142,6 +178,7 @@
 //!         status: { type: integer }
 //!         detail: { type: string }
 //!         retryable: { type: boolean, description: "Whether the same request can be sent again." }
+//!         retry_after: { type: integer, description: "Retry-After again, if the answer has one." }
 //!   responses:
 //!     LockKey: # 400
 //!       description: The request has no lock key, or an invalid one.

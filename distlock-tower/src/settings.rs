@@ -6,13 +6,14 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use distlock::{Error, Guard, LockSource, Mode};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 use http::{Method, Request};
 use tokio::sync::Semaphore;
 
 use crate::key::{ErasedKey, Keys};
 use crate::request_body::{self, BodyClock, Watched};
-use crate::respond::{self, Answers};
+use crate::respond::{self, Answer, Answers, LastHolds, Pace};
 
 /// How long a request waits for its lock if neither the layer nor the client says it. Few clients wait longer for an answer, and the number of waiting
 /// requests must have a limit.
@@ -209,7 +210,13 @@ pub(crate) struct Settings {
     pub(crate) request_body_timeout: Duration,
     /// Whether a body of unknown type was logged.
     unknown_body: Arc<Once>,
+    /// Whether a preflight of CORS was logged.
+    preflight: Arc<Once>,
     pub(crate) answers: Answers,
+    /// Shared by all clones of a layer.
+    pub(crate) last_holds: Arc<LastHolds>,
+    /// How many bytes of a body that nobody reads are thrown away before an answer.
+    pub(crate) drain_limit: u64,
 }
 
 impl Settings {
@@ -223,9 +230,34 @@ impl Settings {
             hold_until: HoldUntil::Response,
             request_body_timeout: DEFAULT_REQUEST_BODY_TIMEOUT,
             unknown_body: Arc::new(Once::new()),
+            preflight: Arc::new(Once::new()),
             answers: Answers::default(),
+            last_holds: Arc::default(),
+            drain_limit: request_body::DRAIN_LIMIT,
         }
     }
+
+    /// Notes a preflight of CORS, which takes the lock as any request does: whether it may run without the lock, only the
+    /// inner service knows.
+    pub(crate) fn note_preflight(&self, parts: &Parts) {
+        let is_preflight = parts.method == Method::OPTIONS
+            && parts.headers.contains_key(ORIGIN)
+            && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if is_preflight {
+            self.preflight.call_once(respond::preflight);
+        }
+    }
+
+    /// The answer to a request that did not get its lock, or lost it.
+    pub(crate) fn refuse(&self, error: &Error, grpc: bool) -> Answer {
+        let pace = Pace::new(
+            self.lock.lease.is_some(),
+            self.lock.source.watchdog_timeout(),
+            &self.last_holds,
+        );
+        self.answers.refuse(error, pace, grpc)
+    }
+
     /// Bounds the time that the body of a request takes under its lock. Not to be used for a gRPC request, whose body may
     /// stay open for as long as the call works, nor for a body that was read already.
     pub(crate) fn time_body<B: 'static>(&self, request: &mut Request<B>) -> Option<Arc<BodyClock>> {

@@ -158,3 +158,71 @@ async fn log_contains_the_key_that_answers_omit() {
     refused(LockLayer::new(client.clone()).key(|_: &Parts| "secret\n4")).await;
     assert!(log.text().contains(r#""secret\n4""#), "{}", log.text());
 }
+
+#[tokio::test]
+async fn preflight_that_takes_the_lock_is_told_once() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let layer = LockLayer::new(Client::in_memory()).key(|_: &Parts| "k");
+    let handler =
+        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
+    let send = async |layer: &LockLayer, method: &str, header: &str| {
+        let request = Request::builder().method(method).uri("/");
+        let request = request
+            .header("origin", "http://shop.example")
+            .header(header, "POST");
+        let request = request.body(()).unwrap();
+        layer.layer(handler).oneshot(request).await.unwrap();
+    };
+    let told = || log.text().matches("CORS preflight").count();
+    send(&layer, "POST", "access-control-request-method").await;
+    send(&layer, "OPTIONS", "x-other").await;
+    let only_post = layer.clone().methods([http::Method::POST]);
+    send(&only_post, "OPTIONS", "access-control-request-method").await;
+    assert_eq!(told(), 0, "{}", log.text());
+    for _ in 0..2 {
+        send(&layer.clone(), "OPTIONS", "access-control-request-method").await;
+    }
+    assert_eq!(told(), 1, "{}", log.text());
+}
+
+/// Nothing in the request is wrong.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn extractor_that_lacks_something_of_the_set_up_is_an_error_in_the_log() {
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
+
+    let log = Log::default();
+    let _listening = log.listen();
+    let by_address = LockLayer::new(Client::in_memory())
+        .key(|ConnectInfo(peer): ConnectInfo<SocketAddr>| format!("from:{}", peer.ip()));
+    refused(by_address).await;
+    let text = log.text();
+    assert!(
+        text.contains("ERROR") && text.contains("ConnectInfo"),
+        "{text}"
+    );
+}
+
+/// The spelling of axum's routes.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn capture_in_braces_is_an_error_in_the_log_with_the_right_spelling() {
+    use axum::body::Body;
+    use axum::routing::post;
+
+    let log = Log::default();
+    let _listening = log.listen();
+    let layer = LockLayer::new(Client::in_memory()).key_template("<method>:{id}");
+    let app: axum::Router =
+        axum::Router::new().route("/orders/{id}", post(async || "done").route_layer(layer));
+    let request = Request::post("/orders/7").body(Body::empty()).unwrap();
+    assert_eq!(app.oneshot(request).await.unwrap().status(), 500);
+    let text = log.text();
+    assert!(
+        text.contains("ERROR") && text.contains("write `<path.id>`"),
+        "{text}"
+    );
+}

@@ -30,7 +30,8 @@ use crate::enter::EnterOutcome;
 use crate::error::BoxError;
 use crate::held::{Interruption, RequestHold, Unlocked};
 use crate::key::{KeyedBody, WholeBody};
-use crate::respond::{self, LockInfo, is_grpc};
+use crate::request_body;
+use crate::respond::{self, Answer, LockInfo, is_grpc};
 use crate::settings::{HoldUntil, Settings};
 
 pin_project! {
@@ -71,6 +72,8 @@ enum Stage<S: Service<Request<B>>, B> {
     Unlocked,
     Running(RequestHold, LockTimes),
     Releasing(RequestHold, Outcome<S::Response, S::Error>, LockTimes),
+    /// The answer is ready. The rest of the request's body is read first.
+    Draining(BoxFuture<'static, ()>, Answer),
     Done,
 }
 
@@ -86,6 +89,8 @@ enum Outcome<T, E> {
 struct Protocol {
     grpc: bool,
     http1: bool,
+    /// Whether the client sees an answer only after the rest of its request was read.
+    may_drain: bool,
     /// The layer has read the body already.
     has_whole_body: bool,
 }
@@ -95,6 +100,7 @@ impl Protocol {
         Self {
             grpc: is_grpc(&parts.headers),
             http1: parts.version <= Version::HTTP_11,
+            may_drain: request_body::may_drain(parts),
             has_whole_body: false,
         }
     }
@@ -213,6 +219,10 @@ where
                     let released = ready!(hold.poll_release(cx));
                     self.as_mut().finish(released)
                 }
+                Stage::Draining(draining, _) => {
+                    ready!(draining.as_mut().poll(cx));
+                    self.as_mut().answer()
+                }
                 // Pending would hang the caller's task. The futures of `std` and of tokio panic as well.
                 Stage::Done => panic!("`LockFuture` was polled after its completion"),
             };
@@ -233,13 +243,19 @@ where
     R: Body,
 {
     /// Calls the service, inside the section if there is one.
-    fn call(self: Pin<&mut Self>, (parts, entry, read): Entered<B>) -> Completed<R, S::Error> {
-        let mut this = self.project();
-        let Stage::Entering(_, mut service, body) = mem::replace(this.stage, Stage::Done) else {
+    fn call(mut self: Pin<&mut Self>, (parts, entry, read): Entered<B>) -> Completed<R, S::Error> {
+        let mut this = self.as_mut().project();
+        let Stage::Entering(_, mut service, mut body) = mem::replace(this.stage, Stage::Done)
+        else {
             return None;
         };
         let granted = match entry {
-            EnterOutcome::Answered(answer) => return Some(Ok(answer.map(HoldBody::answer))),
+            EnterOutcome::Answered(answer) => {
+                let unread = body.as_mut().filter(|_| this.client.may_drain);
+                let limit = this.settings.drain_limit;
+                let draining = unread.and_then(|body| request_body::drain_unread(body, limit));
+                return self.answer_after(draining, answer);
+            }
             EnterOutcome::Unlocked => None,
             EnterOutcome::Locked { guard, waited } => Some((guard, waited)),
         };
@@ -254,13 +270,36 @@ where
                 let granted = Instant::now();
                 let is_exempt = this.client.grpc || this.client.has_whole_body;
                 let body_clock = (!is_exempt).then(|| this.settings.time_body(&mut request));
-                let (held, mut hold) = RequestHold::new(guard, body_clock.flatten());
+                let last_holds = Arc::clone(&this.settings.last_holds);
+                let (held, mut hold) = RequestHold::new(guard, body_clock.flatten(), last_holds);
                 request.extensions_mut().insert(held);
                 hold.enter(|| this.handler.set(Some(service.call(request))));
                 Stage::Running(hold, LockTimes { waited, granted })
             }
         };
         None
+    }
+
+    /// Completes with an answer in place of the handler's, at once or when the rest of the request's body is read.
+    fn answer_after(
+        self: Pin<&mut Self>,
+        draining: Option<BoxFuture<'static, ()>>,
+        answer: Answer,
+    ) -> Completed<R, S::Error> {
+        match draining {
+            Some(draining) => {
+                *self.project().stage = Stage::Draining(draining, answer);
+                None
+            }
+            None => Some(Ok(answer.map(HoldBody::answer))),
+        }
+    }
+
+    fn answer(self: Pin<&mut Self>) -> Completed<R, S::Error> {
+        match mem::replace(self.project().stage, Stage::Done) {
+            Stage::Draining(_, answer) => Some(Ok(answer.map(HoldBody::answer))),
+            _ => None,
+        }
     }
 
     /// Completes with what an unlocked handler has completed with.
@@ -336,7 +375,7 @@ where
     }
 
     fn lost(&self, lost: &Error, times: LockTimes) -> Response<HoldBody<R>> {
-        let answer = self.settings.answers.refuse(lost, self.client.grpc);
+        let answer = self.settings.refuse(lost, self.client.grpc);
         with_info(answer, times).map(HoldBody::answer)
     }
 
@@ -373,6 +412,7 @@ where
             Stage::Unlocked => "Unlocked",
             Stage::Running(..) => "Running",
             Stage::Releasing(..) => "Releasing",
+            Stage::Draining(..) => "Draining",
             Stage::Done => "Done",
         };
         f.debug_tuple("LockFuture").field(&stage).finish()

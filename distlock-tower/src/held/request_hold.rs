@@ -14,15 +14,20 @@ use std::task::{Context, Poll, ready};
 use distlock::{Error, Guard, Section};
 use futures_core::future::BoxFuture;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::Held;
 use crate::request_body::{BodyClock, BodyTimeout};
+use crate::respond::LastHolds;
 
 /// The layer's side of a hold. Dropping it releases the lock in the background, unless the handler kept the guard.
 pub(crate) struct RequestHold {
     state: State,
     /// Bounds the time that the request's body takes. Stopped when the section is closed.
     body_clock: Option<Arc<BodyClock>>,
+    granted: Instant,
+    /// Those of the layer. This hold is added when it ends.
+    last_holds: Arc<LastHolds>,
 }
 
 /// Why code inside the section must not run on.
@@ -42,11 +47,20 @@ enum State {
 
 impl RequestHold {
     /// Takes a guard over. The [`Held`] is the handler's view of the same hold.
-    pub(crate) fn new(guard: Guard, body_clock: Option<Arc<BodyClock>>) -> (Held, Self) {
+    pub(crate) fn new(
+        guard: Guard,
+        body_clock: Option<Arc<BodyClock>>,
+        last_holds: Arc<LastHolds>,
+    ) -> (Held, Self) {
         let section = guard.section();
         let held = Held::new(guard);
-        let state = State::Running(section, held.clone());
-        (held, Self { state, body_clock })
+        let hold = Self {
+            state: State::Running(section, held.clone()),
+            body_clock,
+            granted: Instant::now(),
+            last_holds,
+        };
+        (held, hold)
     }
 
     /// Runs a function inside the section, or just runs it once the section is closed.
@@ -136,6 +150,7 @@ impl RequestHold {
         if let Some(clock) = &self.body_clock {
             clock.stop();
         }
+        self.last_holds.add(self.granted.elapsed());
         // The section goes first. Code that still has the scope, such as a task that inherited it, must not re-enter a
         // hold whose guard is about to end.
         drop(section);

@@ -1,8 +1,11 @@
 //! Key functions over the body of a request. The body is buffered, and given back to the request.
 
 use std::error::Error;
+use std::pin::Pin;
 
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -37,10 +40,18 @@ pub struct WholeBody {
 }
 
 impl WholeBody {
-    pub(crate) async fn read<B>(self, body: B) -> Result<Bytes, KeyError>
+    /// Reads the body to its end, or to its limit.
+    pub(crate) async fn read<B>(
+        self,
+        headers: &HeaderMap,
+        body: Pin<&mut B>,
+    ) -> Result<Bytes, KeyError>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
+        if let Some(encoding) = encoding(headers) {
+            return Err(KeyError::BodyEncoded { encoding });
+        }
         let limit = self.limit;
         if body.size_hint().lower() > limit as u64 {
             return Err(KeyError::BodyTooLarge { limit });
@@ -53,6 +64,16 @@ impl WholeBody {
     }
 }
 
+/// The content encoding of a body that is not as its sender wrote it. A key function would read the compressed bytes.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(CONTENT_ENCODING).into_iter();
+    let mut written = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    written.find(|written| {
+        let is_none = |one: &str| one.is_empty() || one.eq_ignore_ascii_case("identity");
+        !written.split(',').all(|one| is_none(one.trim()))
+    })
+}
+
 /// Whether a length limit was exceeded, here or outside the layer. Looks through errors that wrap the limit's error.
 fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
     let mut chain = std::iter::successors(Some(error), |&error| error.source());
@@ -62,6 +83,13 @@ fn is_length_limit(error: &(dyn Error + 'static)) -> bool {
 /// The buffered body, which travels to the key function in the request's extensions.
 #[derive(Clone)]
 pub(crate) struct BufferedBody(pub(crate) Bytes);
+
+impl BufferedBody {
+    pub(super) fn take(parts: &mut Parts) -> Bytes {
+        let taken = parts.extensions.remove();
+        taken.map_or_else(Bytes::new, |Self(body)| body)
+    }
+}
 
 /// Marks key functions over the body.
 pub(crate) enum ViaBody {}
@@ -81,10 +109,7 @@ where
         _: &'a S,
         into: fn(Result<K, LockKeys>) -> T,
     ) -> KeyFuture<'a, T> {
-        let BufferedBody(body) = parts
-            .extensions
-            .remove()
-            .unwrap_or(BufferedBody(Bytes::new()));
+        let body = BufferedBody::take(parts);
         KeyFuture::Ready(into(Ok(self.0(parts, &body))))
     }
 }

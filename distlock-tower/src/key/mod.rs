@@ -2,12 +2,15 @@
 //!
 //! The type of a key function is erased, together with its state, when the layer is made. The layer therefore needs no
 //! type parameter for it. Key functions over a request's head are in `parts.rs`, over axum's extractors in `axum.rs`,
-//! over the body in `body.rs`; templates are in `template.rs`.
+//! over the body in `body.rs`, over what a body is parsed to in `parsed.rs`; templates are in `template.rs`.
 
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod foreign;
 mod keyed_body;
+#[cfg(any(feature = "json", feature = "form"))]
+mod parsed;
 mod parts;
 mod template;
 
@@ -26,6 +29,8 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) use self::body::{BodyKeyFn, BufferedBody};
 pub use self::body::{Head, WholeBody};
 pub use self::keyed_body::KeyedBody;
+#[cfg(any(feature = "json", feature = "form"))]
+pub(crate) use self::parsed::{Format, ParsedKeyFn};
 pub use self::parts::{ViaParts, ViaRequest};
 pub use self::template::{Template, TemplateError, ViaTemplate};
 use crate::error::BoxError;
@@ -51,8 +56,8 @@ pub(crate) type Keys = SmallVec<[String; 1]>;
 /// * `&http::request::Parts`;
 /// * `&http::Request<()>`: the request without its body.
 ///
-/// [`Template`] implements it too. For a key from the body, use
-/// [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
+/// [`Template`] implements it too. For a key from the body, use [`Unkeyed::key_json`](crate::Unkeyed::key_json),
+/// [`Unkeyed::key_form`](crate::Unkeyed::key_form) or [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
 ///
 /// The return type must implement [`IntoLockKeys`]. The parameter `M` distinguishes the forms and is always inferred.
 /// `S` is the state from [`Unkeyed::with_state`](crate::Unkeyed::with_state). This trait is not meant to be implemented
@@ -83,7 +88,8 @@ pub(crate) type Keys = SmallVec<[String; 1]>;
     label = "not a key function",
     note = "a key function takes 1 to 8 extractors, or `&http::request::Parts`, or `&http::Request<()>`, with the types of its arguments written out: `|Path(id): Path<u64>| format!(\"order:{{id}}\")`",
     note = "a text is no key function: one key for all requests is `.key(|_: &http::request::Parts| \"import\")`, and a text with placeholders is `.key_template(\"order:<path.id>\")`",
-    note = "every extractor must implement `FromRequestParts<{S}>`: `Json`, `Form`, `Bytes` and other extractors that read the body do not, and extractors need the feature `axum`",
+    note = "a key from the body: in place of `.key(|Json(pick): Json<Pick>| ..)` write `.key_json(16 * 1024, |pick: Pick| ..)`, in place of `Form` write `.key_form(..)`, and for other bodies `.key_from_body(..)`; the number is the most bytes of a body",
+    note = "every extractor must implement `FromRequestParts<{S}>` of axum 0.8 and needs the feature `axum`; `Json`, `Form`, `Bytes` and others that read the body do not implement it, and extractors of axum 0.7 are no extractors here",
     note = "`State<T>` needs `.with_state(..)` before `.key(..)`",
     note = "it must be `Send + Sync + 'static` and not `async`"
 )]
@@ -167,6 +173,11 @@ pub(crate) enum KeyOutcome {
     Keys(Keys),
     /// The request lacks the named data.
     Missing(String),
+    /// The template has the capture of this name in another syntax, as plain text.
+    Misspelt(String),
+    /// The body cannot be read as what the key function needs.
+    #[cfg(any(feature = "json", feature = "form"))]
+    Refused(KeyError),
     /// The named data is present, but empty, not UTF-8, or repeated. An optional key must not be skipped because of it.
     Ambiguous(String),
     Answer(Answer),
@@ -194,6 +205,12 @@ impl fmt::Debug for LockKeys {
             KeyOutcome::Missing(what) => f.debug_tuple("LockKeys::Missing").field(what).finish(),
             KeyOutcome::Ambiguous(what) => {
                 f.debug_tuple("LockKeys::Ambiguous").field(what).finish()
+            }
+            KeyOutcome::Misspelt(name) => f.debug_tuple("LockKeys::Misspelt").field(name).finish(),
+            #[cfg(any(feature = "json", feature = "form"))]
+            KeyOutcome::Refused(error) => {
+                let error = error.to_string();
+                f.debug_tuple("LockKeys::Refused").field(&error).finish()
             }
             KeyOutcome::Answer(answer) => {
                 let status = answer.status();
@@ -233,18 +250,51 @@ pub(crate) fn distinct(mut keys: Keys) -> Result<Keys, KeyError> {
 pub(crate) enum KeyError {
     NoKey,
     Empty,
-    TooMany { keys: usize },
-    Invalid { key: String },
-    Missing { what: String },
-    Ambiguous { what: String },
-    BodyTooLarge { limit: usize },
-    BodyUnreadable { error: BoxError },
+    TooMany {
+        keys: usize,
+    },
+    Invalid {
+        key: String,
+    },
+    Missing {
+        what: String,
+    },
+    Ambiguous {
+        what: String,
+    },
+    Misspelt {
+        name: String,
+    },
+    BodyTooLarge {
+        limit: usize,
+    },
+    BodyUnreadable {
+        error: BoxError,
+    },
+    /// The body is compressed, for example.
+    BodyEncoded {
+        encoding: String,
+    },
+    /// The request does not say that its body is of the format that the key function needs.
+    #[cfg(any(feature = "json", feature = "form"))]
+    BodyOfOtherType {
+        format: Format,
+    },
+    #[cfg(any(feature = "json", feature = "form"))]
+    BodyNotParsed {
+        format: Format,
+        error: BoxError,
+    },
 }
 
 impl KeyError {
     pub(crate) fn rejection(&self) -> Rejection {
         match self {
+            Self::Misspelt { .. } => Rejection::new(Reason::Config),
             Self::BodyTooLarge { .. } => Rejection::too_large(),
+            Self::BodyEncoded { .. } => Rejection::unsupported_body(),
+            #[cfg(any(feature = "json", feature = "form"))]
+            Self::BodyOfOtherType { .. } => Rejection::unsupported_body(),
             _ => Rejection::new(Reason::Key),
         }
     }
@@ -274,6 +324,28 @@ impl fmt::Display for KeyError {
             }
             Self::BodyUnreadable { error } => {
                 write!(f, "reading the body for the lock key failed: {error}")
+            }
+            Self::Misspelt { name } => write!(
+                f,
+                "`{{{name}}}` is plain text in the key template, and the route has a capture `{name}`; \
+                 write `<path.{name}>`"
+            ),
+            Self::BodyEncoded { encoding } => write!(
+                f,
+                "the body has the content encoding {encoding:?}, in which the layer cannot read a lock key; \
+                 decompress it outside the layer"
+            ),
+            #[cfg(any(feature = "json", feature = "form"))]
+            Self::BodyOfOtherType { format } => write!(
+                f,
+                "the content type of the request is not that of a {format} body in UTF-8, which its lock key needs"
+            ),
+            #[cfg(any(feature = "json", feature = "form"))]
+            Self::BodyNotParsed { format, error } => {
+                write!(
+                    f,
+                    "reading the lock key from the {format} body failed: {error}"
+                )
             }
             Self::Invalid { key } => {
                 const SHOWN: usize = 64;

@@ -9,7 +9,7 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::smallvec;
 
-use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys};
+use super::{KeyFn, KeyFuture, KeyOutcome, LockKeys, foreign};
 
 /// Marks a [`Template`] in the place of a key function. Always inferred.
 #[derive(Debug)]
@@ -25,8 +25,14 @@ pub enum ViaTemplate {}
 /// | `<method>` | the method |
 /// | `<uri.path>` | the path; in a nested router, the full path |
 ///
-/// Path and query are percent-decoded once. Write `<<` and `>>` for a literal `<` and `>`. All other text is literal,
-/// including braces.
+/// Path and query are percent-decoded once. Write `<<` and `>>` for a literal `<` and `>`. All other text is literal. This
+/// includes braces, which are a hash tag of Redis: `{cart}:<path.id>`.
+///
+/// A placeholder in the syntax of other libraries is plain text too, and all requests would then have one key. A text
+/// without a placeholder is therefore refused if it contains `{id}`, `:id`, `#id`, `path.id` or the like. A key that is the
+/// same for all requests is a function that returns it: `.key(|_: &http::request::Parts| "order:import")`. If a text with
+/// a placeholder contains `{id}`, and the route has a capture `id` for which there is no `<path.id>`, requests are answered
+/// with 500 `urn:distlock:config`, and the log says how to write it.
 ///
 /// A request that lacks a value is answered with 400, or runs unlocked if the layer's key is
 /// [optional](crate::LockLayer::optional). If a value is empty, not UTF-8, or repeated, the answer is always 400: the
@@ -56,6 +62,8 @@ pub enum ViaTemplate {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// The names in braces that have no placeholder of their own. One that a route captures is a mistake.
+    braced: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +85,56 @@ impl Template {
     /// The header's name, a colon, and its value.
     pub(crate) fn of_header(name: HeaderName) -> Self {
         let text = Piece::Text(format!("{name}:"));
-        Self {
-            pieces: vec![text, Piece::Placeholder(Placeholder::Header(name))],
+        let placeholder = Piece::Placeholder(Placeholder::Header(name));
+        Self::of_pieces(vec![text, placeholder])
+    }
+
+    fn of_pieces(pieces: Vec<Piece>) -> Self {
+        let texts = pieces.iter().filter_map(Piece::text);
+        let has_own = |name: &str| {
+            let of_path = Placeholder::Path(name.to_owned());
+            pieces.contains(&Piece::Placeholder(of_path))
+        };
+        let braced = texts
+            .flat_map(foreign::braced)
+            .filter(|name| !has_own(name));
+        let braced = braced.map(str::to_owned).collect();
+        Self { pieces, braced }
+    }
+
+    /// Refuses a text that is the same for all requests, but does not look so.
+    fn check(self) -> Result<Self, TemplateError> {
+        let [Piece::Text(text)] = self.pieces.as_slice() else {
+            return Ok(self);
+        };
+        match foreign::placeholder(text) {
+            Some(found) => Err(TemplateError::NoPlaceholder {
+                written: found.written.to_owned(),
+                meant: meant(found.name),
+            }),
+            None => Ok(self),
         }
     }
 
+    /// Whether the captures of the route matter.
     fn has_captures(&self) -> bool {
         let is_capture = |piece: &Piece| matches!(piece, Piece::Placeholder(Placeholder::Path(_)));
-        self.pieces.iter().any(is_capture)
+        !self.braced.is_empty() || self.pieces.iter().any(is_capture)
+    }
+
+    /// A capture of the route whose placeholder is written in another syntax.
+    fn misspelt(&self, captures: &Captures) -> Option<&String> {
+        let captured = |name: &&String| {
+            let mut captures = captures.iter().flatten();
+            captures.any(|(own, _)| own == *name)
+        };
+        self.braced.iter().find(captured)
     }
 
     fn render(&self, parts: &Parts, captures: &Captures) -> KeyOutcome {
+        if let Some(name) = self.misspelt(captures) {
+            return KeyOutcome::Misspelt(name.clone());
+        }
         let (mut key, mut missing) = (String::new(), None);
         for piece in &self.pieces {
             match piece {
@@ -104,6 +151,32 @@ impl Template {
             Some(placeholder) => KeyOutcome::Missing(placeholder.to_string()),
             None => KeyOutcome::Keys(smallvec![key]),
         }
+    }
+}
+
+impl Piece {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Placeholder(_) => None,
+        }
+    }
+}
+
+/// The placeholder for what others write as `{name}`.
+fn meant(name: &str) -> String {
+    let name = name.trim_start_matches("self.");
+    let is_ours = name.parse::<Placeholder>().is_ok();
+    let source = if cfg!(feature = "axum") {
+        "path"
+    } else {
+        "query"
+    };
+    match name {
+        ours if is_ours => format!("<{ours}>"),
+        "" => format!("<{source}.NAME>"),
+        number if number.starts_with(|c: char| c.is_numeric()) => format!("<{source}.NAME>"),
+        name => format!("<{source}.{name}>"),
     }
 }
 
@@ -237,6 +310,13 @@ pub enum TemplateError {
     Stray,
     /// An unknown placeholder: its text without `<` and `>`.
     Unknown(String),
+    /// The text has no placeholder, and contains one in the syntax of another library, which is plain text here.
+    NoPlaceholder {
+        /// What is plain text.
+        written: String,
+        /// The placeholder that is meant, if it is a capture of the route.
+        meant: String,
+    },
 }
 
 impl fmt::Display for TemplateError {
@@ -255,12 +335,22 @@ impl fmt::Display for TemplateError {
                 } else {
                     ""
                 };
+                let feature = match name.starts_with("path.") && path.is_empty() {
+                    true => "; `<path.NAME>` needs the feature `axum`",
+                    false => "",
+                };
                 write!(
                     f,
                     "unknown placeholder `<{name}>` in a key template; expected {path}`<query.NAME>`, \
-                     `<header.NAME>`, `<method>` or `<uri.path>`"
+                     `<header.NAME>`, `<method>` or `<uri.path>`{feature}"
                 )
             }
+            Self::NoPlaceholder { written, meant } => write!(
+                f,
+                "`{written}` is plain text in a key template, so all requests would have one key; write `{meant}`, \
+                 or `<query.NAME>` or `<header.NAME>`, for a value of the request; \
+                 a key for all requests is a function: `.key(|_: &http::request::Parts| \"import\")`"
+            ),
         }
     }
 }
@@ -296,7 +386,7 @@ impl FromStr for Template {
         pieces.extend(text_piece(&mut plain));
         match pieces.is_empty() {
             true => Err(TemplateError::Empty),
-            false => Ok(Self { pieces }),
+            false => Self::of_pieces(pieces).check(),
         }
     }
 }

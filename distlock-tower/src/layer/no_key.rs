@@ -34,6 +34,7 @@ settings_without_a_key!(
     lease(value),
     max_hold(value),
     request_body_timeout(value),
+    drain_limit(value),
     max_waiters(value),
     max_pending_requests(value),
     mode(value),

@@ -106,6 +106,29 @@ impl<R> LockLayer<R> {
         self
     }
 
+    /// Sets how many bytes of a request's body the layer reads and throws away before it answers in place of the handler:
+    /// 4 MiB by default. 0 turns this off.
+    ///
+    /// Many clients of HTTP/1 write their whole request before they read. If the server answers early and closes the
+    /// connection, they see a broken pipe and no status, and cannot know that nothing was done. Reading takes 1 s at most.
+    /// A body that announces more bytes than this is not read: for larger uploads, clients should send
+    /// `Expect: 100-continue`. It has no effect for HTTP/2, where a request ends without its connection.
+    ///
+    /// The type of the body must be one of those that [`request_body_timeout`](Self::request_body_timeout) can bound, such
+    /// as axum's body, or the key must come from the body.
+    ///
+    /// # Examples
+    /// ```
+    /// let client = distlock::Client::in_memory();
+    /// let uploads = distlock_tower::LockLayer::new(client)
+    ///     .key(|_: &http::request::Parts| "import")
+    ///     .drain_limit(16 * 1024 * 1024);
+    /// ```
+    pub fn drain_limit(mut self, bytes: u64) -> Self {
+        Arc::make_mut(&mut self.settings).drain_limit = bytes;
+        self
+    }
+
     /// Sets how many acquisitions may wait for one key. By default the client's
     /// [`max_waiters`](distlock::Builder::max_waiters) applies, and 1024 if the client has none.
     ///

@@ -8,8 +8,12 @@ use bytes::Bytes;
 use distlock::LockSource;
 use http::header::HeaderName;
 use http::request::Parts;
+#[cfg(any(feature = "json", feature = "form"))]
+use serde::de::DeserializeOwned;
 
 use super::LockLayer;
+#[cfg(any(feature = "json", feature = "form"))]
+use crate::key::ParsedKeyFn;
 use crate::key::{BodyKeyFn, ErasedKey, Head, IntoLockKeys, KeyFn, Template, WholeBody};
 use crate::settings::{LockSettings, Settings};
 
@@ -76,7 +80,7 @@ impl<S> Unkeyed<S> {
     /// let client = distlock::Client::in_memory();
     /// let layer = LockLayer::new(client).key(|parts: &Parts| {
     ///     let account = parts.headers.get("x-account")?.to_str().ok()?;
-    ///     Some(format!("account:{account}")) // without a readable header: no lock
+    ///     Some(format!("account:{account}")) // without a readable header: 400
     /// });
     /// ```
     pub fn key<F, M>(self, key: F) -> LockLayer
@@ -161,12 +165,17 @@ impl<S> Unkeyed<S> {
     /// [`KeyedBody`](crate::key::KeyedBody). Reading has no time limit here, because no lock is held; put a timeout outside
     /// the layer.
     ///
-    /// A body of more than `limit` bytes is answered with 413, as is a body that exceeds a limit outside the layer. If
+    /// A body of more than `limit` bytes is answered with 413, as is a body that exceeds a limit outside the layer. A body
+    /// with a `content-encoding` other than `identity` is answered with 415: put a layer that decompresses outside. If
     /// reading fails otherwise, the answer is 400.
     ///
-    /// The function returns the same types as with [`key`](Unkeyed::key). Consider the attribute
-    /// `#[distributed_lock(key = "order:<order.id>")]` on the function that the handler calls: it can use the parsed
-    /// body.
+    /// The function returns the same types as with [`key`](Unkeyed::key). `None` means that the request names no key. A
+    /// body that the function cannot read is an `Err`: with `None` and [`optional`](LockLayer::optional), a client could
+    /// choose to run without the lock. For JSON and forms, [`key_json`](Unkeyed::key_json) and
+    /// [`key_form`](Unkeyed::key_form) do this.
+    ///
+    /// Consider the attribute `#[distributed_lock(key = "order:<order.id>")]` on the function that the handler calls: it
+    /// can use the parsed body.
     ///
     /// # Examples
     #[cfg_attr(feature = "axum", doc = "```")]
@@ -201,7 +210,91 @@ impl<S> Unkeyed<S> {
         F: Fn(&Parts, &Bytes) -> K + Send + Sync + 'static,
         K: IntoLockKeys,
     {
-        let LockLayer { settings, .. } = self.without_state().key(BodyKeyFn(key));
+        self.of_body(limit, BodyKeyFn(key))
+    }
+
+    /// Sets a key function that gets the body of a request as a value, parsed from JSON.
+    ///
+    /// The body is read as by [`key_from_body`](Unkeyed::key_from_body): it is limited to `limit` bytes, and the handler
+    /// gets it again. The handler may read other fields of it.
+    ///
+    /// | the request | the answer |
+    /// | --- | --- |
+    /// | has a body of more than `limit` bytes | 413 |
+    /// | has a content type other than `application/json` or `application/..+json`, another charset than UTF-8, or a `content-encoding` | 415 |
+    /// | has a body that is no JSON of this type | 400 |
+    /// | has neither a body nor a content type, or the function returns `None` | 400, or the handler's own if the layer is [optional](LockLayer::optional) |
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "axum", doc = "```")]
+    #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use axum::{Json, Router, body::Body, routing::post};
+    /// use distlock_tower::{Held, LockLayer};
+    /// use http::Request;
+    /// use tower::ServiceExt;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Pick { article: u64 }
+    ///
+    /// async fn pick(held: Held, Json(pick): Json<Pick>) -> String {
+    ///     format!("{} is picked under {}", pick.article, held.key())
+    /// }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key_json(16 * 1024, |pick: Pick| format!("article:{}", pick.article));
+    /// let app: Router = Router::new().route("/picks", post(pick)).route_layer(layer);
+    /// let request = Request::post("/picks").header("content-type", "application/json");
+    /// let response = app.oneshot(request.body(Body::from(r#"{"article": 7}"#)).unwrap()).await.unwrap();
+    /// let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+    /// assert_eq!(body, "7 is picked under article:7");
+    /// # }
+    /// ```
+    #[cfg(feature = "json")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+    pub fn key_json<T, F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
+    where
+        T: DeserializeOwned + 'static,
+        F: Fn(T) -> K + Send + Sync + 'static,
+        K: IntoLockKeys,
+    {
+        self.of_body(limit, ParsedKeyFn::json(key))
+    }
+
+    /// Sets a key function that gets the body of a request as a value, parsed from a form
+    /// (`application/x-www-form-urlencoded`).
+    ///
+    /// Everything else is as for [`key_json`](Unkeyed::key_json).
+    ///
+    /// # Examples
+    /// ```
+    /// use distlock_tower::LockLayer;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Pick { article: u64 }
+    ///
+    /// let client = distlock::Client::in_memory();
+    /// let layer = LockLayer::new(client)
+    ///     .key_form(16 * 1024, |pick: Pick| format!("article:{}", pick.article));
+    /// ```
+    #[cfg(feature = "form")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "form")))]
+    pub fn key_form<T, F, K>(self, limit: usize, key: F) -> LockLayer<WholeBody>
+    where
+        T: DeserializeOwned + 'static,
+        F: Fn(T) -> K + Send + Sync + 'static,
+        K: IntoLockKeys,
+    {
+        self.of_body(limit, ParsedKeyFn::form(key))
+    }
+
+    fn of_body<F, M>(self, limit: usize, key: F) -> LockLayer<WholeBody>
+    where
+        F: KeyFn<M, ()>,
+        F::Keys: IntoLockKeys,
+    {
+        let LockLayer { settings, .. } = self.without_state().key(key);
         let reads = WholeBody { limit };
         LockLayer { settings, reads }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use distlock::Error;
 
-use crate::respond::{Reason, Rejection};
+use crate::respond::Reason;
 use crate::settings::NotAcquired;
 
 /// Why a request of a [`ServiceLock`](super::ServiceLock) failed.
@@ -52,7 +52,7 @@ impl<E> LockError<E> {
     /// Why the layer refused the request, or replaced its outcome; `None` for the inner service's own error.
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Lock(error) => Some(Rejection::of(error).reason()),
+            Self::Lock(error) => Some(Reason::of(error)),
             Self::Keys(_) => Some(Reason::Key),
             Self::TooManyPending { .. } => Some(Reason::Overloaded),
             Self::Inner(_) => None,

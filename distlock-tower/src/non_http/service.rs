@@ -80,6 +80,9 @@ async fn handle<S: Service<R>, R>(
         KeyOutcome::Keys(keys) => key::distinct(keys),
         KeyOutcome::Missing(what) => Err(KeyError::Missing { what }),
         KeyOutcome::Ambiguous(what) => Err(KeyError::Ambiguous { what }),
+        KeyOutcome::Misspelt(name) => Err(KeyError::Misspelt { name }),
+        #[cfg(any(feature = "json", feature = "form"))]
+        KeyOutcome::Refused(error) => Err(error),
         KeyOutcome::Answer(answer) => {
             let status = answer.status();
             let reason = format!("the key function returned a response ({status}) instead of keys");

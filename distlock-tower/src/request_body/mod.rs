@@ -1,10 +1,11 @@
-//! The bound on the time that a request's body takes while its lock is held.
+//! The bound on the time that a request's body takes while its lock is held, and the rest of a body that nobody reads.
 //!
 //! The inner service gets the body with its own type. A body is therefore timed only if its type can be built from any
 //! other body: axum's body, and the boxed bodies of `http-body-util`, also within its `Limited`. `watch` rebuilds such
 //! a body around the timed one.
 
 mod clock;
+mod drain;
 mod timed;
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use http_body_util::Limited;
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 
 pub(crate) use self::clock::BodyClock;
+pub(crate) use self::drain::{DRAIN_LIMIT, drain, drain_unread, may_drain};
 pub(crate) use self::timed::BodyTimeout;
 use self::timed::TimedBody;
 use crate::error::BoxError;

@@ -6,6 +6,7 @@
 mod answer;
 mod grpc;
 mod info;
+mod pace;
 mod problem;
 mod rejection;
 
@@ -22,6 +23,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 
 pub(crate) use self::grpc::is_grpc;
 pub use self::info::LockInfo;
+pub(crate) use self::pace::{LastHolds, Pace};
 pub use self::rejection::{Reason, Rejection};
 use crate::error::BoxError;
 
@@ -83,8 +85,8 @@ impl Default for Answers {
 
 impl Answers {
     /// Logs why a request did not get its lock, or lost it, and returns the answer.
-    pub(crate) fn refuse(&self, error: &Error, grpc: bool) -> Answer {
-        let mut rejection = Rejection::of(error);
+    pub(crate) fn refuse(&self, error: &Error, pace: Pace, grpc: bool) -> Answer {
+        let mut rejection = Rejection::of(error, pace);
         rejection::log(rejection.reason(), error);
         if rejection.reason() == Reason::Busy {
             rejection.status = self.busy_status;
@@ -94,7 +96,7 @@ impl Answers {
 
     /// Logs that a request exceeds its layer's limit of pending requests, and returns the answer.
     pub(crate) fn refuse_pending(&self, limit: u32, busy: &Error, grpc: bool) -> Answer {
-        tracing::debug!(error = %busy, limit, "request refused: too many pending requests in this layer");
+        tracing::info!(error = %busy, limit, "request refused: too many pending requests in this layer");
         self.answer(Rejection::too_many_pending(busy), grpc)
     }
 
@@ -105,7 +107,11 @@ impl Answers {
         rejection: Rejection,
         grpc: bool,
     ) -> Answer {
-        tracing::debug!(%reason, "request refused: no valid lock key");
+        if rejection.reason() == Reason::Config {
+            tracing::error!(%reason, "request refused: the layer is set up wrongly");
+        } else {
+            tracing::debug!(%reason, "request refused: no valid lock key");
+        }
         self.answer(rejection, grpc)
     }
 
@@ -144,7 +150,17 @@ pub(crate) fn count_answer(reason: Reason) {
 
 /// The answer of a key function or an extractor, translated for gRPC clients.
 pub(crate) fn key_function_answer(answer: Answer, grpc: bool) -> Answer {
-    tracing::debug!(status = %answer.status(), "request answered by its key function or an extractor");
+    let status = answer.status();
+    if status.is_server_error() {
+        // Nothing in the request is wrong: an extension, `ConnectInfo` or a state is missing, for example.
+        tracing::error!(
+            %status,
+            "request answered by its key function or an extractor with a server error: what they need may be missing in \
+             the set-up of the program, such as an `Extension`, `ConnectInfo`, or a capture of the route"
+        );
+    } else {
+        tracing::debug!(%status, "request answered by its key function or an extractor");
+    }
     if grpc {
         grpc::translate(answer)
     } else {
@@ -161,6 +177,14 @@ pub(crate) fn release_failed(error: &Error) {
 pub(crate) fn body_timed_out<'a>(timeout: &impl fmt::Display, keys: impl Iterator<Item = &'a str>) {
     let keys: Vec<_> = keys.collect();
     tracing::warn!(reason = %timeout, ?keys, "request cut off and its lock released");
+}
+
+/// Logs that a preflight of CORS has come to a layer.
+pub(crate) fn preflight() {
+    tracing::warn!(
+        "a CORS preflight takes the lock: put the CORS layer outside of the lock layer, or choose the methods that are \
+         locked with `methods`"
+    );
 }
 
 /// Logs that the layer cannot bound the time that bodies of this type take.

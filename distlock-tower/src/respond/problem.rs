@@ -12,9 +12,13 @@ pub(super) fn answer(rejection: &Rejection) -> Response<Full<Bytes>> {
     let reason = rejection.reason();
     let (name, title, retryable) = (reason.name(), reason.title(), reason.is_retryable());
     let (status, detail) = (rejection.status(), rejection.detail);
+    // Scripts in a browser see no `Retry-After`, unless CORS exposes it.
+    let retry_after = rejection.retry_after();
+    let retry_after = retry_after.map(|after| format!(r#","retry_after":{}"#, after.as_secs()));
     let body = format!(
-        r#"{{"type":"urn:distlock:{name}","title":"{title}","status":{},"detail":"{detail}","retryable":{retryable}}}"#,
-        status.as_u16()
+        r#"{{"type":"urn:distlock:{name}","title":"{title}","status":{},"detail":"{detail}","retryable":{retryable}{}}}"#,
+        status.as_u16(),
+        retry_after.unwrap_or_default()
     );
     let mut answer = Response::new(Full::from(body));
     *answer.status_mut() = status;

@@ -2,16 +2,10 @@
 
 use std::time::Duration;
 
-use distlock::{Blocker, Error};
+use distlock::Error;
 use http::StatusCode;
 
-/// The bounds of `Retry-After` in seconds for a busy lock. The rest of a lease that a watchdog renews says little about
-/// the end of the hold, so it is not passed on as it is.
-const RETRY_AFTER_BUSY: (u64, u64) = (1, 10);
-
-/// A request that stood behind others in line gets its `Retry-After` divided by this in addition, or less, at random.
-/// Otherwise all of them would come back together.
-const RETRY_AFTER_SPREAD: u64 = 2;
+use super::pace::Pace;
 
 /// `Retry-After` in seconds when a waiter limit is reached. Queues change fast, and a retry is cheap.
 const RETRY_AFTER_OVERLOADED: u64 = 1;
@@ -52,6 +46,20 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::Timeout { .. } => Self::Busy,
+            Error::Overloaded { .. } => Self::Overloaded,
+            Error::Unavailable { .. }
+            | Error::Unreachable { .. }
+            | Error::ReleasesPending { .. } => Self::Unavailable,
+            Error::Lost { .. } => Self::Lost,
+            // Clients choose keys, and may hit one that holds something else.
+            Error::InvalidKey { .. } | Error::WrongType { .. } => Self::Key,
+            _ => Self::Config,
+        }
+    }
+
     /// The last part of the problem's `type`.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -213,6 +221,15 @@ impl Rejection {
         }
     }
 
+    /// The body has an encoding or a type in which no key can be read.
+    pub(crate) fn unsupported_body() -> Self {
+        Self {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            detail: "The encoding or the type of the request's body is not supported.",
+            ..Self::new(Reason::Key)
+        }
+    }
+
     /// The layer's limit of pending requests is reached, and the lock is held.
     pub(super) fn too_many_pending(busy: &Error) -> Self {
         Self {
@@ -222,17 +239,13 @@ impl Rejection {
         }
     }
 
-    pub(crate) fn of(error: &Error) -> Self {
-        let (reason, retry_after) = match error {
-            Error::Timeout { blocker, .. } => (Reason::Busy, Some(retry_after(*blocker))),
-            Error::Overloaded { .. } => (Reason::Overloaded, Some(RETRY_AFTER_OVERLOADED)),
-            Error::Unavailable { .. }
-            | Error::Unreachable { .. }
-            | Error::ReleasesPending { .. } => (Reason::Unavailable, Some(RETRY_AFTER_UNAVAILABLE)),
-            Error::Lost { .. } => (Reason::Lost, None),
-            // Clients choose keys, and may hit one that holds something else.
-            Error::InvalidKey { .. } | Error::WrongType { .. } => (Reason::Key, None),
-            _ => (Reason::Config, None),
+    pub(super) fn of(error: &Error, pace: Pace) -> Self {
+        let reason = Reason::of(error);
+        let retry_after = match (reason, error) {
+            (_, Error::Timeout { blocker, .. }) => Some(pace.retry_after(*blocker)),
+            (Reason::Overloaded, _) => Some(RETRY_AFTER_OVERLOADED),
+            (Reason::Unavailable, _) => Some(RETRY_AFTER_UNAVAILABLE),
+            _ => None,
         };
         Self {
             retry_after,
@@ -293,7 +306,7 @@ impl From<Error> for Rejection {
         Self {
             #[cfg(feature = "axum")]
             is_logged: false,
-            ..Self::of(&error)
+            ..Self::of(&error, Pace::default())
         }
     }
 }
@@ -302,7 +315,7 @@ impl From<Error> for Rejection {
 pub(super) fn log(reason: Reason, error: &Error) {
     match reason {
         Reason::Busy | Reason::Overloaded => {
-            tracing::debug!(%error, "request refused: the lock is busy")
+            tracing::info!(%error, "request refused: the lock is busy")
         }
         Reason::Unavailable => {
             tracing::warn!(%error, "request refused: the lock server is unavailable")
@@ -315,21 +328,4 @@ pub(super) fn log(reason: Reason, error: &Error) {
             tracing::error!(%error, "request refused: the layer or the lock server is misconfigured");
         }
     }
-}
-
-fn retry_after(blocker: Blocker) -> u64 {
-    let (least, most) = RETRY_AFTER_BUSY;
-    match blocker {
-        Blocker::Owner(Some(left)) => ceil_secs(left).clamp(least, most),
-        Blocker::Owner(None) => most,
-        Blocker::Queue(heard) => {
-            let after = heard.map_or(least, |left| ceil_secs(left).clamp(least, most));
-            after + rand::random_range(0..=after.div_ceil(RETRY_AFTER_SPREAD))
-        }
-        _ => least,
-    }
-}
-
-fn ceil_secs(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }

@@ -38,24 +38,6 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_is_409_with_the_rest_of_the_lease() {
-    let (one, two) = replicas();
-    for (lease, after) in [
-        (30 * SEC, 10),
-        (5 * SEC, 5),
-        (4 * SEC + SEC / 2, 5),
-        (SEC / 10, 1),
-    ] {
-        let guard = two.lock("secret").acquire().lease(lease).await.unwrap();
-        let layer = keyed(&one, |_: &Parts| "secret").wait(Duration::ZERO);
-        let answer = refused(layer).await;
-        answer.is_problem("busy", 409, true);
-        assert_eq!(answer.retry_after, Some(after), "lease {lease:?}");
-        guard.release().await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn waits_ten_seconds_by_default() {
     let (one, two) = replicas();
     let _guard = two.lock("k").acquire().await.unwrap();
@@ -67,50 +49,6 @@ async fn waits_ten_seconds_by_default() {
         refused(layer).await.is_problem("busy", 409, true);
         let waited = since.elapsed();
         assert!((waits..waits + SEC / 10).contains(&waited), "{waited:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn second_waiter_of_the_same_client_gets_a_retry_after() {
-    let client = Client::in_memory();
-    let _guard = client.lock("k").acquire().await.unwrap();
-    let answer = || refused(keyed(&client, |_: &Parts| "k").wait(SEC));
-    let (one, two) = tokio::join!(answer(), answer());
-    for answer in [one, two] {
-        answer.is_problem("busy", 409, true);
-        assert!((1..=15).contains(&answer.retry_after.unwrap()));
-    }
-}
-
-/// The first in line waits without limit. Only what it has heard of the holder can be told to the others.
-#[tokio::test(start_paused = true)]
-async fn requests_behind_others_come_back_when_the_lease_ends_but_not_all_together() {
-    let (client, other) = replicas();
-    let lease = other.lock("k").acquire().lease(8 * SEC).await.unwrap();
-    let first = tokio::spawn(client.lock("k").acquire().into_future());
-    let behind = (0..40).map(|_| refused(keyed(&client, |_: &Parts| "k").wait(SEC)));
-    let answers = futures_util::future::join_all(behind).await;
-    let mut after: Vec<_> = answers
-        .iter()
-        .filter_map(|answer| answer.retry_after)
-        .collect();
-    after.sort_unstable();
-    assert!(
-        after.iter().all(|after| (7..=11).contains(after)),
-        "{after:?}"
-    );
-    after.dedup();
-    assert!(after.len() > 1, "{after:?}");
-
-    // A hold of the same client is known without the server.
-    lease.release().await.unwrap();
-    let _held = first.await.unwrap().unwrap();
-    let behind = (0..9).map(|_| refused(keyed(&client, |_: &Parts| "k").wait(SEC)));
-    for answer in futures_util::future::join_all(behind).await {
-        assert!(
-            (10..=15).contains(&answer.retry_after.unwrap()),
-            "{answer:?}"
-        );
     }
 }
 

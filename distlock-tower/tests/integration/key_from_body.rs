@@ -100,7 +100,7 @@ async fn body_over_the_limit_is_413_and_not_read_further() {
         Ok(Frame::data(Bytes::from("ab")))
     });
     for body in [sized, streamed(endless.boxed())] {
-        let answer = send(layer(&client, 3), body).await;
+        let answer = send(layer(&client, 3).drain_limit(0), body).await;
         answer.is_problem("key", 413, false);
     }
     assert!(read.load(Ordering::SeqCst) <= 2);
@@ -156,7 +156,7 @@ impl http_body::Body for Announced {
 async fn body_with_a_size_hint_over_the_limit_is_not_read() {
     let client = Client::in_memory();
     let body = AnyBody(Announced(4).boxed_unsync());
-    let answer = send(layer(&client, 3), body).await;
+    let answer = send(layer(&client, 3).drain_limit(3), body).await;
     answer.is_problem("key", 413, false);
 }
 

@@ -178,7 +178,7 @@ async fn on_reject_gets_all_details_of_the_rejection() {
     let response = service.oneshot(Request::new(())).await.unwrap();
     let answer = Answer::of(response).await;
     assert_eq!(answer.status, 429);
-    assert_eq!(answer.text, "10s");
+    assert_eq!(answer.text, "1s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,10 @@ impl Answer {
                     .is_some_and(|text| !text.is_empty())
             );
         }
-        assert_eq!(problem.as_object().unwrap().len(), 5, "{self:?}");
+        let after = problem.get("retry_after");
+        assert_eq!(after.map(|after| after.as_u64().unwrap()), self.retry_after);
+        let members = 5 + usize::from(after.is_some());
+        assert_eq!(problem.as_object().unwrap().len(), members, "{self:?}");
         for secret in ["secret", "order", "k1"] {
             assert!(!self.text.contains(secret), "{self:?}");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::acquire::{Acquire, LockSet};
 use crate::client::Client;
 use crate::client::quorum::Quorum;
-use crate::config::Config;
+use crate::config::{Config, WATCHDOG_TIMEOUT};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::primitives::MultiLock;
@@ -112,6 +112,21 @@ impl LockSource {
     /// ```
     pub fn max_waiters(&self) -> Option<u32> {
         self.of_client(|config| config.max_waiters)
+    }
+
+    /// The client's [`watchdog_timeout`](crate::Builder::watchdog_timeout), or that of the first client of a quorum: 30 s
+    /// if nobody has set it.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let locks = distlock::LockSource::from(distlock::Client::in_memory());
+    /// assert_eq!(locks.watchdog_timeout(), Duration::from_secs(30));
+    /// ```
+    pub fn watchdog_timeout(&self) -> Duration {
+        let set = self.of_client(|config| Some(config.watchdog_timeout));
+        set.unwrap_or(WATCHDOG_TIMEOUT)
     }
 
     /// A setting of the client, or of the first client of a quorum.

@@ -76,3 +76,31 @@ async fn route_layer_locks_nothing_for_unknown_paths_and_methods() {
         .await
         .is_problem("busy", 409, true);
 }
+
+/// Why nothing can tell that a route is not locked: its requests never come to the layer.
+#[tokio::test]
+async fn route_or_method_that_is_added_after_the_layer_is_not_seen_by_it() {
+    let client = Client::in_memory();
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = std::sync::Arc::clone(&seen);
+    let layer = LockLayer::new(&client).key(move |_: &http::request::Parts| {
+        counting.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        "key"
+    });
+    let app: Router = Router::new()
+        .route("/before", post(held_key))
+        .route("/method", post(held_key).layer(layer.clone()).put(held_key))
+        .layer(layer)
+        .route("/after", post(held_key));
+    let put = Request::put("/method").body(Body::empty()).unwrap();
+    for (request, under) in [
+        (post_to("/before"), "key"),
+        (post_to("/method"), "key"),
+        (put, "key"),
+        (post_to("/after"), "-"),
+    ] {
+        assert_eq!(send(app.clone(), request).await.text, under);
+    }
+    // The method that was added after its own layer came to the outer one alone.
+    assert_eq!(seen.load(std::sync::atomic::Ordering::SeqCst), 4);
+}

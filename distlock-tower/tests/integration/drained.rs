@@ -1,0 +1,124 @@
+//! Clients that write their whole request before they read: they see an early answer if the rest of their body is read.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use distlock::Client;
+use distlock_tower::LockLayer;
+use http::request::Parts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{DEADLINE, SEC};
+
+/// More than a socket's buffers take, and less than the layer reads.
+const UPLOAD: usize = 3_900_000;
+
+const MIB: usize = 1024 * 1024;
+
+async fn serve(client: &Client, drain_limit: Option<u64>) -> SocketAddr {
+    let by_path = LockLayer::new(client)
+        .key(|parts: &Parts| parts.uri.path().to_owned())
+        .wait(Duration::ZERO);
+    let by_body = LockLayer::new(client).key_from_body(10, |_, _| "key");
+    let (by_path, by_body) = match drain_limit {
+        Some(limit) => (by_path.drain_limit(limit), by_body.drain_limit(limit)),
+        None => (by_path, by_body),
+    };
+    let upload = async |body: Bytes| format!("{} bytes", body.len());
+    let app: Router = Router::new()
+        .route("/busy", post(upload).route_layer(by_path))
+        .route("/large", post(upload).route_layer(by_body));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+    address
+}
+
+fn head(path: &str, length: usize, more: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n{more}\r\n")
+}
+
+/// Writes the whole request, and only then reads.
+async fn upload(address: SocketAddr, path: &str, length: usize) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(address).await?;
+    let request = head(path, length, "");
+    let upload = async {
+        connection.write_all(request.as_bytes()).await?;
+        for _ in 0..length / 65_000 {
+            connection.write_all(&[b'x'; 65_000]).await?;
+        }
+        connection.write_all(&vec![b'x'; length % 65_000]).await?;
+        let mut status = vec![0; 12];
+        connection.read_exact(&mut status).await?;
+        Ok(String::from_utf8_lossy(&status).into_owned())
+    };
+    tokio::time::timeout(DEADLINE, upload).await.expect("hung")
+}
+
+#[tokio::test]
+async fn client_that_writes_all_before_it_reads_sees_the_status() {
+    let client = Client::in_memory();
+    let _held = client.lock("/busy").acquire().await.unwrap();
+    let address = serve(&client, None).await;
+    for _ in 0..10 {
+        let busy = upload(address, "/busy", UPLOAD).await;
+        assert_eq!(busy.unwrap(), "HTTP/1.1 409");
+        let large = upload(address, "/large", UPLOAD).await;
+        assert_eq!(large.unwrap(), "HTTP/1.1 413");
+    }
+}
+
+/// What the reading is for.
+#[tokio::test]
+async fn without_it_the_connection_breaks_under_the_client() {
+    let client = Client::in_memory();
+    let _held = client.lock("/busy").acquire().await.unwrap();
+    let address = serve(&client, Some(0)).await;
+    let mut broken = 0;
+    for _ in 0..10 {
+        broken += usize::from(upload(address, "/busy", 40 * MIB).await.is_err());
+    }
+    assert!(broken > 0, "all clients saw the status");
+}
+
+/// A connection on which a client has begun to send, and sends no more.
+async fn stopped(address: SocketAddr, path: &str, more: &str) -> (String, Duration) {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = head(path, MIB, more);
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let since = Instant::now();
+    let mut answer = vec![0; 12];
+    let reading = connection.read_exact(&mut answer);
+    let read = tokio::time::timeout(DEADLINE, reading).await;
+    read.expect("no answer").unwrap();
+    (
+        String::from_utf8_lossy(&answer).into_owned(),
+        since.elapsed(),
+    )
+}
+
+#[tokio::test]
+async fn client_that_sends_no_more_is_answered_after_a_second() {
+    let client = Client::in_memory();
+    let _held = client.lock("/busy").acquire().await.unwrap();
+    let address = serve(&client, None).await;
+    let (answer, after) = stopped(address, "/busy", "").await;
+    assert_eq!(answer, "HTTP/1.1 409");
+    assert!(after >= SEC, "{after:?}");
+}
+
+/// Reading would tell it to begin.
+#[tokio::test]
+async fn client_that_expects_100_continue_gets_the_status_at_once_in_its_place() {
+    let client = Client::in_memory();
+    let _held = client.lock("/busy").acquire().await.unwrap();
+    let address = serve(&client, None).await;
+    let (answer, _) = stopped(address, "/busy", "expect: 100-continue\r\n").await;
+    assert_eq!(answer, "HTTP/1.1 409");
+    let (answer, _) = stopped(address, "/large", "expect: 100-continue\r\n").await;
+    assert_eq!(answer, "HTTP/1.1 413");
+}
