@@ -56,8 +56,8 @@ pub(crate) type Keys = SmallVec<[String; 1]>;
 /// * `&http::request::Parts`;
 /// * `&http::Request<()>`: the request without its body.
 ///
-/// [`Template`] implements it too. For a key from the body, use [`Unkeyed::key_json`](crate::Unkeyed::key_json),
-/// [`Unkeyed::key_form`](crate::Unkeyed::key_form) or [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
+/// [`Template`] implements it too. For a key from the body, use `Unkeyed::key_json`, `Unkeyed::key_form` or
+/// [`Unkeyed::key_from_body`](crate::Unkeyed::key_from_body).
 ///
 /// The return type must implement [`IntoLockKeys`]. The parameter `M` distinguishes the forms and is always inferred.
 /// `S` is the state from [`Unkeyed::with_state`](crate::Unkeyed::with_state). This trait is not meant to be implemented

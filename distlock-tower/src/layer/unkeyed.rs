@@ -171,8 +171,8 @@ impl<S> Unkeyed<S> {
     ///
     /// The function returns the same types as with [`key`](Unkeyed::key). `None` means that the request names no key. A
     /// body that the function cannot read is an `Err`: with `None` and [`optional`](LockLayer::optional), a client could
-    /// choose to run without the lock. For JSON and forms, [`key_json`](Unkeyed::key_json) and
-    /// [`key_form`](Unkeyed::key_form) do this.
+    /// choose to run without the lock. For JSON and forms, `key_json` and
+    /// `key_form` do this.
     ///
     /// Consider the attribute `#[distributed_lock(key = "order:<order.id>")]` on the function that the handler calls: it
     /// can use the parsed body.
@@ -265,7 +265,7 @@ impl<S> Unkeyed<S> {
     /// Sets a key function that gets the body of a request as a value, parsed from a form
     /// (`application/x-www-form-urlencoded`).
     ///
-    /// Everything else is as for [`key_json`](Unkeyed::key_json).
+    /// Everything else is as for `key_json`.
     ///
     /// # Examples
     /// ```
