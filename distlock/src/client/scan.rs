@@ -128,7 +128,8 @@ impl Scan {
         let Some(position) = &self.position else {
             return Ok(None);
         };
-        let (session, prefix) = (&self.session, &self.session.config.key_prefix);
+        let session = &self.session;
+        let prefix = &session.config.key_prefix;
         let since = session.now();
         // Faults that concern no single key are told with the pattern.
         let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
@@ -142,27 +143,7 @@ impl Scan {
             .filter_map(|name| name.strip_prefix(prefix));
         // A longer key belongs to another program.
         let keys: Vec<Key> = keys.filter_map(|key| Key::new(prefix, key).ok()).collect();
-        let examine = |key: &Key| {
-            let key = key.clone();
-            async move {
-                let report = match session.backend.examine(&key).await {
-                    Ok(examined) => report(session, &key, &examined),
-                    // The server has answered, so only this key is odd.
-                    Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => {
-                        unreadable(&key, &fault)
-                    }
-                    Err(fault) => return Err(fault),
-                };
-                Ok((report, key))
-            }
-        };
-        let examined: Vec<_> = keys.iter().map(examine).collect();
-        let examined = stream::iter(examined).buffered(EXAMINED_AT_ONCE);
-        let mut examined: Vec<(KeyReport, Key)> = examined.try_collect().await.map_err(failed)?;
-        // A key may be gone by now.
-        examined.retain(|(report, _)| {
-            !matches!(report.primitive, Primitive::Nothing | Primitive::NoLock)
-        });
+        let examined = examine(session, keys).await.map_err(failed)?;
         // The keys of a page are on one server.
         if let Some((_, key)) = examined.first() {
             let reports = examined.iter().map(|(report, _)| report);
@@ -178,6 +159,24 @@ impl Scan {
         self.position = page.next;
         Ok(Some(reports))
     }
+}
+
+/// Reports on each of these keys that is still there and has a primitive.
+async fn examine(session: &Session, keys: Vec<Key>) -> Result<Vec<(KeyReport, Key)>, Fault> {
+    let examine = async |key: Key| {
+        let report = match session.backend.examine(&key).await {
+            Ok(examined) => report(session, &key, &examined),
+            // The server has answered, so only this key cannot be read.
+            Err(fault @ (Fault::WrongType | Fault::Protocol(_))) => unreadable(&key, &fault),
+            Err(fault) => return Err(fault),
+        };
+        Ok((report, key))
+    };
+    let examined = stream::iter(keys).map(examine).buffered(EXAMINED_AT_ONCE);
+    let mut examined: Vec<(KeyReport, Key)> = examined.try_collect().await?;
+    examined
+        .retain(|(report, _)| !matches!(report.primitive, Primitive::Nothing | Primitive::NoLock));
+    Ok(examined)
 }
 
 impl fmt::Debug for Scan {

@@ -91,32 +91,9 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
     else {
         return None;
     };
-    let ttl = reply::ttl(*left);
-    let value = match bytes(kind)? {
-        b"none" => ValueSeen::Nothing,
-        b"string" => match number(bytes(text)?) {
-            Some(number) => ValueSeen::Number(number),
-            None => ValueSeen::Other,
-        },
-        b"hash" => owners_of_lock(fields)?,
-        _ => ValueSeen::Other,
-    };
-    let owner_and_number = |pair: &[Value]| match pair {
-        // What another program has written there may be no number.
-        [owner, permits] => Some((
-            bytes(owner)?.to_vec(),
-            number(bytes(permits)?).unwrap_or_default(),
-        )),
-        _ => None,
-    };
-    let mut permit_owners = listed(owners, 2, |pair| {
-        let (owner, permits) = owner_and_number(pair)?;
-        Some((owner, u64::try_from(permits).unwrap_or(0)))
-    })?;
-    permit_owners.items.sort_unstable();
     Some(Examined {
-        value,
-        ttl,
+        value: value_of(bytes(kind)?, text, fields)?,
+        ttl: reply::ttl(*left),
         queue: listed(queue, 2, |pair| match pair {
             [owner, Value::Int(left)] => Some((bytes(owner)?.to_vec(), reply::ttl(*left)?)),
             _ => None,
@@ -129,7 +106,7 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
             [Value::Int(ended)] => u64::try_from(*ended).ok()?,
             _ => return None,
         },
-        permit_owners,
+        permit_owners: owners_of_permits(owners)?,
         token: match token {
             Value::Nil => None,
             token => number(bytes(token)?).and_then(|token| u64::try_from(token).ok()),
@@ -140,6 +117,33 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
             _ => return None,
         },
     })
+}
+
+/// The value under the key, of the type that `kind` names.
+fn value_of(kind: &[u8], text: &Value, fields: &[Value]) -> Option<ValueSeen> {
+    Some(match kind {
+        b"none" => ValueSeen::Nothing,
+        b"string" => match number(bytes(text)?) {
+            Some(number) => ValueSeen::Number(number),
+            None => ValueSeen::Other,
+        },
+        b"hash" => owners_of_lock(fields)?,
+        _ => ValueSeen::Other,
+    })
+}
+
+/// The owners of permits, with the number of permits of each.
+fn owners_of_permits(owners: &[Value]) -> Option<Listed<(Vec<u8>, u64)>> {
+    let mut owners = listed(owners, 2, |pair| match pair {
+        // Another program may have written something that is not a number.
+        [owner, permits] => {
+            let permits = number(bytes(permits)?).unwrap_or_default();
+            Some((bytes(owner)?.to_vec(), u64::try_from(permits).unwrap_or(0)))
+        }
+        _ => None,
+    })?;
+    owners.items.sort_unstable();
+    Some(owners)
 }
 
 fn listening(counts: &[Value]) -> Option<Listeners> {

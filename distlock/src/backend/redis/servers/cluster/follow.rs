@@ -23,7 +23,9 @@ impl Cluster {
         command: impl Fn(Form) -> Cmd,
     ) -> Result<Value, Fault> {
         let give_up = Instant::now() + self.shared.response_timeout;
-        let (mut hops, mut pause, mut asked) = (0, TRY_AGAIN_PAUSE.first, None);
+        let mut hops = 0;
+        let mut pause = TRY_AGAIN_PAUSE.first;
+        let mut asked = None;
         let mut was_sent = false;
         loop {
             let (node, asking) = match asked.take() {
@@ -33,24 +35,14 @@ impl Cluster {
             let sending = Sending {
                 asking,
                 // The first node has all the time, also if its connection took some.
-                patience: match was_sent {
-                    false => self.shared.response_timeout,
-                    true => give_up.duration_since(Instant::now()),
+                patience: if was_sent {
+                    give_up.duration_since(Instant::now())
+                } else {
+                    self.shared.response_timeout
                 },
             };
             was_sent = true;
-            // Not `then_some`: a value that is made and dropped counts as a command that went astray.
-            let mut astray = asking.then(|| Astray {
-                cluster: self,
-                slot,
-                is_answered: false,
-            });
-            let answer = node.send_here(sending, &command).await;
-            let is_unknown = matches!(answer, Err(Failed::With(Fault::Unknown(_))));
-            if let Some(astray) = &mut astray {
-                astray.is_answered = !is_unknown;
-            }
-            match answer {
+            match self.send_to(&node, slot, sending, &command).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Elsewhere(Elsewhere::TryAgain)) => {
                     // It lasts as long as the slot is on its way.
@@ -72,13 +64,35 @@ impl Cluster {
                     return Err(Fault::NotNow(cause("the node did not keep the script")));
                 }
                 Err(Failed::With(fault)) => {
-                    if is_unknown {
+                    if matches!(fault, Fault::Unknown(_)) {
                         self.want_map();
                     }
                     return Err(fault);
                 }
             }
         }
+    }
+
+    /// Sends a command to one node. A command behind `ASKING` whose outcome stays unknown has gone astray, also if this
+    /// future is dropped.
+    async fn send_to(
+        &self,
+        node: &Node,
+        slot: u16,
+        sending: Sending,
+        command: impl Fn(Form) -> Cmd,
+    ) -> Result<Value, Failed> {
+        // Not `then_some`: a value that is made and dropped counts as a command that went astray.
+        let mut astray = sending.asking.then(|| Astray {
+            cluster: self,
+            slot,
+            is_answered: false,
+        });
+        let answer = node.send_here(sending, command).await;
+        if let Some(astray) = &mut astray {
+            astray.is_answered = !matches!(answer, Err(Failed::With(Fault::Unknown(_))));
+        }
+        answer
     }
 
     /// The node that has a slot, once there is a connection to it. While there is none, another node may get the slot.
