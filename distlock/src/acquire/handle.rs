@@ -92,7 +92,8 @@ impl Handle {
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspected, Error> {
-        let (session, key) = (self.session(), self.key()?);
+        let session = self.session();
+        let key = self.key()?;
         let since = session.now();
         let inspected = session.backend.inspect(&self.resource()?).await;
         inspected.map_err(|fault| fault.into_error(key, session.now().since(since)))
@@ -124,7 +125,9 @@ impl Handle {
     }
 
     pub(crate) async fn force_release(&self) -> Result<bool, Error> {
-        let (registry, key, resource) = (self.registry(), self.key()?, self.resource()?);
+        let registry = self.registry();
+        let key = self.key()?;
+        let resource = self.resource()?;
         let session = &registry.session;
         let since = session.now();
         let freed = session.backend.force_release(&resource).await;

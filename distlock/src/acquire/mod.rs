@@ -29,7 +29,7 @@ use crate::guard::run::{Acquiring, Run, TryRun};
 use crate::guard::{Guard, Leased};
 use crate::local::{HoldShare, watching};
 use crate::resource::key::Resource;
-use crate::resource::kind::Family;
+use crate::resource::kind::{Family, Kind};
 use crate::telemetry::{LockType, Meter};
 use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 
@@ -307,13 +307,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// Makes the request for one key. Refuses invalid input before anything is sent.
     fn checked(&self, handle: &Handle) -> Result<ClientRequest, Error> {
         let key = handle.key()?.clone();
-        let most = match handle.resource()?.kind.family() {
-            Family::Permit => PERMITS_AT_ONCE,
-            _ => MAX_NUMBER,
-        };
-        let bounds = self.bounds.as_deref();
-        let permits = bounds.and_then(|bounds| bounds.permits).unwrap_or(1);
-        check_permits(permits, most)?;
+        let permits = self.checked_permits(handle.kind)?;
         check_backoff(handle.backoff())?;
         if let Some(lease) = self.lease {
             check_lease(lease)?;
@@ -355,6 +349,18 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             around: None,
         };
         Ok(ClientRequest { registry, request })
+    }
+
+    /// How many permits of a semaphore are acquired; 1 for a lock.
+    fn checked_permits(&self, kind: Kind) -> Result<u32, Error> {
+        let most = match kind.family() {
+            Family::Permit => PERMITS_AT_ONCE,
+            _ => MAX_NUMBER,
+        };
+        let bounds = self.bounds.as_deref();
+        let permits = bounds.and_then(|bounds| bounds.permits).unwrap_or(1);
+        check_permits(permits, most)?;
+        Ok(permits)
     }
 
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition

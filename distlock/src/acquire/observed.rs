@@ -60,7 +60,8 @@ impl<'a> Observation<'a> {
 
     /// What counts the acquisition.
     fn meter(&self) -> Meter {
-        let (config, first) = (&self.one.registry.session.config, self.one.requested());
+        let config = &self.one.registry.session.config;
+        let first = self.one.requested();
         match self.lock_type {
             LockType::Single(_) => first.meter,
             LockType::Multi | LockType::Red => {

@@ -155,7 +155,8 @@ impl Builder {
         settings.overlay(self.settings.clone());
         let config = self.config.clone().with(settings)?.validated()?;
         let make = move || {
-            let (identity, clock) = (Identity::new(), Clock::boot());
+            let identity = Identity::new();
+            let clock = Clock::boot();
             let backend = RedisBackend::new(url.clone(), &identity, &config, clock.clone())?;
             let decorated =
                 self.decorate(Arc::clone(&backend) as _, &clock, config.response_timeout);

@@ -116,7 +116,8 @@ impl Client {
     /// A client whose clock is not that of its server.
     #[cfg(test)]
     pub(crate) fn on_clock(clock: Clock, server: &MemoryServer) -> Self {
-        let (server, config) = (server.clone(), Config::default());
+        let server = server.clone();
+        let config = Config::default();
         let make = move || {
             let identity = Identity::new();
             let backend = Arc::new(server.connect(&config, identity.id()));
@@ -139,7 +140,8 @@ impl Client {
         decorate: impl Fn(Arc<dyn Backend>, &Clock) -> Arc<dyn Backend> + Send + Sync + 'static,
     ) -> Self {
         let make = move || {
-            let (identity, clock) = (Identity::new(), server.clock());
+            let identity = Identity::new();
+            let clock = server.clock();
             let backend = Arc::new(server.connect(&config, identity.id()));
             let backend = decorate(backend, &clock);
             new_registry(identity, &config, clock, backend)
@@ -351,9 +353,10 @@ impl Client {
         let registry = self.lives.latest();
         let session = &registry.session;
         let key = Key::new(&session.config.key_prefix, &key.into()).and_then(|key| {
-            let reason = match side_keys::is_reserved(key.name()) {
-                true => Some(RESERVED),
-                false => session.backend.refuses(kind, &key),
+            let reason = if side_keys::is_reserved(key.name()) {
+                Some(RESERVED)
+            } else {
+                session.backend.refuses(kind, &key)
             };
             match reason {
                 None => Ok(key),

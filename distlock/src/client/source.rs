@@ -72,7 +72,8 @@ impl LockSource {
         keys: impl IntoIterator<Item = K>,
     ) -> Acquire<Guard> {
         let mut keys = keys.into_iter().map(Into::into);
-        let (first, second) = (keys.next(), keys.next());
+        let first = keys.next();
+        let second = keys.next();
         match (first, second) {
             (Some(one), None) => self.acquire_one(mode, one),
             (first, second) => {

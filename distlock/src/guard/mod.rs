@@ -295,9 +295,10 @@ impl Guard {
         if again.len() < needs {
             return Err(self.view.lost(Loss::Expired));
         }
-        Ok(match self.quorum.is_some() || self.view.is_inside() {
-            true => Self::inside(self.view.clone(), again, needs),
-            false => Self::of(again, needs),
+        Ok(if self.quorum.is_some() || self.view.is_inside() {
+            Self::inside(self.view.clone(), again, needs)
+        } else {
+            Self::of(again, needs)
         })
     }
 

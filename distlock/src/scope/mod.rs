@@ -153,7 +153,8 @@ impl EnclosingScope {
             if nesting == Nesting::Apart || !self.is_open_for(member) {
                 return None;
             }
-            let (scope, hold_ref) = (Arc::clone(self), Arc::clone(member));
+            let scope = Arc::clone(self);
+            let hold_ref = Arc::clone(member);
             Some((Frame { scope, hold_ref }, nesting))
         })
     }
@@ -474,7 +475,8 @@ mod tests {
         let client = Client::in_memory();
         let keys = ["a", "b", "c"];
         let guard = client.multi_lock(keys).acquire().await.unwrap();
-        let (mut outer, mut inner) = (guard.section(), guard.section());
+        let mut outer = guard.section();
+        let mut inner = guard.section();
         let around = outer.enter(|| inner.enter(frames));
         assert_eq!(outwards(&around).count(), 2);
         let innermost = around.as_ref().unwrap().view.members();
