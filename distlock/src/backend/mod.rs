@@ -123,9 +123,9 @@ pub struct Attempt {
     pub target: Target,
     /// The lease, counted from now.
     pub lease: Duration,
-    /// How long the server keeps the owner's place among its waiters if the attempt is refused. Each further attempt
-    /// renews the place. `None` if the owner does not wait. Kinds without waiters in the server ignore it.
-    pub place: Option<Duration>,
+    /// How long the server keeps the owner in its queue of waiters if the attempt is refused. Each further attempt
+    /// renews that time. `None` if the owner does not wait. Kinds without waiters in the server ignore it.
+    pub queue_ttl: Option<Duration>,
     /// The owner of the write lock that this read is nested in, which lets the read in.
     pub inside: Option<Owner>,
     /// The highest fencing token that the client has seen. The new token has to be above it.
@@ -138,7 +138,7 @@ impl Attempt {
         Self {
             target,
             lease,
-            place: None,
+            queue_ttl: None,
             inside: None,
             above: 0,
         }

@@ -246,7 +246,7 @@ pub(crate) const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a client reports what it heard then for further connections that the server ends. Clients that lost their
 /// server should not come back with two connections for each.
 #[cfg(feature = "redis")]
-pub(crate) const FAREWELL_AGAIN_AFTER: Duration = Duration::from_secs(3);
+pub(crate) const GOODBYE_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
 #[cfg(feature = "redis")]

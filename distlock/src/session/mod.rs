@@ -28,7 +28,7 @@ use uuid::Uuid;
 pub(crate) use self::callbacks::Inspect;
 use self::callbacks::Inspection;
 use self::losses::{Losses, LostHold};
-use self::outage::Outage;
+use self::outage::UnansweredAttempts;
 use self::peek::{self as looks, Looks};
 use self::per_server::PerServer;
 use self::release::{Ending, Releaser, releaser};
@@ -73,7 +73,7 @@ pub(crate) struct Session {
     looks_run: AtomicBool,
     /// The runtime of the newest caller: for drops on threads without a runtime, and for tasks whose runtime has ended.
     runtime: Mutex<Option<Handle>>,
-    outages: PerServer<Outage>,
+    outages: PerServer<UnansweredAttempts>,
     /// Since when no handle of the client is left, or the client has had another identity. The watchdog ends then. The
     /// releaser ends when no release is pending, or after one lease of the watchdog.
     retired: OnceLock<Tick>,

@@ -22,7 +22,7 @@ const MOST_UNCONFIRMED_KEYS: usize = 64;
 
 /// The attempts in a row that brought nothing, for all keys of one client that live on a server.
 #[derive(Debug, Default)]
-pub(crate) struct Outage {
+pub(crate) struct UnansweredAttempts {
     /// An attempt was not answered, and the server has answered no command since.
     is_silent: AtomicBool,
     /// Whether there are any `attempts`. It changes under the mutex, and lets an answer skip the mutex, as nearly all do.
@@ -101,7 +101,7 @@ impl Unanswered {
     }
 }
 
-impl Outage {
+impl UnansweredAttempts {
     /// Whether an attempt was not answered, and the server has answered no command since.
     fn is_silent(&self) -> bool {
         // Relaxed: a hint. What follows from it is read under the mutex.
@@ -195,7 +195,7 @@ impl Outage {
 
 impl Session {
     /// The outage of the server that a key lives on.
-    fn outage(&self, key: &Key) -> Arc<Outage> {
+    fn outage(&self, key: &Key) -> Arc<UnansweredAttempts> {
         self.outages.of(self.backend.home(key).server)
     }
 
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn attempts_in_a_row_count_from_the_first_until_an_answer() {
-        let outage = Outage::default();
+        let outage = UnansweredAttempts::default();
         assert!(outage.current(at(0), GAP).is_none());
         outage.unanswered(at(100), at(2_000), failure(), GAP);
         outage.unanswered(at(2_020), at(4_000), None, GAP);
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn attempts_that_are_far_apart_are_not_one_outage() {
-        let outage = Outage::default();
+        let outage = UnansweredAttempts::default();
         outage.unanswered(at(0), at(100), failure(), GAP);
         assert!(outage.current(at(6_000), GAP).is_none());
         outage.unanswered(at(6_000), at(6_100), None, GAP);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn answers_to_other_commands_end_only_what_was_given_up_early() {
-        let outage = Outage::default();
+        let outage = UnansweredAttempts::default();
         outage.unanswered(at(0), at(3), None, GAP);
         outage.answered_other();
         assert!(!outage.is_silent() && outage.current(at(3), GAP).is_none());
@@ -316,7 +316,9 @@ mod tests {
 
     #[test]
     fn grants_that_are_not_confirmed_count_until_one_stands_and_a_refusal_ends_them_not() {
-        let (outage, key) = (Outage::default(), |name: &str| Key::new("", name).unwrap());
+        let (outage, key) = (UnansweredAttempts::default(), |name: &str| {
+            Key::new("", name).unwrap()
+        });
         let fault = || Fault::Unknown(cause("0 of 1 replicas"));
         outage.unconfirmed(&key("a"), (at(0), at(500)), fault(), GAP);
         assert!(!outage.is_silent(), "it has answered");
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn attempts_that_were_given_up_show_an_outage_only_after_a_time() {
-        let (outage, patience) = (Outage::default(), Duration::from_millis(500));
+        let (outage, patience) = (UnansweredAttempts::default(), Duration::from_millis(500));
         outage.unanswered(at(0), at(3), None, GAP);
         let early = outage.current(at(3), GAP).unwrap();
         assert!(!early.is_conclusive(at(3), patience));

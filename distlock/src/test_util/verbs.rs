@@ -150,7 +150,7 @@ impl Verbs {
     /// One attempt of owner `number`.
     pub async fn attempt(&self, key: &str, number: u64, lease: Duration) -> Result<Answer, Error> {
         let mut attempt = Attempt::new(self.target(key, number)?, lease);
-        attempt.place = self.place;
+        attempt.queue_ttl = self.place;
         attempt.inside = self.inside.map(|number| Owner::new(self.owners, number));
         let registry = self.client.registry();
         let backend = &registry.session.backend;

@@ -193,9 +193,9 @@ impl Attempts {
                     self.has_seen_number = true;
                     self.session().saw_number(&resource.key);
                 }
-                self.placed_until = self.attempts[at].place.map(|place| {
+                self.placed_until = self.attempts[at].queue_ttl.map(|queue_ttl| {
                     let longest = self.session().now().after(ttl.unwrap_or_default());
-                    longest.after(place)
+                    longest.after(queue_ttl)
                 });
                 Outcome::Held {
                     at,
@@ -274,7 +274,7 @@ impl Attempts {
     /// For how long the server keeps something of an attempt, from the moment when it is sent.
     fn lasts(&self) -> Duration {
         // A hold lasts for its lease. A waiter that the server keeps in its queue may stand there for longer.
-        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.place.unwrap_or_default());
+        let lasts = |attempt: &Attempt| attempt.lease.max(attempt.queue_ttl.unwrap_or_default());
         self.attempts.iter().map(lasts).max().unwrap_or_default()
     }
 

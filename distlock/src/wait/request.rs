@@ -110,7 +110,7 @@ impl Request {
             let mut attempt = Attempt::new(target, lease);
             attempt.inside = requested.inside;
             if waits && kind.has_places() {
-                attempt.place = Some(session.config.waiter_timeout);
+                attempt.queue_ttl = Some(session.config.waiter_timeout);
             }
             attempt
         };

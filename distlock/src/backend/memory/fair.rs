@@ -38,7 +38,7 @@ pub(super) fn attempt(
             remove(state, key.name(), *owner);
             // No message is sent when a lease expires. The next waiter has to know of a lease that may end before its
             // own next attempt.
-            if attempt.lease < attempt.place.unwrap_or(WAITER_TIMEOUT) {
+            if attempt.lease < attempt.queue_ttl.unwrap_or(WAITER_TIMEOUT) {
                 notify_head(state, key, call);
             }
             return Ok(attempted);
@@ -46,8 +46,8 @@ pub(super) fn attempt(
     } else if any_died {
         notify_head(state, key, call);
     }
-    if let Some(place) = attempt.place {
-        enqueue(state, key.name(), *owner, call.now.after(place));
+    if let Some(queue_ttl) = attempt.queue_ttl {
+        enqueue(state, key.name(), *owner, call.now.after(queue_ttl));
     }
     let ttl = blocked_for(state, attempt, is_held, call.now);
     Ok(Attempted::Held { ttl })
@@ -68,7 +68,7 @@ fn blocked_for(state: &State, attempt: &Attempt, is_held: bool, now: Tick) -> Op
         _ => state.ttl(key.name(), now),
     };
     let is_next = waiter(usize::from(!is_held)).is_some_and(|(next, _)| next == *owner);
-    let more = attempt.place.filter(|_| !is_next).unwrap_or_default();
+    let more = attempt.queue_ttl.filter(|_| !is_next).unwrap_or_default();
     left.map(|left| left + more)
 }
 

@@ -200,7 +200,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
     let key = &resource.key;
     let (turn, ends) = (turn(state, key), now.after(attempt.lease));
     let Some(found) = holders(state, key) else {
-        if turn == Some(Turn::Readers) && attempt.place.is_some() {
+        if turn == Some(Turn::Readers) && attempt.queue_ttl.is_some() {
             let ttl = state.ttl(&turn_name(key), now);
             return Attempted::Held { ttl };
         }
@@ -223,7 +223,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
         return granted();
     }
     let mut ttl = state.ttl(key.name(), now);
-    if let Some(place) = attempt.place {
+    if let Some(queue_ttl) = attempt.queue_ttl {
         match turn {
             // No message is sent when this turn ends, so it is told.
             Some(Turn::Readers) => {
@@ -233,7 +233,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
             Some(Turn::Writer(writer)) if writer != *owner => {}
             _ => {
                 let turn = Value::Turn(Turn::Writer(*owner));
-                keep(state, &turn_name(key), turn, (now, place));
+                keep(state, &turn_name(key), turn, (now, queue_ttl));
             }
         }
     }

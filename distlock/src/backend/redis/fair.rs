@@ -10,8 +10,8 @@ use crate::resource::key::Key;
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
-    let place = attempt.place.map_or(0, reply::millis);
-    let with = |call: Call| call.arg(&owner).arg(lease).arg(place);
+    let queue_ttl = attempt.queue_ttl.map_or(0, reply::millis);
+    let with = |call: Call| call.arg(&owner).arg(lease).arg(queue_ttl);
     let value = run(backend, &script::FAIR_ACQUIRE, &target.resource.key, with);
     value.await.and_then(reply::attempted)
 }

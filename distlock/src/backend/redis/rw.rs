@@ -49,7 +49,7 @@ async fn attempt_write(backend: &RedisBackend, attempt: &Attempt) -> Result<Atte
     let name = &**key.name();
     let (owner, turn) = (attempt.target.owner.text(), names::rw_turn(name));
     let (place, channel) = (
-        attempt.place.map_or(0, reply::millis),
+        attempt.queue_ttl.map_or(0, reply::millis),
         names::rw_channel(name),
     );
     let with = |call: Call| {

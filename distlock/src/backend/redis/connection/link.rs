@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::address::{Address, Locate};
 use super::connector::Connector;
 use super::epochs::Epochs;
-use super::greeting::{self, Expected};
+use super::handshake::{self, Expected};
 use super::known_run::KnownRun;
 use super::outage::OutageLog;
 use super::phase::Phase;
@@ -30,7 +30,7 @@ use super::unanswered::Unanswered;
 use crate::backend::ConnectionSeen;
 use crate::backend::{Fault, cause};
 use crate::config::{
-    FAREWELL_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
+    GOODBYE_AGAIN_AFTER, HANDSHAKE_SILENCE, PIPELINE_BUFFER, RECONNECT_BACKOFF, REFUSED_PAUSE,
     TIMEOUTS_TO_REPLACE,
 };
 use crate::foreign;
@@ -41,7 +41,7 @@ use crate::telemetry;
 pub(crate) type OnPush = Arc<dyn Fn(u64, PushInfo) + Send + Sync>;
 
 /// What a link needs to connect.
-pub(crate) struct Wiring {
+pub(crate) struct LinkConfig {
     /// What the connection is for, as the log says it.
     pub(crate) what: &'static str,
     /// Says which server to connect to.
@@ -88,12 +88,12 @@ impl FirstCheck {
         if self.is_done.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let known = greeting::check_commands(server, connection);
+        let known = handshake::check_commands(server, connection);
         let was_told = match tokio::time::timeout(self.patience, known).await {
             Ok(answered) => answered?,
             Err(_) => false,
         };
-        let warned = greeting::warn_of_eviction(server, connection);
+        let warned = handshake::warn_of_eviction(server, connection);
         // Without an answer there is no warning. It is not needed for locks.
         let _in_time = tokio::time::timeout(self.patience, warned).await;
         self.is_done.store(was_told, Ordering::Relaxed);
@@ -112,7 +112,7 @@ pub(crate) struct Connected {
 
 /// A connection that is replaced when it fails.
 pub(crate) struct Link {
-    wiring: Wiring,
+    config: LinkConfig,
     phase: watch::Sender<Phase<Connected>>,
     /// Somebody waits for a connection. Ends the pause after a try that the server refused.
     wanted: Arc<Notify>,
@@ -131,15 +131,15 @@ pub(crate) struct Link {
     /// When the last connection was lost, or when the link was first asked for one.
     down_since: Mutex<Instant>,
     /// When the server was last asked why it had ended a connection, and what it said.
-    farewell: Mutex<Option<(Instant, Option<Fault>)>>,
+    goodbye: Mutex<Option<(Instant, Option<Fault>)>>,
     pub(super) known_run: KnownRun,
 }
 
 impl Link {
     /// A link that connects when a connection is first asked for.
-    pub(crate) fn new(wiring: Wiring) -> Arc<Self> {
+    pub(crate) fn new(config: LinkConfig) -> Arc<Self> {
         Arc::new(Self {
-            wiring,
+            config,
             wanted: Arc::default(),
             phase: watch::Sender::new(Phase::new()),
             epoch: AtomicU64::new(0),
@@ -149,7 +149,7 @@ impl Link {
             unanswered: Unanswered::default(),
             grants_from: Mutex::default(),
             down_since: Mutex::new(Instant::now()),
-            farewell: Mutex::default(),
+            goodbye: Mutex::default(),
             known_run: KnownRun::default(),
         })
     }
@@ -171,7 +171,7 @@ impl Link {
     pub(crate) fn seen(&self) -> ConnectionSeen {
         let phase = self.phase.borrow();
         ConnectionSeen {
-            name: format!("{} of {}", self.wiring.what, self.wiring.outages.server()),
+            name: format!("{} of {}", self.config.what, self.config.outages.server()),
             epoch: self.epoch(),
             in_use: match &*phase {
                 Phase::Up(connected) => Some(connected.epoch),
@@ -202,7 +202,7 @@ impl Link {
     /// A try to connect has failed.
     fn note_failed(&self, fault: &Fault) {
         foreign::send_modify(&self.phase, |phase| phase.failed(fault.clone()));
-        self.wiring.outages.failed(self.wiring.what, fault);
+        self.config.outages.failed(self.config.what, fault);
     }
 
     /// Why the link is disconnected; `None` if it is connected.
@@ -224,7 +224,7 @@ impl Link {
 
     /// How long the server has to wait before it may grant, since it was started only recently.
     pub(crate) fn grace_left(&self) -> Option<Duration> {
-        if self.wiring.restart_grace.is_zero() {
+        if self.config.restart_grace.is_zero() {
             return None;
         }
         let from = (*self.grants_from.lock())?;
@@ -238,7 +238,7 @@ impl Link {
         patience: Duration,
     ) -> Result<Connected, Fault> {
         // Whatever is sent asks for the connection first.
-        self.wiring.connector.check_identity()?;
+        self.config.connector.check_identity()?;
         if let Phase::Up(connected) = &*self.phase.borrow() {
             return Ok(connected.clone());
         }
@@ -279,7 +279,7 @@ impl Link {
     /// Connection `epoch` cannot be used any more, and is replaced. Does nothing if it was replaced already.
     pub(crate) fn broken(self: &Arc<Self>, epoch: u64, reason: &str) {
         if self.replace(epoch) {
-            self.wiring.outages.failed(self.wiring.what, &reason);
+            self.config.outages.failed(self.config.what, &reason);
         }
     }
 
@@ -342,9 +342,9 @@ impl Link {
     }
 
     async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Address), Fault> {
-        let connect_timeout = self.wiring.connector.timeout();
-        let epoch = self.wiring.epochs.next();
-        let (on_push, link) = (Arc::clone(&self.wiring.on_push), Arc::downgrade(self));
+        let connect_timeout = self.config.connector.timeout();
+        let epoch = self.config.epochs.next();
+        let (on_push, link) = (Arc::clone(&self.config.on_push), Arc::downgrade(self));
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(connect_timeout))
             // Off: the response timeout is applied and counted by the callers.
@@ -360,8 +360,8 @@ impl Link {
                 Ok::<(), ()>(())
             });
         let connect = async {
-            let address = self.wiring.server.locate().await?;
-            let (connector, nodelay) = (&self.wiring.connector, self.wiring.nodelay);
+            let address = self.config.server.locate().await?;
+            let (connector, nodelay) = (&self.config.connector, self.config.nodelay);
             let client = connector.client(&address, nodelay).await?;
             let connected = client.get_multiplexed_async_connection_with_config(&config);
             let connected = tokio::select! {
@@ -371,19 +371,19 @@ impl Link {
             let mut connection = match connected {
                 Ok(connection) => connection,
                 Err(error) => {
-                    let fault = match greeting::may_be_turned_away(&error) || tls::is_no_tls(&error)
+                    let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error)
                     {
-                        true => self.turned_away(&address).await,
+                        true => self.rejection(&address).await,
                         false => None,
                     };
-                    let refused = || greeting::refused(&address.to_string(), error);
+                    let refused = || handshake::refused(&address.to_string(), error);
                     return Err(fault.unwrap_or_else(refused));
                 }
             };
-            let greeted = (self.wiring.expected, connector.client_name());
-            greeting::check(&address.to_string(), greeted, &mut connection).await?;
-            if let Some(first) = &self.wiring.first {
-                let server = self.wiring.outages.server();
+            let greeted = (self.config.expected, connector.client_name());
+            handshake::check(&address.to_string(), greeted, &mut connection).await?;
+            if let Some(first) = &self.config.first {
+                let server = self.config.outages.server();
                 first.check(server, &mut connection).await?;
             }
             let connected = Connected {
@@ -406,36 +406,36 @@ impl Link {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<Option<Instant>, Fault> {
-        let grace = self.wiring.restart_grace;
+        let grace = self.config.restart_grace;
         if grace.is_zero() {
             return Ok(None);
         }
         let now = Instant::now();
-        let left = grace.saturating_sub(greeting::uptime(connection).await?);
+        let left = grace.saturating_sub(handshake::uptime(connection).await?);
         Ok((!left.is_zero()).then(|| now + left))
     }
 
     /// What the server says that ended the last connection. It is asked now and then only, because asking takes another
     /// connection.
-    async fn turned_away(&self, address: &Address) -> Option<Fault> {
+    async fn rejection(&self, address: &Address) -> Option<Fault> {
         let now = Instant::now();
-        let last = self.farewell.lock().clone();
+        let last = self.goodbye.lock().clone();
         if let Some((at, fault)) = last
-            && now.duration_since(at) < FAREWELL_AGAIN_AFTER
+            && now.duration_since(at) < GOODBYE_AGAIN_AFTER
         {
             return fault;
         }
-        let (has_tls, expected) = (self.wiring.connector.has_tls(), self.wiring.expected);
-        let fault = greeting::turned_away(address, has_tls, expected).await;
-        *self.farewell.lock() = Some((now, fault.clone()));
+        let (has_tls, expected) = (self.config.connector.has_tls(), self.config.expected);
+        let fault = handshake::rejection(address, has_tls, expected).await;
+        *self.goodbye.lock() = Some((now, fault.clone()));
         fault
     }
 
     /// Completes if a server leaves the handshake of TLS unanswered because it speaks none: it waits for the end of a line.
     async fn no_tls_there(&self, address: &Address) -> Fault {
-        if self.wiring.connector.has_tls() {
+        if self.config.connector.has_tls() {
             tokio::time::sleep(HANDSHAKE_SILENCE).await;
-            if let Some(fault) = self.turned_away(address).await {
+            if let Some(fault) = self.rejection(address).await {
                 return fault;
             }
         }
@@ -445,7 +445,7 @@ impl Link {
     /// A new connection is established by the task that connects, which ends.
     fn established(self: &Arc<Self>, connected: Connected, connecting: Connecting) {
         let epoch = connected.epoch;
-        *self.farewell.lock() = None;
+        *self.goodbye.lock() = None;
         let was_taken = foreign::send_if_modified(&self.phase, |phase| {
             let grants_from = connected.grants_from;
             let was_taken = phase.establish(connected);
@@ -469,9 +469,9 @@ impl Link {
                 let _runtime_ends = runtime_ends;
                 let _closed = phase.wait_for(|phase| !is_current(phase, epoch)).await;
             }));
-            self.wiring.epochs.changed();
-            telemetry::connected(self.wiring.what, epoch);
-            self.wiring.outages.established(self.wiring.what);
+            self.config.epochs.changed();
+            telemetry::connected(self.config.what, epoch);
+            self.config.outages.established(self.config.what);
         }
     }
 }
@@ -481,18 +481,18 @@ async fn connect_until_established(link: Weak<Link>, connecting: Connecting) {
     let mut pause = RECONNECT_BACKOFF.first;
     loop {
         let Some(link) = link.upgrade() else { return };
-        pause = pause.min(link.wiring.longest_pause);
+        pause = pause.min(link.config.longest_pause);
         let was_refused = match link.connect_once().await {
             Ok((connected, address)) => {
                 link.established(connected, connecting);
                 // Checked when the connection is handed out: of a change after this, `leave` tells the link.
-                if !link.wiring.server.is_current(&address) {
+                if !link.config.server.is_current(&address) {
                     link.leave();
                 }
                 return;
             }
             Err(fault) => {
-                telemetry::connect_failed(link.wiring.what, &fault, pause);
+                telemetry::connect_failed(link.config.what, &fault, pause);
                 link.note_failed(&fault);
                 is_refusal(&fault)
             }

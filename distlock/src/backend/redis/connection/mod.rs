@@ -3,7 +3,7 @@
 mod address;
 mod connector;
 mod epochs;
-pub(super) mod greeting;
+pub(super) mod handshake;
 mod known_run;
 mod link;
 mod outage;
@@ -17,7 +17,7 @@ pub(crate) mod url;
 pub(crate) use self::address::{Address, Locate, Located};
 pub(super) use self::connector::Connector;
 pub(super) use self::epochs::Epochs;
-pub(super) use self::greeting::Expected;
-pub(super) use self::link::{Connected, FirstCheck, Link, OnPush, Wiring};
+pub(super) use self::handshake::Expected;
+pub(super) use self::link::{Connected, FirstCheck, Link, LinkConfig, OnPush};
 pub(super) use self::outage::{OutageLog, REPEATED_AFTER};
 pub(super) use self::probe::probe;

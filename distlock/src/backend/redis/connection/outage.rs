@@ -26,13 +26,13 @@ struct State {
     was_reached: bool,
     /// Whether failures are told before there was a connection. Otherwise the caller of `connect` gets the error.
     tells_first: bool,
-    outage: Option<Outage>,
+    outage: Option<ConnectionOutage>,
     /// Whether the client needs the server no more. A try to connect may be under way then.
     is_forgotten: bool,
 }
 
 #[derive(Debug)]
-struct Outage {
+struct ConnectionOutage {
     since: Instant,
     logged: Instant,
     /// The connections that are lost and not back.
@@ -125,7 +125,7 @@ impl State {
             return None;
         }
         let is_new = self.outage.is_none();
-        let outage = self.outage.get_or_insert_with(|| Outage {
+        let outage = self.outage.get_or_insert_with(|| ConnectionOutage {
             since: now,
             logged: now,
             lost: Vec::new(),

@@ -5,7 +5,7 @@ use tokio::time::{sleep, timeout};
 
 use super::address::Address;
 use super::connector::Connector;
-use super::greeting::{self, Expected};
+use super::handshake::{self, Expected};
 use super::tls;
 use crate::backend::{Fault, cause};
 use crate::config::HANDSHAKE_SILENCE;
@@ -33,14 +33,14 @@ pub(crate) async fn probe(
         let mut connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
-                let fault = match greeting::may_be_turned_away(&error) || tls::is_no_tls(&error) {
-                    true => greeting::turned_away(address, connector.has_tls(), expected).await,
+                let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                    true => handshake::rejection(address, connector.has_tls(), expected).await,
                     false => None,
                 };
-                return Err(fault.unwrap_or_else(|| greeting::refused(&name, error)));
+                return Err(fault.unwrap_or_else(|| handshake::refused(&name, error)));
             }
         };
-        greeting::check(&name, (expected, connector.client_name()), &mut connection).await
+        handshake::check(&name, (expected, connector.client_name()), &mut connection).await
     };
     let none = || Fault::NotNow(cause(format!("no answer within {patience:?}")));
     timeout(patience, probed)
@@ -52,7 +52,7 @@ pub(crate) async fn probe(
 async fn no_tls_there(connector: &Connector, address: &Address, expected: Expected) -> Fault {
     if connector.has_tls() {
         sleep(HANDSHAKE_SILENCE).await;
-        if let Some(fault) = greeting::turned_away(address, true, expected).await {
+        if let Some(fault) = handshake::rejection(address, true, expected).await {
             return fault;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::timeout;
 
-use super::greeting;
+use super::handshake;
 use super::known_run::Run;
 use super::link::{Connected, Link};
 use crate::backend::redis::reply;
@@ -44,7 +44,7 @@ impl Link {
         let run = match info.query_async::<String>(&mut connected.connection).await {
             Ok(text) => {
                 self.answered(epoch);
-                greeting::run_id(&text).map(Arc::from)
+                handshake::run_id(&text).map(Arc::from)
             }
             Err(error) => {
                 if reply::breaks_connection(&error) {

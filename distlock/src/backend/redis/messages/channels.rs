@@ -2,8 +2,7 @@
 //!
 //! Each channel goes through Wanted → Subscribing → Live → Lingering → Leaving.
 //!
-//! A channel has a place: the server that it is subscribed at. In a cluster, it moves to another place with its slot, and is
-//! wanted there.
+//! A channel is subscribed at one server. In a cluster, it moves to another server with its slot, and is wanted there.
 //!
 //! Any number of waiters share one subscription. A channel that has lost its last share lingers for a moment before it
 //! is unsubscribed, since the next waiter for the same key often comes soon.
@@ -14,8 +13,8 @@
 //! # Invariants
 //! 1. A channel has an entry as long as it has shares, or the server may still count this client among its subscribers.
 //! 2. A signal is active only from the server's confirmation to the end of the connection that it was confirmed on.
-//! 3. At most one command per channel is unanswered at its place, so a confirmation cannot be mistaken for that of another
-//!    command. What another place still answers does not count.
+//! 3. At most one command per channel is unanswered at its server, so a confirmation cannot be mistaken for that of another
+//!    command. What another server still answers does not count.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,7 +28,7 @@ use crate::foreign;
 pub(crate) type Channel = Arc<str>;
 
 /// The number of a server.
-pub(crate) type Place = u32;
+pub(crate) type ServerNumber = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -47,7 +46,7 @@ enum State {
 
 #[derive(Debug)]
 struct Entry {
-    place: Place,
+    server: ServerNumber,
     state: State,
     shares: usize,
     signal: watched::Sender,
@@ -82,9 +81,9 @@ pub(super) struct Channels {
     entries: HashMap<Channel, Entry>,
     /// The channels in the state [`Wanted`](State::Wanted), and no others. A channel that is joined and left without a
     /// connection is removed from here.
-    wanted: BTreeSet<(Place, Channel)>,
-    /// The channels in the state [`Lingering`](State::Lingering), by their place and the end of that time.
-    lingering: BTreeSet<(Place, Tick, Channel)>,
+    wanted: BTreeSet<(ServerNumber, Channel)>,
+    /// The channels in the state [`Lingering`](State::Lingering), by their server and the end of that time.
+    lingering: BTreeSet<(ServerNumber, Tick, Channel)>,
     linger: Duration,
     /// Before all other names.
     first_name: Channel,
@@ -101,37 +100,45 @@ impl Channels {
         }
     }
 
-    /// Adds a share in a channel, which is subscribed at `place` unless it has a place already. The flag says whether there is
+    /// Adds a share in a channel, which is subscribed at `server` unless it is at another one already. The flag says whether there is
     /// a command to send for it.
-    pub(super) fn join(&mut self, channel: &Channel, place: Place) -> (watched::Receiver, bool) {
+    pub(super) fn join(
+        &mut self,
+        channel: &Channel,
+        server: ServerNumber,
+    ) -> (watched::Receiver, bool) {
         let Some(entry) = self.entries.get_mut(channel) else {
-            return (self.insert(channel, place), true);
+            return (self.insert(channel, server), true);
         };
         entry.shares += 1;
         if let State::Lingering(until) = entry.state {
             entry.state = State::Live;
-            let lingering = (entry.place, until, Arc::clone(channel));
+            let lingering = (entry.server, until, Arc::clone(channel));
             self.lingering.remove(&lingering);
         }
         (entry.signal.subscribe(), false)
     }
 
-    fn insert(&mut self, channel: &Channel, place: Place) -> watched::Receiver {
+    fn insert(&mut self, channel: &Channel, server: ServerNumber) -> watched::Receiver {
         let (signal, receiver) = watched::channel(Signal::default());
         let entry = Entry {
-            place,
+            server,
             state: State::Wanted,
             shares: 1,
             signal,
         };
         self.entries.insert(Arc::clone(channel), entry);
-        self.wanted.insert((place, Arc::clone(channel)));
+        self.wanted.insert((server, Arc::clone(channel)));
         receiver
     }
 
-    /// Removes a share in a channel. Returns the place whose task wakes too late for the end of the channel's lingering, if
+    /// Removes a share in a channel. Returns the server whose task wakes too late for the end of the channel's lingering, if
     /// there is one.
-    pub(super) fn leave(&mut self, channel: &Channel, now: Tick) -> (Option<Place>, Notifications) {
+    pub(super) fn leave(
+        &mut self,
+        channel: &Channel,
+        now: Tick,
+    ) -> (Option<ServerNumber>, Notifications) {
         let mut notifications = Notifications::default();
         let Some(entry) = self.entries.get_mut(channel) else {
             return (None, notifications);
@@ -140,22 +147,22 @@ impl Channels {
         if entry.shares > 0 {
             return (None, notifications);
         }
-        let (place, state) = (entry.place, entry.state);
-        let before = self.next_end(place);
+        let (server, state) = (entry.server, entry.state);
+        let before = self.next_end(server);
         match state {
             State::Wanted => {
                 let removed = self.entries.remove(channel);
                 notifications
                     .ended
                     .extend(removed.map(|entry| entry.signal));
-                self.wanted.remove(&(place, Arc::clone(channel)));
+                self.wanted.remove(&(server, Arc::clone(channel)));
             }
             State::Live => self.begin_lingering(channel, now),
             // The confirmation decides: without shares the channel lingers then, or is removed.
             State::Subscribing | State::Lingering(_) | State::Leaving => {}
         }
         // The task sleeps until `before`. It need not wake for channels that linger until later.
-        let late = (self.next_end(place) < before).then_some(place);
+        let late = (self.next_end(server) < before).then_some(server);
         (late, notifications)
     }
 
@@ -163,18 +170,18 @@ impl Channels {
         let until = now.after(self.linger);
         if let Some(entry) = self.entries.get_mut(channel) {
             entry.state = State::Lingering(until);
-            let lingering = (entry.place, until, Arc::clone(channel));
+            let lingering = (entry.server, until, Arc::clone(channel));
             self.lingering.insert(lingering);
         }
     }
 
-    /// Takes at most `most` of the channels to subscribe at a place. The caller sends the command.
-    pub(super) fn take_wanted(&mut self, place: Place, most: usize) -> Vec<Channel> {
-        let from = (place, Arc::clone(&self.first_name));
-        let here = self.wanted.range(from..).take_while(|one| one.0 == place);
+    /// Takes at most `most` of the channels to subscribe at a server. The caller sends the command.
+    pub(super) fn take_wanted(&mut self, server: ServerNumber, most: usize) -> Vec<Channel> {
+        let from = (server, Arc::clone(&self.first_name));
+        let here = self.wanted.range(from..).take_while(|one| one.0 == server);
         let send: Vec<Channel> = here.take(most).map(|(_, name)| Arc::clone(name)).collect();
         for channel in &send {
-            self.wanted.remove(&(place, Arc::clone(channel)));
+            self.wanted.remove(&(server, Arc::clone(channel)));
             if let Some(entry) = self.entries.get_mut(channel) {
                 entry.state = State::Subscribing;
             }
@@ -182,12 +189,17 @@ impl Channels {
         send
     }
 
-    /// Takes at most `most` of the channels at a place whose lingering has ended. The caller sends the command to
+    /// Takes at most `most` of the channels at a server whose lingering has ended. The caller sends the command to
     /// unsubscribe.
-    pub(super) fn take_lingered(&mut self, place: Place, now: Tick, most: usize) -> Vec<Channel> {
+    pub(super) fn take_lingered(
+        &mut self,
+        server: ServerNumber,
+        now: Tick,
+        most: usize,
+    ) -> Vec<Channel> {
         let mut send = Vec::new();
         while send.len() < most {
-            let Some(lingering) = self.next_lingering(place) else {
+            let Some(lingering) = self.next_lingering(server) else {
                 break;
             };
             if lingering.1 > now {
@@ -204,24 +216,24 @@ impl Channels {
         send
     }
 
-    fn next_lingering(&self, place: Place) -> Option<&(Place, Tick, Channel)> {
-        let from = (place, Tick::default(), Arc::clone(&self.first_name));
+    fn next_lingering(&self, server: ServerNumber) -> Option<&(ServerNumber, Tick, Channel)> {
+        let from = (server, Tick::default(), Arc::clone(&self.first_name));
         self.lingering
             .range(from..)
             .next()
-            .filter(|one| one.0 == place)
+            .filter(|one| one.0 == server)
     }
 
-    /// When the lingering of a channel at a place ends next.
-    pub(super) fn next_end(&self, place: Place) -> Tick {
-        self.next_lingering(place)
+    /// When the lingering of a channel at a server ends next.
+    pub(super) fn next_end(&self, server: ServerNumber) -> Tick {
+        self.next_lingering(server)
             .map_or(Tick::NEVER, |(_, until, _)| *until)
     }
 
-    /// The server at a place has confirmed the subscription.
+    /// The server has confirmed the subscription.
     pub(super) fn subscribed(
         &mut self,
-        place: Place,
+        server: ServerNumber,
         channels: &[Channel],
         now: Tick,
     ) -> Notifications {
@@ -230,7 +242,7 @@ impl Channels {
             let Some(entry) = self.entries.get_mut(channel) else {
                 continue;
             };
-            if entry.state != State::Subscribing || entry.place != place {
+            if entry.state != State::Subscribing || entry.server != server {
                 continue;
             }
             entry.state = State::Live;
@@ -244,41 +256,45 @@ impl Channels {
         notifications
     }
 
-    /// The server at a place did not subscribe to the channel. With shares it is wanted again.
-    pub(super) fn refused(&mut self, place: Place, channel: &Channel) -> Notifications {
+    /// The server did not subscribe to the channel. With shares it is wanted again.
+    pub(super) fn refused(&mut self, server: ServerNumber, channel: &Channel) -> Notifications {
         let mut notifications = Notifications::default();
         let entry = self.entries.get(channel);
-        if entry.is_some_and(|entry| entry.state == State::Subscribing && entry.place == place) {
+        if entry.is_some_and(|entry| entry.state == State::Subscribing && entry.server == server) {
             self.drop_subscription(channel, &mut notifications);
         }
         notifications
     }
 
-    /// The server at a place has confirmed the end of the subscription. A channel that got a new share meanwhile is wanted
+    /// The server has confirmed the end of the subscription. A channel that got a new share meanwhile is wanted
     /// again.
-    pub(super) fn unsubscribed(&mut self, place: Place, channels: &[Channel]) -> Notifications {
+    pub(super) fn unsubscribed(
+        &mut self,
+        server: ServerNumber,
+        channels: &[Channel],
+    ) -> Notifications {
         let mut notifications = Notifications::default();
         for channel in channels {
-            if self.is_leaving(place, channel) {
+            if self.is_leaving(server, channel) {
                 self.drop_subscription(channel, &mut notifications);
             }
         }
         notifications
     }
 
-    /// Whether the end of the subscription was asked for at a place.
-    pub(super) fn is_leaving(&self, place: Place, channel: &str) -> bool {
+    /// Whether the end of the subscription was asked for at a server.
+    pub(super) fn is_leaving(&self, server: ServerNumber, channel: &str) -> bool {
         let entry = self.entries.get(channel);
-        entry.is_some_and(|entry| entry.state == State::Leaving && entry.place == place)
+        entry.is_some_and(|entry| entry.state == State::Leaving && entry.server == server)
     }
 
-    /// The connection to a place is gone, and with it every subscription there.
-    pub(super) fn disconnected(&mut self, place: Place) -> Notifications {
+    /// The connection to a server is gone, and with it every subscription there.
+    pub(super) fn disconnected(&mut self, server: ServerNumber) -> Notifications {
         let mut notifications = Notifications::default();
         let here = self
             .entries
             .iter()
-            .filter(|(_, entry)| entry.place == place);
+            .filter(|(_, entry)| entry.server == server);
         let channels: Vec<Channel> = here.map(|(channel, _)| Arc::clone(channel)).collect();
         for channel in &channels {
             self.drop_subscription(channel, &mut notifications);
@@ -286,35 +302,35 @@ impl Channels {
         notifications
     }
 
-    /// The channel is to be subscribed at this place, and no more where it is: its slot has moved.
-    pub(super) fn move_to(&mut self, place: Place, channel: &Channel) -> Notifications {
+    /// The channel is to be subscribed at this server, and no more where it is: its slot has moved.
+    pub(super) fn move_to(&mut self, server: ServerNumber, channel: &Channel) -> Notifications {
         let mut notifications = Notifications::default();
         if self
             .entries
             .get(channel)
-            .is_none_or(|entry| entry.place == place)
+            .is_none_or(|entry| entry.server == server)
         {
             return notifications;
         }
         self.drop_subscription(channel, &mut notifications);
         if let Some(entry) = self.entries.get_mut(channel) {
-            self.wanted.remove(&(entry.place, Arc::clone(channel)));
-            entry.place = place;
-            self.wanted.insert((place, Arc::clone(channel)));
+            self.wanted.remove(&(entry.server, Arc::clone(channel)));
+            entry.server = server;
+            self.wanted.insert((server, Arc::clone(channel)));
         }
         notifications
     }
 
-    /// The place of a channel.
-    pub(super) fn place(&self, channel: &str) -> Option<Place> {
-        self.entries.get(channel).map(|entry| entry.place)
+    /// The server of a channel.
+    pub(super) fn server(&self, channel: &str) -> Option<ServerNumber> {
+        self.entries.get(channel).map(|entry| entry.server)
     }
 
-    /// The channels and their places.
-    pub(super) fn places(&self) -> Vec<(Channel, Place)> {
+    /// The channels and their servers.
+    pub(super) fn servers(&self) -> Vec<(Channel, ServerNumber)> {
         let entries = self.entries.iter();
         entries
-            .map(|(channel, entry)| (Arc::clone(channel), entry.place))
+            .map(|(channel, entry)| (Arc::clone(channel), entry.server))
             .collect()
     }
 
@@ -324,7 +340,7 @@ impl Channels {
             return;
         };
         if let State::Lingering(until) = entry.state {
-            let lingering = (entry.place, until, Arc::clone(channel));
+            let lingering = (entry.server, until, Arc::clone(channel));
             self.lingering.remove(&lingering);
         }
         if entry.shares == 0 {
@@ -337,7 +353,7 @@ impl Channels {
             notifications
                 .changes
                 .push((entry.signal.clone(), Some(false)));
-            self.wanted.insert((entry.place, Arc::clone(channel)));
+            self.wanted.insert((entry.server, Arc::clone(channel)));
         }
     }
 
@@ -353,12 +369,12 @@ impl Channels {
         }
     }
 
-    /// How many of this client's connections the server at a place counts as subscribers of a channel: one or none.
-    pub(super) fn subscribers(&self, place: Place, channel: &str) -> i64 {
+    /// How many of this client's connections the server counts as subscribers of a channel: one or none.
+    pub(super) fn subscribers(&self, server: ServerNumber, channel: &str) -> i64 {
         let here = self
             .entries
             .get(channel)
-            .filter(|entry| entry.place == place);
+            .filter(|entry| entry.server == server);
         i64::from(matches!(
             here.map(|entry| entry.state),
             Some(State::Live | State::Lingering(_) | State::Leaving)
@@ -370,9 +386,9 @@ impl Channels {
         self.entries.len()
     }
 
-    /// Whether there is nothing to keep a connection to a place for.
-    pub(super) fn is_empty(&self, place: Place) -> bool {
-        !self.entries.values().any(|entry| entry.place == place)
+    /// Whether there is nothing to keep a connection to a server for.
+    pub(super) fn is_empty(&self, server: ServerNumber) -> bool {
+        !self.entries.values().any(|entry| entry.server == server)
     }
 }
 

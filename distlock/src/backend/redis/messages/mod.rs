@@ -4,5 +4,5 @@ mod channels;
 mod checks;
 mod subscriber;
 
-pub(super) use self::channels::Place;
-pub(super) use self::subscriber::{Slots, Subscriber, Subscriptions, Way};
+pub(super) use self::channels::ServerNumber;
+pub(super) use self::subscriber::{PubSubMode, Slots, Subscriber, Subscriptions};

@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::channels::{Channel, Channels, Place};
+use super::channels::{Channel, Channels, ServerNumber};
 use super::checks::Checks;
-use crate::backend::redis::connection::{Connected, Link, OnPush, REPEATED_AFTER, Wiring};
+use crate::backend::redis::connection::{Connected, Link, LinkConfig, OnPush, REPEATED_AFTER};
 use crate::backend::redis::names;
 use crate::backend::redis::reply::{self, Elsewhere};
 use crate::backend::{Fault, Subscription, cause};
@@ -38,7 +38,7 @@ pub(crate) struct Subscriptions {
 
 /// The subscriptions of one client at one server.
 pub(crate) struct Subscriber {
-    post: Arc<Post>,
+    server: Arc<ServerSubscriptions>,
     shared: Arc<Shared>,
     /// Whether the task runs. Release at its end and Acquire elsewhere: the next task sees everything that the last
     /// did.
@@ -49,7 +49,7 @@ pub(crate) struct Subscriber {
 struct Shared {
     channels: Mutex<Channels>,
     /// What is there for each server. A share wakes the task of the server at which its channel is.
-    posts: RwLock<HashMap<Place, Arc<Post>>>,
+    servers: RwLock<HashMap<ServerNumber, Arc<ServerSubscriptions>>>,
     clock: Clock,
     response_timeout: Duration,
     /// When the log last said that subscribing is refused.
@@ -57,9 +57,9 @@ struct Shared {
 }
 
 /// What a task, the driver's callback and the shares have in common for one server.
-struct Post {
-    place: Place,
-    way: Way,
+struct ServerSubscriptions {
+    number: ServerNumber,
+    mode: PubSubMode,
     link: Arc<Link>,
     /// Wakes the task when there may be something to send.
     wake: Notify,
@@ -70,7 +70,7 @@ struct Post {
 
 /// How a client listens.
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum PubSubMode {
     /// By SUBSCRIBE.
     Plain,
     /// By SSUBSCRIBE, at the node that has the channel's slot.
@@ -82,13 +82,13 @@ pub(crate) enum Way {
 /// What a cluster's node tells about its slots while channels are subscribed there.
 pub(crate) trait Slots: Send + Sync {
     /// The node with this number has sent the subscription elsewhere.
-    fn sent_elsewhere(&self, place: Place, elsewhere: &Elsewhere);
+    fn sent_elsewhere(&self, number: ServerNumber, elsewhere: &Elsewhere);
 
     /// The node with this number has ended a subscription unasked, because it has lost a slot.
-    fn lost_slot(&self, place: Place);
+    fn lost_slot(&self, number: ServerNumber);
 }
 
-impl Way {
+impl PubSubMode {
     fn slots(&self) -> Option<&Arc<dyn Slots>> {
         match self {
             Self::Plain => None,
@@ -102,7 +102,7 @@ impl Subscriptions {
         Self {
             shared: Arc::new(Shared {
                 channels: Mutex::new(Channels::new(SUBSCRIPTION_LINGER)),
-                posts: RwLock::default(),
+                servers: RwLock::default(),
                 clock,
                 response_timeout,
                 denial_logged: Mutex::default(),
@@ -114,37 +114,40 @@ impl Subscriptions {
     /// to it.
     pub(crate) fn at(
         &self,
-        place: Place,
-        way: Way,
-        wiring: impl FnOnce(OnPush) -> Wiring,
+        number: ServerNumber,
+        mode: PubSubMode,
+        config: impl FnOnce(OnPush) -> LinkConfig,
     ) -> Subscriber {
-        let post = Arc::new_cyclic(|post: &Weak<Post>| {
-            let (receiver, post) = (Arc::clone(&self.shared), Weak::clone(post));
+        let server = Arc::new_cyclic(|server: &Weak<ServerSubscriptions>| {
+            let (receiver, server) = (Arc::clone(&self.shared), Weak::clone(server));
             let on_push = Arc::new(move |epoch, push: PushInfo| {
-                if let Some(post) = post.upgrade() {
-                    receiver.received(&post, epoch, &push);
+                if let Some(server) = server.upgrade() {
+                    receiver.received(&server, epoch, &push);
                 }
             });
-            Post {
-                place,
-                way,
-                link: Link::new(wiring(on_push)),
+            ServerSubscriptions {
+                number,
+                mode,
+                link: Link::new(config(on_push)),
                 wake: Notify::new(),
                 checks: Checks::default(),
                 closed: AtomicBool::new(false),
             }
         });
-        self.shared.posts.write().insert(place, Arc::clone(&post));
+        self.shared
+            .servers
+            .write()
+            .insert(number, Arc::clone(&server));
         Subscriber {
-            post,
+            server,
             shared: Arc::clone(&self.shared),
             running: Arc::default(),
         }
     }
 
     /// The channels, and the servers that they are subscribed at.
-    pub(crate) fn places(&self) -> Vec<(Channel, Place)> {
-        self.shared.channels.lock().places()
+    pub(crate) fn servers(&self) -> Vec<(Channel, ServerNumber)> {
+        self.shared.channels.lock().servers()
     }
 
     /// The number of channels that are subscribed, or have yet to be unsubscribed.
@@ -157,17 +160,17 @@ impl Subscriptions {
 impl Subscriber {
     /// The connection for messages.
     pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.post.link
+        &self.server.link
     }
 
     /// A share in the subscription to a channel. If other shares in it are subscribed at another server, this one is as well.
     pub(crate) fn subscribe(&self, channel: String) -> Subscription {
         let channel: Channel = channel.into();
-        let place = self.post.place;
-        let (signal, send) = self.shared.channels.lock().join(&channel, place);
+        let number = self.server.number;
+        let (signal, send) = self.shared.channels.lock().join(&channel, number);
         self.start();
         if send {
-            foreign::notify_own_task(&self.post.wake);
+            foreign::notify_own_task(&self.server.wake);
         }
         let share = Share {
             shared: Arc::clone(&self.shared),
@@ -182,10 +185,10 @@ impl Subscriber {
             .shared
             .channels
             .lock()
-            .move_to(self.post.place, channel);
+            .move_to(self.server.number, channel);
         moved.send();
         self.start();
-        foreign::notify_own_task(&self.post.wake);
+        foreign::notify_own_task(&self.server.wake);
     }
 
     /// How many of this client's subscriptions the server counts for a channel.
@@ -194,10 +197,10 @@ impl Subscriber {
             .shared
             .channels
             .lock()
-            .subscribers(self.post.place, channel);
-        match self.post.way {
-            Way::Plain | Way::Sharded(_) => here,
-            Way::Both(_) => here * 2,
+            .subscribers(self.server.number, channel);
+        match self.server.mode {
+            PubSubMode::Plain | PubSubMode::Sharded(_) => here,
+            PubSubMode::Both(_) => here * 2,
         }
     }
 
@@ -207,18 +210,18 @@ impl Subscriber {
         &self,
         channel: &str,
     ) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        let place = self.shared.channels.lock().place(channel);
-        let post = place.and_then(|place| self.shared.posts.read().get(&place).cloned());
+        let number = self.shared.channels.lock().server(channel);
+        let server = number.and_then(|number| self.shared.servers.read().get(&number).cloned());
         // Before the future is polled: the caller has seen the key by now.
-        let asked = post.map(|post| {
-            let number = post.checks.ask();
-            foreign::notify_one(&post.wake);
-            (post, number)
+        let asked = server.map(|server| {
+            let number = server.checks.ask();
+            foreign::notify_one(&server.wake);
+            (server, number)
         });
         Box::pin(async move {
             match asked {
-                Some((post, number)) => {
-                    post.checks.is_answered(number).await;
+                Some((server, number)) => {
+                    server.checks.is_answered(number).await;
                     true
                 }
                 None => false,
@@ -229,7 +232,7 @@ impl Subscriber {
     /// Starts the task again, in the caller's runtime, if it ended with its own runtime and there are shares left.
     pub(crate) fn revive(&self) {
         if !self.running.load(Ordering::Acquire)
-            && !self.shared.channels.lock().is_empty(self.post.place)
+            && !self.shared.channels.lock().is_empty(self.server.number)
         {
             self.start();
         }
@@ -245,7 +248,7 @@ impl Subscriber {
             return;
         }
         let task = Task {
-            post: Arc::clone(&self.post),
+            server: Arc::clone(&self.server),
             shared: Arc::clone(&self.shared),
             running: Arc::clone(&self.running),
         };
@@ -255,12 +258,12 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        let mut posts = self.shared.posts.write();
-        posts.remove(&self.post.place);
-        drop(posts);
+        let mut servers = self.shared.servers.write();
+        servers.remove(&self.server.number);
+        drop(servers);
         // Release, before the wake-up: the task that is woken by it sees the flag.
-        self.post.closed.store(true, Ordering::Release);
-        foreign::notify_own_task(&self.post.wake);
+        self.server.closed.store(true, Ordering::Release);
+        foreign::notify_own_task(&self.server.wake);
     }
 }
 
@@ -279,11 +282,11 @@ struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let now = self.shared.clock.now();
-        let (place, notifications) = self.shared.channels.lock().leave(&self.channel, now);
+        let (number, notifications) = self.shared.channels.lock().leave(&self.channel, now);
         notifications.send();
-        let post = place.and_then(|place| self.shared.posts.read().get(&place).cloned());
-        if let Some(post) = post {
-            foreign::notify_own_task(&post.wake);
+        let server = number.and_then(|number| self.shared.servers.read().get(&number).cloned());
+        if let Some(server) = server {
+            foreign::notify_own_task(&server.wake);
         }
     }
 }
@@ -291,14 +294,14 @@ impl Drop for Share {
 impl Shared {
     /// Called by the driver, whose other work waits meanwhile: changes a signal and returns. A payload that is never
     /// published on such a channel is ignored.
-    fn received(&self, post: &Post, epoch: u64, push: &PushInfo) {
+    fn received(&self, server: &ServerSubscriptions, epoch: u64, push: &PushInfo) {
         let (channel, payload) = match (&push.kind, push.data.as_slice()) {
             (
                 PushKind::Message | PushKind::SMessage,
                 [Value::BulkString(channel), Value::BulkString(payload)],
             ) => (channel, payload),
             (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
-                return self.sharded_ended(post, epoch, channel);
+                return self.sharded_ended(server, epoch, channel);
             }
             _ => return,
         };
@@ -314,12 +317,12 @@ impl Shared {
     /// A subscription to a channel of a slot has ended. If that was not asked for, the node has lost the slot, and the driver
     /// takes the message for the answer to the oldest command under way: nothing that it says about this connection from
     /// here on is true, and the connection is replaced.
-    fn sharded_ended(&self, post: &Post, epoch: u64, channel: &[u8]) {
+    fn sharded_ended(&self, server: &ServerSubscriptions, epoch: u64, channel: &[u8]) {
         let channel = String::from_utf8_lossy(channel);
-        if !self.channels.lock().is_leaving(post.place, &channel) {
-            let _was_current = post.link.replace(epoch);
-            if let Some(slots) = post.way.slots() {
-                slots.lost_slot(post.place);
+        if !self.channels.lock().is_leaving(server.number, &channel) {
+            let _was_current = server.link.replace(epoch);
+            if let Some(slots) = server.mode.slots() {
+                slots.lost_slot(server.number);
             }
         }
     }
@@ -342,7 +345,7 @@ impl Shared {
 }
 
 struct Task {
-    post: Arc<Post>,
+    server: Arc<ServerSubscriptions>,
     shared: Arc<Shared>,
     running: Arc<AtomicBool>,
 }
@@ -352,7 +355,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         // Before the notifications: the waiters that they wake must find that the task has to be started again.
         self.running.store(false, Ordering::Release);
-        let notifications = self.shared.channels.lock().disconnected(self.post.place);
+        let notifications = self.shared.channels.lock().disconnected(self.server.number);
         notifications.send();
     }
 }
@@ -360,12 +363,12 @@ impl Drop for Task {
 impl Task {
     async fn run(self) {
         while !self.is_closed() {
-            if self.shared.channels.lock().is_empty(self.post.place) {
-                self.post.wake.notified().await;
+            if self.shared.channels.lock().is_empty(self.server.number) {
+                self.server.wake.notified().await;
                 continue;
             }
             let patience = self.shared.response_timeout;
-            match self.post.link.connected(patience).await {
+            match self.server.link.connected(patience).await {
                 Ok(connected) => self.serve(connected).await,
                 // The link keeps connecting on its own. A login that is denied now may be allowed later. Meanwhile the
                 // channels may move to another server.
@@ -378,12 +381,12 @@ impl Task {
     async fn pause(&self, pause: Duration) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = self.post.wake.notified(), if self.post.way.slots().is_some() => {}
+            () = self.server.wake.notified(), if self.server.mode.slots().is_some() => {}
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.post.closed.load(Ordering::Acquire)
+        self.server.closed.load(Ordering::Acquire)
     }
 
     /// Subscribes and unsubscribes over one connection, until that is lost.
@@ -392,7 +395,7 @@ impl Task {
         while !self.is_closed() {
             let done = tokio::select! {
                 biased;
-                () = self.post.link.down(epoch) => break,
+                () = self.server.link.down(epoch) => break,
                 done = self.next_command(&mut connected, answered + SUBSCRIPTION_PING) => done,
             };
             match done {
@@ -404,7 +407,7 @@ impl Task {
                 }
             }
         }
-        let notifications = self.shared.channels.lock().disconnected(self.post.place);
+        let notifications = self.shared.channels.lock().disconnected(self.server.number);
         notifications.send();
     }
 
@@ -415,22 +418,22 @@ impl Task {
         connected: &mut Connected,
         ping_at: Instant,
     ) -> Result<bool, Fault> {
-        let place = self.post.place;
+        let number = self.server.number;
         let (leave, join, next_end) = {
             let mut channels = self.shared.channels.lock();
-            let leave = channels.take_lingered(place, self.shared.clock.now(), BATCH);
-            let join = channels.take_wanted(place, BATCH);
-            (leave, join, channels.next_end(place))
+            let leave = channels.take_lingered(number, self.shared.clock.now(), BATCH);
+            let join = channels.take_wanted(number, BATCH);
+            (leave, join, channels.next_end(number))
         };
         if !leave.is_empty() {
             self.unsubscribe(connected, &leave).await?;
-            let notifications = self.shared.channels.lock().unsubscribed(place, &leave);
+            let notifications = self.shared.channels.lock().unsubscribed(number, &leave);
             notifications.send();
         }
         if !join.is_empty() {
             let joined = self.subscribe(connected, join.clone()).await?;
             let now = self.shared.clock.now();
-            let notifications = self.shared.channels.lock().subscribed(place, &joined, now);
+            let notifications = self.shared.channels.lock().subscribed(number, &joined, now);
             notifications.send();
             if joined.len() < join.len() {
                 // They are wanted again, here or at the node that has the slot. This one may not know it yet.
@@ -440,14 +443,14 @@ impl Task {
         if !(leave.is_empty() && join.is_empty()) {
             return Ok(true);
         }
-        if let Some(number) = self.post.checks.open() {
+        if let Some(number) = self.server.checks.open() {
             if self.ping(connected).await? {
-                self.post.checks.answered(number);
+                self.server.checks.answered(number);
             }
             return Ok(true);
         }
         tokio::select! {
-            () = self.post.wake.notified() => Ok(false),
+            () = self.server.wake.notified() => Ok(false),
             () = self.shared.clock.sleep_until(next_end) => Ok(false),
             () = tokio::time::sleep_until(ping_at) => self.ping(connected).await.map(|_| true),
         }
@@ -462,12 +465,12 @@ impl Task {
 
     /// Unsubscribes. A node that refuses it has lost the slot, so the connection is to be replaced.
     async fn unsubscribe(&self, connected: &mut Connected, leave: &[Channel]) -> Result<(), Fault> {
-        if let Way::Plain | Way::Both(_) = self.post.way {
+        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
             let names: Vec<&str> = leave.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.unsubscribe(names))
                 .await?;
         }
-        if let Way::Sharded(_) | Way::Both(_) = self.post.way {
+        if let PubSubMode::Sharded(_) | PubSubMode::Both(_) = self.server.mode {
             for answer in self.each(connected, "SUNSUBSCRIBE", leave).await? {
                 answer.map_err(reply::fault)?;
             }
@@ -481,11 +484,11 @@ impl Task {
         connected: &mut Connected,
         join: Vec<Channel>,
     ) -> Result<Vec<Channel>, Fault> {
-        if let Way::Plain | Way::Both(_) = self.post.way {
+        if let PubSubMode::Plain | PubSubMode::Both(_) = self.server.mode {
             let names: Vec<&str> = join.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.subscribe(names)).await?;
         }
-        let Some(slots) = self.post.way.slots() else {
+        let Some(slots) = self.server.mode.slots() else {
             return Ok(join);
         };
         let answers = self.each(connected, "SSUBSCRIBE", &join).await?;
@@ -496,7 +499,7 @@ impl Task {
                 continue;
             };
             match reply::elsewhere(&error) {
-                Some(elsewhere) => slots.sent_elsewhere(self.post.place, &elsewhere),
+                Some(elsewhere) => slots.sent_elsewhere(self.server.number, &elsewhere),
                 None => match reply::fault(error) {
                     Fault::NotNow(_) => {}
                     fault => return Err(fault),
@@ -506,11 +509,11 @@ impl Task {
                 .shared
                 .channels
                 .lock()
-                .refused(self.post.place, &channel);
+                .refused(self.server.number, &channel);
             refused.send();
             unjoined.push(channel);
         }
-        if let (Way::Both(_), false) = (&self.post.way, unjoined.is_empty()) {
+        if let (PubSubMode::Both(_), false) = (&self.server.mode, unjoined.is_empty()) {
             let names: Vec<&str> = unjoined.iter().map(AsRef::as_ref).collect();
             self.bounded(connected.connection.unsubscribe(names))
                 .await?;
@@ -552,12 +555,12 @@ impl Task {
             self.shared.log_denial(fault);
             // The server refused the command, and would refuse it again at once. The waiters are notified before the
             // pause, so that they fall back to their timers.
-            let notifications = self.shared.channels.lock().disconnected(self.post.place);
+            let notifications = self.shared.channels.lock().disconnected(self.server.number);
             notifications.send();
             tokio::time::sleep(RECONNECT_BACKOFF.longest).await;
-            let _was_current = self.post.link.replace(epoch);
+            let _was_current = self.server.link.replace(epoch);
         } else {
-            self.post
+            self.server
                 .link
                 .broken(epoch, &format!("a subscription failed: {fault}"));
         }

@@ -24,7 +24,7 @@ use self::node::Shared;
 use self::sentinel::Sentinels;
 use super::connection::url::{Target, Url};
 use super::connection::{Address, Connector, Epochs, Expected, Locate};
-use super::messages::{Place, Way};
+use super::messages::{PubSubMode, ServerNumber};
 use super::names;
 use super::script::{Call, Script};
 use super::slot::slot_of;
@@ -69,10 +69,10 @@ struct Single {
 }
 
 /// The number of a single server. Nodes of a cluster have higher ones.
-const ONE: Place = 0;
+const ONE: ServerNumber = 0;
 
 /// What has a key.
-enum Owner<'a> {
+enum Route<'a> {
     Single(&'a Node),
     /// The node of the cluster that has this slot.
     Slot(&'a Arc<Cluster>, u16),
@@ -150,12 +150,12 @@ impl Servers {
     }
 
     /// What has a key.
-    fn owner(&self, key: &Key) -> Owner<'_> {
+    fn owner(&self, key: &Key) -> Route<'_> {
         match &self.layout {
             Layout::One(single) | Layout::Sentinel { master: single, .. } => {
-                Owner::Single(&single.node)
+                Route::Single(&single.node)
             }
-            Layout::Cluster(cluster) => Owner::Slot(cluster, slot_of(key.name())),
+            Layout::Cluster(cluster) => Route::Slot(cluster, slot_of(key.name())),
         }
     }
 
@@ -167,8 +167,8 @@ impl Servers {
         with: impl Fn(Call) -> Call,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
-            Owner::Single(node) => node.run(script, with).await,
-            Owner::Slot(cluster, slot) => cluster.run(slot, script, with).await,
+            Route::Single(node) => node.run(script, with).await,
+            Route::Slot(cluster, slot) => cluster.run(slot, script, with).await,
         }
     }
 
@@ -198,19 +198,19 @@ impl Servers {
         with: impl Fn(Call) -> Call,
     ) -> Result<Value, Fault> {
         match self.owner(key) {
-            Owner::Single(node) => {
+            Route::Single(node) => {
                 let confirmed = node.confirm(script, with).await;
                 confirmed.map_err(|failed| node.fault(failed))
             }
-            Owner::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
+            Route::Slot(cluster, slot) => cluster.confirm(slot, script, with).await,
         }
     }
 
     /// Sends a command other than a script to the server of a key.
     pub(super) async fn send(&self, key: &Key, command: Cmd) -> Result<Value, Fault> {
         match self.owner(key) {
-            Owner::Single(node) => node.send(command).await,
-            Owner::Slot(cluster, slot) => cluster.send(slot, command).await,
+            Route::Single(node) => node.send(command).await,
+            Route::Slot(cluster, slot) => cluster.send(slot, command).await,
         }
     }
 
@@ -244,12 +244,12 @@ impl Servers {
     /// Where a key lives.
     pub(super) fn home(&self, key: &Key) -> Home {
         match self.owner(key) {
-            Owner::Single(_) => Home {
+            Route::Single(_) => Home {
                 server: ONE,
                 slot: 0,
             },
-            Owner::Slot(cluster, slot) => {
-                let server = cluster.node(slot).0.place();
+            Route::Slot(cluster, slot) => {
+                let server = cluster.node(slot).0.number();
                 Home { server, slot }
             }
         }
@@ -266,8 +266,8 @@ impl Servers {
     /// Does this with the server of a key.
     pub(super) fn with_node<T>(&self, key: &Key, with: impl FnOnce(&Node) -> T) -> T {
         match self.owner(key) {
-            Owner::Single(node) => with(node),
-            Owner::Slot(cluster, slot) => with(&cluster.node(slot).0),
+            Route::Single(node) => with(node),
+            Route::Slot(cluster, slot) => with(&cluster.node(slot).0),
         }
     }
 
@@ -279,27 +279,27 @@ impl Servers {
     /// The present gap between two connections to the server of a key; `None` if there is a connection.
     pub(super) fn connection_gap(&self, key: &Key) -> Option<ConnectionGap> {
         match self.owner(key) {
-            Owner::Single(node) => {
+            Route::Single(node) => {
                 let lost = node.link().gap()?;
                 Some(ConnectionGap { lost, changed: 0 })
             }
-            Owner::Slot(cluster, slot) => cluster.connection_gap(slot),
+            Route::Slot(cluster, slot) => cluster.connection_gap(slot),
         }
     }
 
     /// The number of the connection for commands to the server of a key.
     pub(super) fn epoch(&self, key: &Key) -> u64 {
         match self.owner(key) {
-            Owner::Single(node) => node.link().epoch(),
-            Owner::Slot(cluster, slot) => cluster.epoch(slot),
+            Route::Single(node) => node.link().epoch(),
+            Route::Slot(cluster, slot) => cluster.epoch(slot),
         }
     }
 
     /// Whether data of a key may have been lost since its epoch was this.
     pub(super) fn may_have_lost(&self, key: &Key, epoch: u64) -> bool {
         match self.owner(key) {
-            Owner::Single(node) => node.link().epoch() != epoch,
-            Owner::Slot(cluster, slot) => cluster.may_have_lost(slot, epoch),
+            Route::Single(node) => node.link().epoch() != epoch,
+            Route::Slot(cluster, slot) => cluster.may_have_lost(slot, epoch),
         }
     }
 
@@ -352,7 +352,13 @@ fn one(
     let shared = Shared::new(connector, config, clock);
     let server: Arc<dyn Locate> = Arc::new(address);
     let (messages, expected) = (Arc::clone(&server), Expected::Server);
-    let node = Node::new(server, messages, expected, &shared, (ONE, Way::Plain));
+    let node = Node::new(
+        server,
+        messages,
+        expected,
+        &shared,
+        (ONE, PubSubMode::Plain),
+    );
     let epochs = Arc::clone(&shared.epochs);
     (Layout::One(Box::new(Single { node, shared })), epochs)
 }
@@ -364,7 +370,13 @@ fn behind(
 ) -> (Layout, Arc<Epochs>) {
     let messages = Arc::new(sentinels.following());
     let (server, expected) = (Arc::clone(sentinels), Expected::Master);
-    let node = Node::new(server, messages, expected, &shared, (ONE, Way::Plain));
+    let node = Node::new(
+        server,
+        messages,
+        expected,
+        &shared,
+        (ONE, PubSubMode::Plain),
+    );
     sentinels.follow(node.links().map(Arc::downgrade));
     let epochs = Arc::clone(&shared.epochs);
     let layout = Layout::Sentinel {

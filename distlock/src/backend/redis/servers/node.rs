@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use super::confirmations::Confirmations;
 use super::failed::{Failed, read_error};
 use crate::backend::redis::connection::{
-    Connector, Epochs, Expected, FirstCheck, Link, Locate, OutageLog, Wiring, greeting,
+    Connector, Epochs, Expected, FirstCheck, Link, LinkConfig, Locate, OutageLog, handshake,
 };
-use crate::backend::redis::messages::{Place, Subscriber, Subscriptions, Way};
+use crate::backend::redis::messages::{PubSubMode, ServerNumber, Subscriber, Subscriptions};
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{Fault, cause};
 use crate::clock::Clock;
@@ -58,7 +58,7 @@ impl Shared {
 /// One server.
 pub(crate) struct Node {
     /// A number that no other server of the client has.
-    place: Place,
+    number: ServerNumber,
     link: Arc<Link>,
     subscriber: Subscriber,
     /// `None` if grants need no confirmation.
@@ -92,11 +92,11 @@ impl Node {
         messages: Arc<dyn Locate>,
         expected: Expected,
         shared: &Shared,
-        (place, way): (Place, Way),
+        (number, mode): (ServerNumber, PubSubMode),
     ) -> Self {
         let outages = Arc::new(OutageLog::new(server.name()));
         let confirmations = shared.replicas.map(|replicas| {
-            let link = Link::new(Wiring {
+            let link = Link::new(LinkConfig {
                 what: "confirmations",
                 server: Arc::clone(&server),
                 connector: Arc::clone(&shared.connector),
@@ -111,7 +111,7 @@ impl Node {
             });
             Confirmations::new(link, replicas, shared.response_timeout)
         });
-        let commands = Wiring {
+        let commands = LinkConfig {
             what: "commands",
             server,
             connector: Arc::clone(&shared.connector),
@@ -124,7 +124,7 @@ impl Node {
             first: Some(Arc::clone(&shared.first)),
             on_push: Arc::new(|_, _| {}),
         };
-        let messages = |on_push| Wiring {
+        let messages = |on_push| LinkConfig {
             what: "messages",
             server: messages,
             connector: Arc::clone(&shared.connector),
@@ -140,9 +140,9 @@ impl Node {
             on_push,
         };
         Self {
-            place,
+            number,
             link: Link::new(commands),
-            subscriber: shared.subscriptions.at(place, way, messages),
+            subscriber: shared.subscriptions.at(number, mode, messages),
             confirmations,
             outages: Arc::clone(&outages),
             response_timeout: shared.response_timeout,
@@ -160,8 +160,8 @@ impl Node {
     }
 
     /// A number that no other server of the client has.
-    pub(super) fn place(&self) -> Place {
-        self.place
+    pub(super) fn number(&self) -> ServerNumber {
+        self.number
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {
@@ -338,7 +338,7 @@ impl Node {
             Failed::NoScript => Fault::NotNow(cause("the server did not keep the script")),
             Failed::Elsewhere(_) => Fault::Unsupported {
                 server: self.name().to_owned(),
-                reason: greeting::NODE_OF_A_CLUSTER.to_owned(),
+                reason: handshake::NODE_OF_A_CLUSTER.to_owned(),
             },
         }
     }

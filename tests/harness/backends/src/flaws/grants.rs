@@ -22,7 +22,7 @@ pub(super) async fn without_place(
     attempt: &Attempt,
 ) -> Result<Attempted, Fault> {
     let mut attempt = attempt.clone();
-    attempt.place = None;
+    attempt.queue_ttl = None;
     inner.attempt(&attempt).await
 }
 

@@ -5,8 +5,8 @@ use super::*;
 
 const LINGER: Duration = Duration::from_millis(10);
 
-const HERE: Place = 1;
-const THERE: Place = 2;
+const HERE: ServerNumber = 1;
+const THERE: ServerNumber = 2;
 
 fn name(name: &str) -> Channel {
     Arc::from(name)
@@ -78,7 +78,7 @@ fn channel_that_moves_is_wanted_at_its_new_place_only() {
     let signal = live(&mut channels, &channel);
     channels.move_to(THERE, &channel).send();
     assert!(!signal.get().active && channels.is_empty(HERE));
-    // What the old place still says does not count.
+    // What the old number still says does not count.
     channels.disconnected(HERE).send();
     assert!(channels.take_wanted(HERE, 9).is_empty());
     let send = channels.take_wanted(THERE, 9);
@@ -139,12 +139,12 @@ proptest! {
     // In these cases some 100,000 shares join the first channel.
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Against a model of two servers that obey each command: no signal is active while the server at the channel's place has
+    /// Against a model of two servers that obey each command: no signal is active while the server at the channel's number has
     /// no subscription. In the end every channel with shares is active, and every other one is removed.
     #[test]
     fn random_calls_agree_with_the_servers(steps in prop::collection::vec(step(), 1..400)) {
         let names = [name("a"), name("b"), name("c")];
-        let places = [HERE, THERE];
+        let numbers = [HERE, THERE];
         let mut at = [HERE; 3];
         let mut channels = Channels::new(LINGER);
         let mut now = 0;
@@ -161,32 +161,32 @@ proptest! {
                     let _late = channels.leave(&names[which], tick);
                 },
                 Step::Pass(by) => now += by,
-                Step::Send => for (place, under_way) in places.iter().zip(&mut under_way) {
+                Step::Send => for (number, under_way) in numbers.iter().zip(&mut under_way) {
                     if under_way.is_none() {
-                        let gone = channels.take_lingered(*place, tick, 2);
+                        let gone = channels.take_lingered(*number, tick, 2);
                         *under_way = Some(match gone.is_empty() {
-                            true => (true, channels.take_wanted(*place, 2)),
+                            true => (true, channels.take_wanted(*number, 2)),
                             false => (false, gone),
                         });
                     }
                 },
-                Step::Confirm => for ((place, under_way), server) in places.iter().zip(&mut under_way).zip(&mut servers) {
+                Step::Confirm => for ((number, under_way), server) in numbers.iter().zip(&mut under_way).zip(&mut servers) {
                     match under_way.take() {
                         Some((true, send)) => {
                             // The server refuses a channel that has moved.
                             for channel in send {
                                 let which = names.iter().position(|name| *name == channel).unwrap();
-                                if at[which] == *place {
+                                if at[which] == *number {
                                     server.insert(Arc::clone(&channel));
-                                    channels.subscribed(*place, &[channel], tick).send();
+                                    channels.subscribed(*number, &[channel], tick).send();
                                 } else {
-                                    channels.refused(*place, &channel).send();
+                                    channels.refused(*number, &channel).send();
                                 }
                             }
                         }
                         Some((false, send)) => {
                             server.retain(|channel| !send.contains(channel));
-                            channels.unsubscribed(*place, &send).send();
+                            channels.unsubscribed(*number, &send).send();
                         }
                         None => {}
                     }
@@ -199,8 +199,8 @@ proptest! {
                 // A server that loses a slot ends the subscriptions in it, and its connection is replaced.
                 Step::Move(which) => {
                     let from = at[which];
-                    let index = places.iter().position(|place| *place == from).unwrap();
-                    at[which] = places[1 - index];
+                    let index = numbers.iter().position(|number| *number == from).unwrap();
+                    at[which] = numbers[1 - index];
                     channels.move_to(at[which], &names[which]).send();
                     under_way[index] = None;
                     servers[index].clear();
@@ -208,7 +208,7 @@ proptest! {
                 }
             }
             let in_state = channels.entries.iter().filter(|(_, entry)| entry.state == State::Wanted);
-            let in_state: BTreeSet<_> = in_state.map(|(name, entry)| (entry.place, Arc::clone(name))).collect();
+            let in_state: BTreeSet<_> = in_state.map(|(name, entry)| (entry.server, Arc::clone(name))).collect();
             prop_assert_eq!(&in_state, &channels.wanted);
             for (which, shares) in shares.iter().enumerate() {
                 let server = &servers[usize::from(at[which] == THERE)];

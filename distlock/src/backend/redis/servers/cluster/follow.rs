@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Cluster;
 use super::redirect::Redirect;
 use crate::backend::redis::connection::Address;
-use crate::backend::redis::messages::Place;
+use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::reply::Elsewhere;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::{Form, Node, Sending};
@@ -114,16 +114,16 @@ impl Cluster {
                         return Err(fault);
                     }
                 },
-                () = self.moved_from(slot, node.place()) => {}
+                () = self.moved_from(slot, node.number()) => {}
             }
         }
     }
 
     /// Completes when a slot is not at this node any more. As long as that takes, the map is read again and again.
-    async fn moved_from(&self, slot: u16, place: Place) {
+    async fn moved_from(&self, slot: u16, number: ServerNumber) {
         loop {
             let changes = self.shared.epochs.changes();
-            if self.node(slot).0.place() != place {
+            if self.node(slot).0.number() != number {
                 return;
             }
             tokio::select! {
@@ -180,7 +180,7 @@ impl Cluster {
     fn address_of(&self, node: &Node) -> Option<Address> {
         let state = self.state.read();
         let mut nodes = state.nodes.iter();
-        let found = nodes.find(|(_, other)| other.place() == node.place());
+        let found = nodes.find(|(_, other)| other.number() == node.number());
         found.map(|(address, _)| address.clone())
     }
 

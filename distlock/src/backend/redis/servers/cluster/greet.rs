@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::redis::connection::{Address, Connected, Expected, Locate, greeting};
-use crate::backend::redis::messages::Way;
+use crate::backend::redis::connection::{Address, Connected, Expected, Locate, handshake};
+use crate::backend::redis::messages::PubSubMode;
 use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::node::{Node, Shared};
 use crate::backend::{Fault, cause};
@@ -21,13 +21,19 @@ pub(super) async fn greet(
     for seed in seeds {
         let located: Arc<dyn Locate> = Arc::new(seed.clone());
         let messages = Arc::clone(&located);
-        let node = Node::new(located, messages, Expected::Node, shared, (0, Way::Plain));
+        let node = Node::new(
+            located,
+            messages,
+            Expected::Node,
+            shared,
+            (0, PubSubMode::Plain),
+        );
         let patience = patience / u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         match node.link().connected(patience).await {
             Ok(Connected { mut connection, .. }) => {
                 return Ok(match pub_sub {
                     PubSub::Plain => Publish::Plain,
-                    _ if !greeting::has_sharded_messages(&mut connection).await => Publish::Plain,
+                    _ if !handshake::has_sharded_messages(&mut connection).await => Publish::Plain,
                     PubSub::Auto => Publish::Sharded,
                     PubSub::Both => Publish::Both,
                 });

@@ -18,7 +18,7 @@ use super::slots::OwnedSlots;
 use super::topology::owned_slots;
 use super::{Cluster, State};
 use crate::backend::redis::connection::Address;
-use crate::backend::redis::messages::Place;
+use crate::backend::redis::messages::ServerNumber;
 use crate::backend::redis::script::Publish;
 use crate::backend::redis::servers::failed::Failed;
 use crate::backend::redis::servers::node::Sending;
@@ -46,20 +46,20 @@ impl Cluster {
 
     /// Has the channels subscribed at the nodes that have their slots.
     pub(super) fn move_channels(&self) {
-        for (channel, place) in self.shared.subscriptions.places() {
+        for (channel, number) in self.shared.subscriptions.servers() {
             let (node, _) = self.node(slot_of(&channel));
-            if node.place() != place && !self.hears_from(place) {
+            if node.number() != number && !self.hears_from(number) {
                 node.subscriber().take_over(&channel);
             }
         }
     }
 
     /// Whether messages that are published at any node are heard at this one.
-    fn hears_from(&self, place: Place) -> bool {
+    fn hears_from(&self, number: ServerNumber) -> bool {
         let state = self.state.read();
         let owners = state.map.owners();
         let mut owners = owners.iter().filter_map(|owner| state.nodes.get(*owner));
-        self.publishes() == Publish::Plain && owners.any(|node| node.place() == place)
+        self.publishes() == Publish::Plain && owners.any(|node| node.number() == number)
     }
 
     /// Has the map read soon.

@@ -8,13 +8,14 @@
 //! growing pauses, so that a thousand waiters whose node is gone cause a few reads. The task also looks at the map every now
 //! and then.
 
+mod cluster_slots;
 mod follow;
 mod greet;
 mod map;
 mod open;
 pub(crate) mod redirect;
 pub(crate) mod slots;
-mod subscribed;
+
 pub(crate) mod topology;
 
 use std::collections::HashMap;
@@ -23,16 +24,16 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use redis::{Cmd, Value};
 
+use self::cluster_slots::ClusterSlots;
 use self::follow::moving;
 use self::map::MapReader;
 pub(super) use self::map::no_map;
-use self::open::Opening;
+use self::open::OpenState;
 use self::slots::SlotMap;
-use self::subscribed::Subscribed;
 use super::failed::Failed;
 use super::node::{Form, Node, Shared};
 use crate::backend::redis::connection::{Address, Expected, Locate};
-use crate::backend::redis::messages::{Slots, Way};
+use crate::backend::redis::messages::{PubSubMode, Slots};
 use crate::backend::redis::script::{Call, Publish, Script};
 use crate::backend::{ConnectionGap, Fault};
 use crate::config::PubSub;
@@ -43,10 +44,10 @@ pub(super) struct Cluster {
     shared: Shared,
     /// Known once it is [open](Cluster::open).
     publish: OnceLock<Publish>,
-    opening: Opening,
+    opening: OpenState,
     state: RwLock<State>,
     /// The number of the node that was made last.
-    places: AtomicU32,
+    numbers: AtomicU32,
     map_reader: Arc<MapReader>,
     /// For what the nodes, and the task that reads the map, need of the cluster.
     this: Weak<Self>,
@@ -69,12 +70,12 @@ impl Cluster {
         Arc::new_cyclic(|this| Self {
             shared,
             publish: OnceLock::new(),
-            opening: Opening::new(seeds.clone(), pub_sub),
+            opening: OpenState::new(seeds.clone(), pub_sub),
             state: RwLock::new(State {
                 map: SlotMap::new(seeds),
                 nodes: HashMap::new(),
             }),
-            places: AtomicU32::new(0),
+            numbers: AtomicU32::new(0),
             map_reader: Arc::default(),
             this: Weak::clone(this),
         })
@@ -154,13 +155,13 @@ impl Cluster {
             return Arc::clone(node);
         }
         // Relaxed: the numbers only have to differ.
-        let place = self.places.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let located: Arc<dyn Locate> = Arc::new(address.clone());
-        let slots = || -> Arc<dyn Slots> { Arc::new(Subscribed(Weak::clone(&self.this))) };
-        let way = match self.publishes() {
-            Publish::Plain => Way::Plain,
-            Publish::Sharded => Way::Sharded(slots()),
-            Publish::Both => Way::Both(slots()),
+        let slots = || -> Arc<dyn Slots> { Arc::new(ClusterSlots(Weak::clone(&self.this))) };
+        let mode = match self.publishes() {
+            Publish::Plain => PubSubMode::Plain,
+            Publish::Sharded => PubSubMode::Sharded(slots()),
+            Publish::Both => PubSubMode::Both(slots()),
         };
         let messages = Arc::clone(&located);
         let node = Node::new(
@@ -168,7 +169,7 @@ impl Cluster {
             messages,
             Expected::Node,
             &self.shared,
-            (place, way),
+            (number, mode),
         );
         if self.opening.is_open() {
             node.tell_first();

@@ -22,7 +22,7 @@ use crate::telemetry;
 const WHAT: &str = "cluster";
 
 /// What is needed to look at a cluster for the first time, and how far that is.
-pub(super) struct Opening {
+pub(super) struct OpenState {
     seeds: Vec<Address>,
     pub_sub: PubSub,
     since: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Opening {
     outages: OutageLog,
 }
 
-impl Opening {
+impl OpenState {
     pub(super) fn new(seeds: Vec<Address>, pub_sub: PubSub) -> Self {
         let names: Vec<String> = seeds.iter().map(ToString::to_string).collect();
         Self {

@@ -11,7 +11,7 @@ use crate::backend::redis::connection::Address;
 
 /// The Sentinels of a service. `S` is what the client has of each.
 #[derive(Debug)]
-pub(super) struct Known<S> {
+pub(super) struct KnownSentinels<S> {
     entries: Vec<Entry<S>>,
 }
 
@@ -24,7 +24,7 @@ struct Entry<S> {
     others: Option<Vec<Address>>,
 }
 
-impl<S> Known<S> {
+impl<S> KnownSentinels<S> {
     /// The Sentinels of a URL.
     pub(super) fn new(addresses: Vec<Address>, mut make: impl FnMut(&Address) -> S) -> Self {
         let mut known = Self {
@@ -115,15 +115,15 @@ mod tests {
     }
 
     /// The ports of the known Sentinels.
-    fn ports(known: &Known<u16>) -> Vec<u16> {
+    fn ports(known: &KnownSentinels<u16>) -> Vec<u16> {
         known.all().copied().collect()
     }
 
-    fn of_url(ports: &[u16]) -> Known<u16> {
-        Known::new(ports.iter().copied().map(at).collect(), port)
+    fn of_url(ports: &[u16]) -> KnownSentinels<u16> {
+        KnownSentinels::new(ports.iter().copied().map(at).collect(), port)
     }
 
-    fn named(known: &mut Known<u16>, by: u16, others: &[u16]) -> Vec<u16> {
+    fn named(known: &mut KnownSentinels<u16>, by: u16, others: &[u16]) -> Vec<u16> {
         known.named(&at(by), others.iter().copied().map(at).collect(), port)
     }
 

@@ -23,10 +23,10 @@ use redis::{PushInfo, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use self::known::Known;
-use self::named::Named;
+use self::known::KnownSentinels;
+use self::named::MasterName;
 use crate::backend::redis::connection::{
-    Address, Connected, Connector, Expected, Link, Locate, Located, OutageLog, Wiring, probe,
+    Address, Connected, Connector, Expected, Link, LinkConfig, Locate, Located, OutageLog, probe,
 };
 use crate::backend::redis::reply;
 use crate::backend::redis::servers::announced::address;
@@ -43,8 +43,8 @@ pub(super) struct Sentinels {
     to_sentinels: Arc<Connector>,
     to_servers: Arc<Connector>,
     response_timeout: Duration,
-    known: Mutex<Known<Arc<Sentinel>>>,
-    named: Mutex<Named>,
+    known: Mutex<KnownSentinels<Arc<Sentinel>>>,
+    named: Mutex<MasterName>,
     /// Changes when a Sentinel names another master. A search for the master then asks all Sentinels again.
     switched: watch::Sender<()>,
     /// The connections to the master.
@@ -91,7 +91,7 @@ impl Sentinels {
         let to_sentinels = Arc::new(to_sentinels);
         let sentinels = Arc::new_cyclic(|this: &Weak<Self>| Self {
             service,
-            known: Mutex::new(Known::new(addresses, |address| {
+            known: Mutex::new(KnownSentinels::new(addresses, |address| {
                 Sentinel::new(address, Arc::clone(&to_sentinels), Weak::clone(this))
             })),
             to_sentinels,
@@ -251,7 +251,7 @@ impl Sentinels {
 impl Sentinel {
     fn new(address: &Address, connector: Arc<Connector>, all: Weak<Sentinels>) -> Arc<Self> {
         let teller = address.clone();
-        let link = Link::new(Wiring {
+        let link = Link::new(LinkConfig {
             what: "Sentinel",
             server: Arc::new(address.clone()),
             connector,

@@ -9,7 +9,7 @@ use crate::config::SENTINELS_AGREE_AFTER;
 
 /// What the Sentinels of a service have said of its master.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct MasterName {
     /// Where connections are made to.
     master: Option<Address>,
     /// The last master, which was left for another one.
@@ -27,7 +27,7 @@ struct Left {
     heard_by: HashSet<Address>,
 }
 
-impl Named {
+impl MasterName {
     /// Where connections are made to.
     pub(super) fn master(&self) -> Option<&Address> {
         self.master.as_ref()
@@ -124,13 +124,13 @@ mod tests {
 
     /// The servers 1 and 2, and three Sentinels that name the first one, which is the master.
     struct Service {
-        named: Named,
+        named: MasterName,
         now: Instant,
     }
 
     impl Service {
         fn settled() -> Self {
-            let (named, now) = (Named::default(), Instant::now());
+            let (named, now) = (MasterName::default(), Instant::now());
             let mut service = Self { named, now };
             service.all_name(1);
             assert!(service.found(1));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn answer_from_before_a_message_does_not_count_for_a_client_that_knows_no_master_yet() {
-        let (named, now) = (Named::default(), Instant::now());
+        let (named, now) = (MasterName::default(), Instant::now());
         let mut service = Service { named, now };
         service.all_name(1);
         assert_eq!(service.hears(11, [1, 2]), None);

@@ -3,14 +3,14 @@
 use std::sync::Weak;
 
 use super::Cluster;
-use crate::backend::redis::messages::{Place, Slots};
+use crate::backend::redis::messages::{ServerNumber, Slots};
 use crate::backend::redis::reply::Elsewhere;
 
 /// What the subscriptions at the nodes tell.
-pub(super) struct Subscribed(pub(super) Weak<Cluster>);
+pub(super) struct ClusterSlots(pub(super) Weak<Cluster>);
 
-impl Slots for Subscribed {
-    fn sent_elsewhere(&self, place: Place, elsewhere: &Elsewhere) {
+impl Slots for ClusterSlots {
+    fn sent_elsewhere(&self, number: ServerNumber, elsewhere: &Elsewhere) {
         let Some(cluster) = self.0.upgrade() else {
             return;
         };
@@ -18,7 +18,7 @@ impl Slots for Subscribed {
         let node = state
             .nodes
             .values()
-            .find(|node| node.place() == place)
+            .find(|node| node.number() == number)
             .cloned();
         drop(state);
         if let Some(node) = node {
@@ -27,7 +27,7 @@ impl Slots for Subscribed {
         }
     }
 
-    fn lost_slot(&self, _place: Place) {
+    fn lost_slot(&self, _place: ServerNumber) {
         if let Some(cluster) = self.0.upgrade() {
             cluster.want_map();
         }

@@ -29,7 +29,7 @@ const SPEAKS_NO_TLS: &str =
     "it speaks no TLS there; write `redis` and not `rediss` in the URL, or use its port for TLS";
 
 /// Why a server ended a connection that the driver was about to establish, if it says so on a connection of its own.
-pub(super) async fn turned_away(
+pub(super) async fn rejection(
     address: &Address,
     has_tls: bool,
     expected: Expected,
@@ -41,7 +41,7 @@ pub(super) async fn turned_away(
             let stream = timeout(FAREWELL_TIMEOUT, connecting).await.ok()?.ok()?;
             match has_tls {
                 true => plain_answer(stream, server, expected).await,
-                false => farewell(stream, server).await,
+                false => goodbye(stream, server).await,
             }
         }
         Address::Unix(path) => from_socket(path, server).await,
@@ -49,7 +49,7 @@ pub(super) async fn turned_away(
 }
 
 /// Whether the server may have turned a connection away that ended with this error.
-pub(super) fn may_be_turned_away(error: &RedisError) -> bool {
+pub(super) fn may_be_rejection(error: &RedisError) -> bool {
     error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
@@ -58,10 +58,7 @@ pub(super) fn may_be_turned_away(error: &RedisError) -> bool {
 /// A server that has too many clients says it unasked, and closes the connection. The commands that the driver has sent by
 /// then make the system reset the connection, and the driver reports the reset alone. A connection that sends nothing hears
 /// what the server says.
-async fn farewell(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    server: String,
-) -> Option<Fault> {
+async fn goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin, server: String) -> Option<Fault> {
     let mut line = Vec::new();
     let mut rest = (&mut stream).take(FAREWELL_LENGTH);
     match timeout(FAREWELL_TIMEOUT, rest.read_to_end(&mut line)).await {
@@ -112,7 +109,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8]) ->
 
 #[cfg(unix)]
 async fn from_socket(path: &Path, server: String) -> Option<Fault> {
-    farewell(tokio::net::UnixStream::connect(path).await.ok()?, server).await
+    goodbye(tokio::net::UnixStream::connect(path).await.ok()?, server).await
 }
 
 #[cfg(not(unix))]
