@@ -197,7 +197,7 @@ impl OpenGate {
         // Made first: its drop ends the re-entry, whatever happens from here on.
         let open = OpenShare::new(registry, nested);
         let share = HoldShare::new(open, Some(Arc::new(permit)));
-        session.look_at(share.hold_ref().hold());
+        session.schedule_check(share.hold_ref().hold());
         Ok(Enclosing::Reenter(share, frame.view().clone()))
     }
 

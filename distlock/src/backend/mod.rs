@@ -8,6 +8,18 @@
 //! answer was lost, therefore takes effect once.
 //!
 //! A backend knows nothing of guards, of tasks or of a client's own queue of waiters.
+//!
+//! # Verbs that read
+//! | verb | who asks | what it answers |
+//! | --- | --- | --- |
+//! | [`peek`](Backend::peek) | waiters that have heard nothing for long | whether an attempt may be granted |
+//! | [`latch`](Backend::latch) | waiters of a latch | its count and its last opening |
+//! | [`inspect`](Backend::inspect) | users, by a primitive | who holds the key |
+//! | [`examine`](Backend::examine) | users, by [`Client::inspect`](crate::Client::inspect) | what is under the key and beside it |
+//! | [`scan`](Backend::scan), [`named_clients`](Backend::named_clients) | users, by [`Client::scan`](crate::Client::scan) | which keys there are, and the names of clients |
+//! | [`server_facts`](Backend::server_facts), [`ping`](Backend::ping) | users, about the servers | what the servers say of themselves |
+//!
+//! The watchdog does not read: a renewal tells whether a hold is still there ([`renew`](Backend::renew)).
 
 // `pub` for the decorators of the workspace's tests, which reach this module through the feature `test-util`.
 #![cfg_attr(
@@ -249,7 +261,7 @@ pub struct Inspected {
 
 /// What a waiter sees of the key that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct Peeked {
     /// Whether an attempt may be granted. For a latch: whether there is none, or its count is 0.
     pub is_open: bool,
     /// What is left of the lease of the owner in the way; `None` if no end is known.
@@ -341,7 +353,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Looks at the keys that waiters of this client want, for each of them in the same command. All of them have the same
     /// [`slot`](Home::slot). Changes nothing.
-    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>>;
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>>;
 
     /// Changes the number under a key, or answers a question about it. A change that is sent several times under the
     /// same `request` takes effect once.

@@ -76,10 +76,10 @@ pub(crate) const MOST_HOLDERS_TOLD: usize = 10_000;
 
 /// How long a waiter sleeps at most if it does not know when to try again: the key has no TTL, or messages may not
 /// arrive.
-pub(crate) const MAX_SLEEP_UNTOLD: Duration = Duration::from_secs(5);
+pub(crate) const MAX_SLEEP_WITHOUT_MESSAGE: Duration = Duration::from_secs(5);
 
 /// How long the first waiter of a key sleeps without a message before it looks at the key: a random part between these,
-/// of [`MAX_SLEEP_UNTOLD`]. A key can change without a message: it is deleted, its TTL is cut short, or another library
+/// of [`MAX_SLEEP_WITHOUT_MESSAGE`]. A key can change without a message: it is deleted, its TTL is cut short, or another library
 /// publishes nothing.
 pub(crate) const LOOK_AFTER: RangeInclusive<f64> = 0.8..=0.97;
 
@@ -104,7 +104,7 @@ pub(crate) const HAND_OVER_TIME: Duration = Duration::from_millis(50);
 
 /// How long the first waiter behind a holder of its own client waits for a hand-over before it asks the server and
 /// subscribes. If there is no hand-over within this time, the hold is expected to be a long one.
-pub(crate) const NEIGHBOUR_TRUST: Duration = HAND_OVER_TIME;
+pub(crate) const OWN_HOLDER_TRUST: Duration = HAND_OVER_TIME;
 
 /// How long the first waiter of a queue lets other processes go first if no message wakes it.
 pub(crate) const YIELD_TIME: Duration = Duration::from_millis(20);
@@ -241,7 +241,7 @@ pub(crate) const HANDSHAKE_SILENCE: Duration = Duration::from_secs(1);
 
 /// How long a client listens for why the server has ended its connection. The server says it at once, or not at all.
 #[cfg(feature = "redis")]
-pub(crate) const FAREWELL_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a client reports what it heard then for further connections that the server ends. Clients that lost their
 /// server should not come back with two connections for each.
@@ -250,7 +250,7 @@ pub(crate) const GOODBYE_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// How much of that a client reads, in bytes. The longest text of a server has some 1,000.
 #[cfg(feature = "redis")]
-pub(crate) const FAREWELL_LENGTH: u64 = 2_048;
+pub(crate) const GOODBYE_LENGTH: u64 = 2_048;
 
 /// How many commands the driver buffers until they are written to the socket.
 #[cfg(feature = "redis")]
@@ -343,7 +343,7 @@ pub(crate) const SIGNS_PER_WAITER_TIMEOUT: u32 = 3;
 pub(crate) const READERS_TURN: Duration = YIELD_TIME;
 
 /// How long a refused reader still counts as waiting after the time for which it was refused.
-pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_UNTOLD;
+pub(crate) const READERS_PATIENCE: Duration = MAX_SLEEP_WITHOUT_MESSAGE;
 
 /// The pauses of a spin lock between two attempts: the same as Redisson's.
 pub(crate) const SPIN_BACKOFF: Backoff = Backoff {

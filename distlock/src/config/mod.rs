@@ -253,7 +253,7 @@ impl Config {
     /// How long the server remembers that a latch was opened. A waiter that is not connected looks within the first of these
     /// times, and fails as unavailable when the others are over.
     pub(crate) fn opening_remembered(&self) -> Duration {
-        MAX_SLEEP_UNTOLD + self.response_timeout + self.unavailable_after
+        MAX_SLEEP_WITHOUT_MESSAGE + self.response_timeout + self.unavailable_after
     }
 
     /// [`CONCLUSIVE_SILENCE`], or less if a command may go unanswered for a short time only.

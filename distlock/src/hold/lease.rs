@@ -207,7 +207,7 @@ impl Lease {
     }
 
     /// The server may have lost the hold, and is asked for it at once.
-    pub(crate) fn doubt(&mut self, now: Tick) {
+    pub(crate) fn verify(&mut self, now: Tick) {
         self.doubted_since = self.doubted_since.min(now);
     }
 
@@ -387,7 +387,7 @@ impl Lease {
                 self.not_before = now.after(Config::retry_pause(self.watchdog));
                 self.failing_since = self.failing_since.min(sent);
                 // The question is still open, whatever the reason for it was.
-                self.doubt(now);
+                self.verify(now);
                 None
             }
             Answer::NotOurs => {
@@ -400,7 +400,7 @@ impl Lease {
     /// Allows renewals again: the task that waited for the answer ended with its runtime.
     pub(crate) fn forget_in_flight(&mut self) {
         if std::mem::take(&mut self.in_flight) {
-            self.doubt(Tick::default());
+            self.verify(Tick::default());
         }
     }
 

@@ -497,10 +497,10 @@ impl Hold {
     }
 
     /// Something shows that the server may have lost the hold. The watchdog has to look at it after that.
-    pub(crate) fn doubt(&self, now: Tick) {
+    pub(crate) fn verify(&self, now: Tick) {
         // The server counts permits without a lease. It has no holds of theirs.
         if self.resource.kind.has_lease() {
-            self.state.lock().lease.doubt(now);
+            self.state.lock().lease.verify(now);
         }
     }
 
@@ -510,7 +510,7 @@ impl Hold {
     }
 
     /// When the watchdog should look at this hold next.
-    pub(crate) fn next_look(&self) -> Tick {
+    pub(crate) fn next_check(&self) -> Tick {
         let state = self.state.lock();
         state.lease.next(state.is_unstated())
     }

@@ -64,7 +64,7 @@ impl QueueSlot {
 
     /// What the place is worth. Changes nothing.
     pub(crate) fn state(&self) -> PlaceState {
-        let state = self.look(|entry, ticket| {
+        let state = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 return PlaceState::InLine;
             }
@@ -77,11 +77,11 @@ impl QueueSlot {
     /// the waiter is polled, and comes back if it has lost its place because it was not.
     pub(crate) fn state_at_rest(&mut self) -> PlaceState {
         self.signal.note_step(false);
-        if self.look(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
+        if self.with_entry(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
             self.rank = self.ticket.take();
             self.join_queue(None);
         }
-        let seen = self.look(|entry, ticket| {
+        let seen = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head_at_rest() {
                 return (PlaceState::InLine, None);
             }
@@ -98,13 +98,13 @@ impl QueueSlot {
 
     /// Takes over the hold in its slot, if there is one with enough of its lease left.
     pub(crate) fn take_offer(&mut self) -> Option<OpenShare> {
-        let hold = self.look(|entry, ticket| entry.queue.take(ticket))??;
+        let hold = self.with_entry(|entry, ticket| entry.queue.take(ticket))??;
         self.take_over(&hold)
     }
 
     /// Has the hold in its slot released in the server, and keeps the place.
     pub(crate) fn refuse_offer(&self) {
-        let hold = self.look(|entry, ticket| entry.queue.take(ticket));
+        let hold = self.with_entry(|entry, ticket| entry.queue.take(ticket));
         if let Some(hold) = hold.flatten() {
             self.give_back(&hold);
         }

@@ -31,7 +31,7 @@ use crate::hold::{GuardEnd, Hold, HoldRef};
 use crate::mutex::{Mutex, MutexGuard};
 use crate::resource::key::Resource;
 use crate::resource::kind::{Kind, Line};
-use crate::session::{Inspect, ReleaseTicket, Session};
+use crate::session::{Callbacks, ReleaseTicket, Session};
 use crate::telemetry;
 
 /// The keys that one client waits for or holds. When it is dropped, the client's tasks end.
@@ -155,8 +155,8 @@ impl Registry {
             limits: Arc::default(),
             used_kinds: AtomicU32::new(0),
         });
-        let inspector: Weak<Self> = Arc::downgrade(&registry);
-        registry.session.inspect_by(inspector);
+        let callbacks: Weak<Self> = Arc::downgrade(&registry);
+        registry.session.set_callbacks(callbacks);
         registry
     }
 
@@ -220,7 +220,7 @@ impl Registry {
             }
         }
         if let Some(former) = &former {
-            self.session.doubt(former);
+            self.session.verify(former);
         }
     }
 
@@ -308,7 +308,7 @@ impl Registry {
                 outcome
             }
             (GuardEnd::Shared, _) => {
-                defer! { self.session.look_at(hold); }
+                defer! { self.session.schedule_check(hold); }
                 announce();
                 EndOutcome::Done
             }
@@ -465,7 +465,7 @@ impl Registry {
     }
 }
 
-impl Inspect for Registry {
+impl Callbacks for Registry {
     /// The first in line may ask the server now.
     fn freed(&self, hold: &Hold, listeners: Option<u32>) {
         let resource = &hold.resource;

@@ -72,7 +72,9 @@ impl ShareRef {
             Ok(nested) => {
                 let open = OpenShare::new(&self.registry, nested);
                 let share = HoldShare::new(open, self.gate.clone());
-                self.registry.session.look_at(share.hold_ref().hold());
+                self.registry
+                    .session
+                    .schedule_check(share.hold_ref().hold());
                 Ok(share)
             }
             Err(error) => {

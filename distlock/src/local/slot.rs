@@ -162,55 +162,55 @@ impl QueueSlot {
             self.join_queue(None);
         }
         self.ticket.is_none()
-            || self.look(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
+            || self.with_entry(|entry, ticket| entry.queue.is_head(ticket)) == Some(true)
     }
 
     /// A message has arrived. If this client has a hold of the key, that hold did not cause the message.
-    pub(crate) fn doubt_holder(&self) {
+    pub(crate) fn verify_holder(&self) {
         let holder = |entry: &mut Entry, _| {
             let holder = entry.holder.as_ref();
             holder.map(|holder| Arc::clone(&holder.hold))
         };
-        if let Some(hold) = self.look(holder).flatten() {
-            self.registry.session.doubt(&hold);
+        if let Some(hold) = self.with_entry(holder).flatten() {
+            self.registry.session.verify(&hold);
         }
     }
 
     /// How many other clients have waited for the key for longer than this one, as far as it knows.
     pub(crate) fn clients_ahead(&self) -> u32 {
-        let ahead = self.look(|entry, _| entry.round_robin.ahead());
+        let ahead = self.with_entry(|entry, _| entry.round_robin.ahead());
         ahead.unwrap_or(0)
     }
 
     /// Whether a turn is a single grant, as the last turn of this client was. Each message then ends a turn.
     pub(crate) fn has_turns_of_one_grant(&self) -> bool {
-        self.look(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
+        self.with_entry(|entry, _| entry.round_robin.has_turns_of_one_grant()) == Some(true)
     }
 
     /// After a release, another client had a turn.
     pub(crate) fn other_had_turn(&self) {
-        self.look(|entry, _| entry.round_robin.other_had_turn());
+        self.with_entry(|entry, _| entry.round_robin.other_had_turn());
     }
 
     /// Other clients had turns, after so many messages.
     pub(crate) fn others_had_turns(&self, messages: u32) {
-        self.look(|entry, _| entry.round_robin.others_had_turns(messages));
+        self.with_entry(|entry, _| entry.round_robin.others_had_turns(messages));
     }
 
     /// Other clients were granted the key so often, and released it each time.
     pub(crate) fn others_granted(&self, grants: u32) {
-        self.look(|entry, _| entry.round_robin.others_granted(grants));
+        self.with_entry(|entry, _| entry.round_robin.others_granted(grants));
     }
 
     /// Whether it is the first in line, with others behind it.
     pub(crate) fn is_first_of_several(&self) -> bool {
-        self.look(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
+        self.with_entry(|entry, ticket| entry.queue.is_head(ticket) && entry.queue.len() > 1)
             == Some(true)
     }
 
     /// The server does not answer, and the waiter gives up. So do those that stand in line behind it now.
     pub(crate) fn give_up_line(&self, now: Tick) {
-        self.look(|entry, ticket| {
+        self.with_entry(|entry, ticket| {
             if entry.queue.is_head(ticket) {
                 entry.given_up_at = Some(now);
             }
@@ -219,12 +219,12 @@ impl QueueSlot {
 
     /// When a head of its queue last gave up because the server does not answer.
     pub(crate) fn line_given_up_at(&self) -> Option<Tick> {
-        self.look(|entry, _| entry.given_up_at).flatten()
+        self.with_entry(|entry, _| entry.given_up_at).flatten()
     }
 
     /// The server has refused the waiter: another owner holds the key until then, if an end is known.
     pub(crate) fn note_busy_until(&self, until: Option<Tick>) {
-        self.look(|entry, _| entry.busy_until = until);
+        self.with_entry(|entry, _| entry.busy_until = until);
     }
 
     /// When the lease of the key's holder ends, as far as the queue knows.
@@ -233,7 +233,7 @@ impl QueueSlot {
             Some(holder) => Some(holder.hold.deadline()),
             None => entry.busy_until,
         };
-        self.look(known).flatten()
+        self.with_entry(known).flatten()
     }
 
     pub(crate) fn next_step(&mut self) -> NextStep {
@@ -253,7 +253,7 @@ impl QueueSlot {
             return false;
         }
         let now = session.now();
-        let follows = self.look(|entry, _| {
+        let follows = self.with_entry(|entry, _| {
             let follows = entry.queue.run_goes_on(now);
             if follows {
                 entry.queue.count_grant();
@@ -270,7 +270,7 @@ impl QueueSlot {
     fn step(&mut self) -> NextStep {
         let (collects, takes_over) = (self.collects, self.takes_over);
         let now = || self.registry.session.now();
-        let step = self.look(|entry, ticket| {
+        let step = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
                 let is_queued = entry.queue.has(ticket);
                 return is_queued.then_some((NextStep::WaitInLine, None));
@@ -323,7 +323,7 @@ impl QueueSlot {
         let share = OpenShare::new(&self.registry, hold_ref);
         self.leave_with(hold, None);
         // The server may have to hear of the count, and this guard may have another limit.
-        self.registry.session.look_at(hold);
+        self.registry.session.schedule_check(hold);
         Some(share)
     }
 
@@ -360,7 +360,7 @@ impl QueueSlot {
     /// Leaves the queue as the holder. `granted_at`: when the server granted the hold, if it was not handed over.
     fn leave_with(&mut self, hold: &Arc<Hold>, granted_at: Option<Tick>) {
         let (kind, follows) = (hold.resource.kind, self.follows);
-        let left = self.look(|entry, ticket| {
+        let left = self.with_entry(|entry, ticket| {
             let left_over = granted_at.and_then(|now| match follows {
                 true => entry.queue.went_on(),
                 false => entry.queue.began(now),
@@ -396,15 +396,15 @@ impl QueueSlot {
         }
         defer! { foreign::each(dismissed, |waiter| waiter.wake()); }
         if let Some(former) = &former {
-            self.registry.session.doubt(former);
+            self.registry.session.verify(former);
         }
     }
 
     /// Runs a function on the key's entry, if the waiter has a ticket.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
+    pub(super) fn with_entry<T>(&self, with: impl FnOnce(&mut Entry, Ticket) -> T) -> Option<T> {
         let mut entries = self.registry.entries.lock();
         let entry = entries.get_mut(&self.resource)?;
-        Some(look(entry, self.ticket?))
+        Some(with(entry, self.ticket?))
     }
 }
 

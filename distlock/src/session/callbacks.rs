@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::mutex::Mutex;
 
 /// What is looked at while acquisitions wait, and what learns that a hold is over.
-pub(crate) trait Inspect: fmt::Debug + Send + Sync {
+pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
     /// Takes note that a hold of this client is over, and that so many other clients heard of it, if the server has told.
     fn freed(&self, hold: &Hold, others: Option<u32>);
 
@@ -25,7 +25,7 @@ pub(crate) trait Inspect: fmt::Debug + Send + Sync {
 /// Which looks are wanted, and who looks. It costs nothing while nobody waits.
 #[derive(Debug)]
 pub(super) struct Inspection {
-    inspector: OnceLock<Weak<dyn Inspect>>,
+    callbacks: OnceLock<Weak<dyn Callbacks>>,
     checks_heads: AtomicBool,
     /// When to look for long waits.
     long_waits_at: Mutex<Tick>,
@@ -34,7 +34,7 @@ pub(super) struct Inspection {
 impl Default for Inspection {
     fn default() -> Self {
         Self {
-            inspector: OnceLock::new(),
+            callbacks: OnceLock::new(),
             checks_heads: AtomicBool::new(false),
             long_waits_at: Mutex::new(Tick::NEVER),
         }
@@ -42,12 +42,12 @@ impl Default for Inspection {
 }
 
 impl Inspection {
-    pub(super) fn set(&self, inspector: Weak<dyn Inspect>) {
-        let _first = self.inspector.set(inspector);
+    pub(super) fn set(&self, callbacks: Weak<dyn Callbacks>) {
+        let _first = self.callbacks.set(callbacks);
     }
 
-    pub(super) fn inspector(&self) -> Option<Arc<dyn Inspect>> {
-        self.inspector.get().and_then(Weak::upgrade)
+    pub(super) fn callbacks(&self) -> Option<Arc<dyn Callbacks>> {
+        self.callbacks.get().and_then(Weak::upgrade)
     }
 
     /// Asks for a check of the heads. Returns whether none was asked for yet.
@@ -74,8 +74,8 @@ impl Inspection {
         });
         // In this order: the owner of a first waiter that is absent ends before the next one asks.
         let is_any_unguarded = look_for_absent();
-        let inspector = self.inspector();
-        let needs_heads = inspector.is_some_and(|inspector| inspector.check_heads());
+        let callbacks = self.callbacks();
+        let needs_heads = callbacks.is_some_and(|callbacks| callbacks.check_heads());
         *is_any_left = is_any_unguarded || needs_heads;
     }
 
@@ -99,8 +99,8 @@ impl Inspection {
             }
             is_due
         };
-        if is_due && let Some(inspector) = self.inspector() {
-            let _earlier = self.look_by(inspector.tell_long_waits());
+        if is_due && let Some(callbacks) = self.callbacks() {
+            let _earlier = self.look_by(callbacks.tell_long_waits());
         }
         *self.long_waits_at.lock()
     }

@@ -25,11 +25,11 @@ use scopeguard::defer;
 use tokio::runtime::{Handle, Id};
 use uuid::Uuid;
 
-pub(crate) use self::callbacks::Inspect;
+pub(crate) use self::callbacks::Callbacks;
 use self::callbacks::Inspection;
 use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
-use self::peek::{self as looks, Looks};
+use self::peek::{self as peeks, Peeks};
 use self::per_server::PerServer;
 use self::release::{Ending, Releaser, releaser};
 pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
@@ -38,7 +38,7 @@ use self::seen_tokens::SeenTokens;
 use self::unguarded::Cells;
 pub(crate) use self::unguarded::Unguarded;
 use self::watchdog::Watchdog;
-use crate::backend::{Backend, Looked, Target};
+use crate::backend::{Backend, Peeked, Target};
 use crate::clock::{Clock, Tick};
 use crate::config::{COPIED_MUTEX, Config, RETRY_BACKOFF};
 use crate::error::Loss;
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     watchdog: Watchdog,
     releaser: Releaser,
     inspection: Inspection,
-    looks: Looks,
+    peeks: Peeks,
     unguarded: Cells,
     losses: Losses,
     owners: AtomicU64,
@@ -100,7 +100,7 @@ impl Session {
             watchdog: Watchdog::default(),
             releaser: Releaser::default(),
             inspection: Inspection::default(),
-            looks: Looks::default(),
+            peeks: Peeks::default(),
             unguarded: Cells::default(),
             losses: Losses::default(),
             owners: AtomicU64::new(1),
@@ -163,8 +163,8 @@ impl Session {
     }
 
     /// Sets who looks at the waiters.
-    pub(crate) fn inspect_by(&self, inspector: Weak<dyn Inspect>) {
-        self.inspection.set(inspector);
+    pub(crate) fn set_callbacks(&self, callbacks: Weak<dyn Callbacks>) {
+        self.inspection.set(callbacks);
     }
 
     /// Has the watchdog's task look for long waits at `due`.
@@ -183,7 +183,7 @@ impl Session {
 
     /// Gives a granted hold to the watchdog.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
-        if self.watchdog.watch(hold, hold.next_look()) {
+        if self.watchdog.watch(hold, hold.next_check()) {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
         }
@@ -195,21 +195,21 @@ impl Session {
     /// There is a guard for a hold that waited for others. From here on it is renewed.
     pub(crate) fn guarded(self: &Arc<Self>, hold: &Arc<Hold>) {
         if hold.has_guard() {
-            self.look_at(hold);
+            self.schedule_check(hold);
         }
     }
 
     /// Asks the server for a hold at once, because something shows that the server may have lost it.
-    pub(crate) fn doubt(self: &Arc<Self>, hold: &Arc<Hold>) {
-        hold.doubt(self.now());
-        self.look_at(hold);
+    pub(crate) fn verify(self: &Arc<Self>, hold: &Arc<Hold>) {
+        hold.verify(self.now());
+        self.schedule_check(hold);
     }
 
     /// Asks the server for a hold at once if it was granted, or asked for last, over another connection than the present
     /// one.
     fn doubt_of_other_connection(&self, hold: &Hold) {
         if hold.is_new_connection(self.backend.epoch(&hold.resource.key)) {
-            hold.doubt(self.now());
+            hold.verify(self.now());
             self.look_again(hold);
         }
     }
@@ -256,14 +256,14 @@ impl Session {
     }
 
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
-    pub(crate) fn look_at(self: &Arc<Self>, hold: &Arc<Hold>) {
+    pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
         self.start_tasks();
     }
 
     /// Plans the watchdog's next look at a hold.
     fn look_again(&self, hold: &Hold) {
-        self.watchdog.look_at(hold.owner, hold.next_look());
+        self.watchdog.schedule_check(hold.owner, hold.next_check());
     }
 
     /// Removes a hold from the watchdog.
@@ -366,8 +366,8 @@ impl Session {
 
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
     /// did not answer.
-    pub(crate) async fn look(self: &Arc<Self>, target: &Target) -> Option<Looked> {
-        let looked = self.looks.ask(target.clone());
+    pub(crate) async fn peek(self: &Arc<Self>, target: &Target) -> Option<Peeked> {
+        let looked = self.peeks.ask(target.clone());
         self.start_tasks();
         looked.await.ok()
     }
@@ -433,8 +433,8 @@ impl Session {
         if self.releaser.has_work() && !self.releaser_runs.load(Ordering::Acquire) {
             self.start(runtime, |session| &session.releaser_runs, releaser::run);
         }
-        if self.looks.has_work() && !self.looks_run.load(Ordering::Acquire) {
-            self.start(runtime, |session| &session.looks_run, looks::run);
+        if self.peeks.has_work() && !self.looks_run.load(Ordering::Acquire) {
+            self.start(runtime, |session| &session.looks_run, peeks::run);
         }
     }
 
@@ -534,7 +534,7 @@ impl Session {
     pub(crate) fn retire(&self) {
         let _first = self.retired.set(self.now());
         // Each of them, whatever the wakers of the others do.
-        defer! { self.looks.wake(); }
+        defer! { self.peeks.wake(); }
         defer! { self.releaser.wake(); }
         self.watchdog.wake();
     }

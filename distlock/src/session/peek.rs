@@ -11,29 +11,29 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, oneshot};
 
 use super::Session;
-use crate::backend::{Home, Looked, Target};
+use crate::backend::{Home, Peeked, Target};
 use crate::config::{LOOK_BATCH, LOOK_WINDOW, RENEWALS_AT_ONCE};
 use crate::foreign;
 use crate::mutex::Mutex;
 
 /// The looks that one client's waiters wait for.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    wanted: Mutex<Vec<WantedLook>>,
+pub(super) struct Peeks {
+    wanted: Mutex<Vec<WantedPeek>>,
     wake: Notify,
 }
 
 #[derive(Debug)]
-struct WantedLook {
+struct WantedPeek {
     target: Target,
-    answer: oneshot::Sender<Looked>,
+    answer: oneshot::Sender<Peeked>,
 }
 
-impl Looks {
+impl Peeks {
     /// Asks for a look at the key of this target. The receiver fails if the server does not answer.
-    pub(super) fn ask(&self, target: Target) -> oneshot::Receiver<Looked> {
+    pub(super) fn ask(&self, target: Target) -> oneshot::Receiver<Peeked> {
         let (answer, looked) = oneshot::channel();
-        self.wanted.lock().push(WantedLook { target, answer });
+        self.wanted.lock().push(WantedPeek { target, answer });
         self.wake();
         looked
     }
@@ -48,20 +48,20 @@ impl Looks {
     }
 
     /// The looks that waiters still wait for: for each server in batches, the keys of which one command can name.
-    fn take(&self, home: impl Fn(&Target) -> Home) -> Vec<Vec<Vec<WantedLook>>> {
+    fn take(&self, home: impl Fn(&Target) -> Home) -> Vec<Vec<Vec<WantedPeek>>> {
         let wanted = std::mem::take(&mut *self.wanted.lock());
-        let mut homes: BTreeMap<Home, Vec<WantedLook>> = BTreeMap::new();
+        let mut homes: BTreeMap<Home, Vec<WantedPeek>> = BTreeMap::new();
         for look in wanted {
             if !look.answer.is_closed() {
                 homes.entry(home(&look.target)).or_default().push(look);
             }
         }
-        let mut servers: BTreeMap<u32, Vec<Vec<WantedLook>>> = BTreeMap::new();
-        for (home, mut looks) in homes {
+        let mut servers: BTreeMap<u32, Vec<Vec<WantedPeek>>> = BTreeMap::new();
+        for (home, mut peeks) in homes {
             let batches = servers.entry(home.server).or_default();
-            while !looks.is_empty() {
-                let rest = looks.split_off(looks.len().min(LOOK_BATCH));
-                batches.push(std::mem::replace(&mut looks, rest));
+            while !peeks.is_empty() {
+                let rest = peeks.split_off(peeks.len().min(LOOK_BATCH));
+                batches.push(std::mem::replace(&mut peeks, rest));
             }
         }
         servers.into_values().collect()
@@ -70,15 +70,15 @@ impl Looks {
 
 /// The task of one client that looks.
 pub(super) async fn run(session: Arc<Session>) {
-    let looks = &session.looks;
+    let peeks = &session.peeks;
     let mut under_way = FuturesUnordered::new();
     loop {
         if session.is_retired() {
             return;
         }
-        if !looks.has_work() {
+        if !peeks.has_work() {
             tokio::select! {
-                () = looks.wake.notified() => {}
+                () = peeks.wake.notified() => {}
                 Some(()) = under_way.next() => {}
             }
             continue;
@@ -92,7 +92,7 @@ pub(super) async fn run(session: Arc<Session>) {
             }
         }
         let home = |target: &Target| session.backend.home(&target.resource.key);
-        for batches in looks.take(home) {
+        for batches in peeks.take(home) {
             let look = |batch| look(&session, batch);
             under_way.push(stream::iter(batches).for_each_concurrent(RENEWALS_AT_ONCE, look));
         }
@@ -100,9 +100,9 @@ pub(super) async fn run(session: Arc<Session>) {
 }
 
 /// If the server does not answer, the waiters are not answered either.
-async fn look(session: &Session, batch: Vec<WantedLook>) {
+async fn look(session: &Session, batch: Vec<WantedPeek>) {
     let targets: Vec<Target> = batch.iter().map(|look| look.target.clone()).collect();
-    if let Ok(looked) = session.backend.look(&targets).await {
+    if let Ok(looked) = session.backend.peek(&targets).await {
         for (look, looked) in batch.into_iter().zip(looked) {
             // The waiter may have left meanwhile.
             let _gone = foreign::answer(look.answer, looked);

@@ -3,7 +3,7 @@
 use lru::LruCache;
 
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, NUMBERS_KEPT};
+use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, NUMBERS_KEPT};
 use crate::resource::key::Key;
 
 /// What is known of the number of each semaphore whose permits are waited for.
@@ -42,7 +42,7 @@ impl SeenNumbers {
         // Two for each new one, so that they become fewer, and each call takes the same time.
         for _ in 0..2 {
             // Waiters ask more often than this, so nobody waits for such a one any more.
-            let is_over = |seen: &Seen| now.since(seen.at) >= MAX_SLEEP_UNTOLD * 4;
+            let is_over = |seen: &Seen| now.since(seen.at) >= MAX_SLEEP_WITHOUT_MESSAGE * 4;
             let last = self.by_key.peek_lru();
             if self.by_key.len() <= NUMBERS_KEPT || !last.is_some_and(|(_, seen)| is_over(seen)) {
                 return;
@@ -84,7 +84,7 @@ mod tests {
         // They may all be waited for.
         assert_eq!(seen.by_key.len(), 3 * NUMBERS_KEPT);
         seen.saw(&key(0), start.after(Duration::from_secs(1)));
-        let later = start.after(MAX_SLEEP_UNTOLD * 4);
+        let later = start.after(MAX_SLEEP_WITHOUT_MESSAGE * 4);
         for n in 0..NUMBERS_KEPT {
             let before = seen.by_key.len();
             seen.saw(&key(3 * NUMBERS_KEPT + n), later);

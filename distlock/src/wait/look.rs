@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::turn::{Blocking, Turn};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD};
+use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE};
 use crate::local::QueueSlot;
 use crate::session::Session;
 
@@ -21,7 +21,7 @@ pub(super) async fn due_without_a_message(
     was_active: bool,
 ) {
     loop {
-        let pause = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
+        let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
         let next = session.now().after(pause).min(lease.over_at);
         session.clock.sleep_until(next).await;
         if !was_active || next == lease.over_at {
@@ -29,7 +29,7 @@ pub(super) async fn due_without_a_message(
         }
         let looked = tokio::select! {
             biased;
-            looked = session.look(target) => looked,
+            looked = session.peek(target) => looked,
             () = session.clock.sleep_until(lease.over_at) => return,
         };
         let Some(looked) = looked.filter(|looked| !looked.is_open) else {
@@ -132,7 +132,7 @@ mod tests {
         sleep(UNWATCHED * 2).await;
         let polls = polls.load(Ordering::Relaxed) - before;
         let is_before_the_first_look =
-            begun.elapsed() < MAX_SLEEP_UNTOLD.mul_f64(*LOOK_AFTER.start());
+            begun.elapsed() < MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(*LOOK_AFTER.start());
         (is_before_the_first_look && since.elapsed() > UNWATCHED).then_some(polls)
     }
 

@@ -12,14 +12,14 @@
 //!    are served in the order of their arrival. Fair locks have no local queue, because the server keeps the order of
 //!    arrival among all processes.
 //! 4. **Behind a holder of the same client** the head does not ask the server at once. For
-//!    [`NEIGHBOUR_TRUST`](crate::config::NEIGHBOUR_TRUST) it expects that the hold is handed over or freed. After that
+//!    [`OWN_HOLDER_TRUST`](crate::config::OWN_HOLDER_TRUST) it expects that the hold is handed over or freed. After that
 //!    it assumes a long hold, and asks the server and subscribes like any other waiter.
 //! 5. **Attempt, subscribe, attempt again, sleep.** The head sends an attempt. If another owner holds the key it
 //!    subscribes to the key's channel and sleeps only until the subscription is confirmed. Then it attempts again,
 //!    because the lock may have been released before the subscription was active. After that it sleeps until a message
 //!    arrives, the holder's lease is over, or the deadline has passed. A message is only a hint: the next attempt
 //!    decides, or a look that finds another owner; see [`yielding`]. If it hears nothing for
-//!    [`MAX_SLEEP_UNTOLD`](crate::config::MAX_SLEEP_UNTOLD), it [looks](look) at the key, because a key can change without a
+//!    [`MAX_SLEEP_WITHOUT_MESSAGE`](crate::config::MAX_SLEEP_WITHOUT_MESSAGE), it [looks](look) at the key, because a key can change without a
 //!    message. A look also tells when the lease is over by now. The looks of all
 //!    waiters of a client are sent in batches, and only a waiter whose key seems free attempts again.
 //! 6. **Several keys** of one client are waited for in one queue at a time, with the same place in all; see [`several`].
@@ -109,7 +109,7 @@ use self::attempt::{Attempts, Outcome};
 use self::look::{LeaseInTheWay, due_without_a_message};
 pub(crate) use self::number::{adjust, until_zero};
 pub(crate) use self::request::{ClientRequest, Request, RequestedKey};
-use self::several::{Several, WaitPosition};
+use self::several::{SeveralKeys, WaitPosition};
 use self::turn::{Blocking, MyTurn, Turn};
 use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
@@ -257,7 +257,7 @@ struct Waiter<'a> {
     attempts: Attempts,
     subscription: Option<Subscription>,
     turn: Turn<'a>,
-    several: Several,
+    several: SeveralKeys,
     unanswered: Option<Box<UnansweredAttempts>>,
     /// The next pause of a waiter that does not listen for messages.
     pause: Duration,
@@ -270,7 +270,7 @@ struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     fn join(registry: &'a Arc<Registry>, request: &'a Request, place: WaitPosition) -> Self {
         let session = &registry.session;
-        let several = Several::new(&place);
+        let several = SeveralKeys::new(&place);
         let WaitPosition {
             at,
             rank,
@@ -349,7 +349,7 @@ impl<'a> Waiter<'a> {
             return Ok(None);
         }
         match self.turn.slot.state() {
-            PlaceState::Behind(holder) => Box::pin(self.watch_neighbour(&holder)).await,
+            PlaceState::Behind(holder) => Box::pin(self.watch_own_holder(&holder)).await,
             _ => Box::pin(self.collect()).await,
         }
     }
@@ -483,7 +483,7 @@ impl<'a> Waiter<'a> {
             () = slot.woken() => {}
             () = subscription.changed(was_active) => {
                 if was_active {
-                    slot.doubt_holder();
+                    slot.verify_holder();
                     self.let_longer_waits_go_first().await;
                 }
             }

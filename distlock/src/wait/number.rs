@@ -7,10 +7,10 @@ use std::time::Duration;
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
 use crate::backend::{
-    Change, Fault, LatchSeen, Looked, Reply, Signal, Subscription, Target, cause,
+    Change, Fault, LatchSeen, Peeked, Reply, Signal, Subscription, Target, cause,
 };
 use crate::clock::Tick;
-use crate::config::{LOOK_AFTER, MAX_SLEEP_UNTOLD, RETRY_BACKOFF};
+use crate::config::{LOOK_AFTER, MAX_SLEEP_WITHOUT_MESSAGE, RETRY_BACKOFF};
 use crate::error::{Blocker, Error, Loss};
 use crate::resource::key::Resource;
 use crate::session::Session;
@@ -222,8 +222,8 @@ impl Watch<'_> {
         }
         loop {
             // Random, so that waiters that began together do not always look together.
-            let untold = MAX_SLEEP_UNTOLD.mul_f64(rand::random_range(LOOK_AFTER));
-            let until = session.now().after(untold).min(self.deadline);
+            let without_message = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
+            let until = session.now().after(without_message).min(self.deadline);
             tokio::select! {
                 biased;
                 () = subscription.changed(was_active) => break,
@@ -240,11 +240,11 @@ impl Watch<'_> {
             let looked = tokio::select! {
                 biased;
                 () = subscription.changed(was_active) => break,
-                looked = session.look(target) => looked,
+                looked = session.peek(target) => looked,
                 () = session.clock.sleep_until(self.deadline) => break,
             };
             // Without an answer it reads the count itself, and reports why that fails.
-            let Some(Looked {
+            let Some(Peeked {
                 is_open: false,
                 count: Some(count),
                 ..

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Request;
 use crate::clock::Tick;
-use crate::config::NEIGHBOUR_TRUST;
+use crate::config::OWN_HOLDER_TRUST;
 use crate::error::{Blocker, Error};
 use crate::hold::Hold;
 use crate::local::{Joining, NextStep, OpenShare, QueueSlot, Registry, Ticket, WaiterSlot};
@@ -73,7 +73,7 @@ impl Blocking {
     }
 
     /// A hold of this client.
-    pub(super) fn neighbour(hold: &Hold) -> Self {
+    pub(super) fn own_holder(hold: &Hold) -> Self {
         match hold.count() {
             0 => Self::Releasing(hold.deadline()),
             _ => Self::Owner(Some(hold.deadline())),
@@ -181,7 +181,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Waits until the acquisition is first in line, and, if its own client holds the key, until that hold has ended or
-    /// [`NEIGHBOUR_TRUST`] has passed.
+    /// [`OWN_HOLDER_TRUST`] has passed.
     ///
     /// `is_unanswered` tells whether the server has answered no attempt since the given time.
     pub(super) async fn wait(
@@ -217,14 +217,14 @@ impl<'a> Turn<'a> {
                         () = session.clock.sleep_until(deadline) => {}
                     }
                 }
-                NextStep::Behind(neighbour) => {
-                    let trust = now.after(NEIGHBOUR_TRUST);
+                NextStep::Behind(own_holder) => {
+                    let trust = now.after(OWN_HOLDER_TRUST);
                     let trusted = *self.trust_until.get_or_insert(trust);
                     // A release that a silent server has to confirm may take until the end of the lease.
-                    let is_stuck = neighbour.count() == 0
+                    let is_stuck = own_holder.count() == 0
                         && session.is_silent(&self.request.requested[self.at].resource.key)
                         && !self.request.has_several_keys();
-                    let follows = self.may_follow() && self.slot.may_follow(&neighbour);
+                    let follows = self.may_follow() && self.slot.may_follow(&own_holder);
                     if follows {
                         // If the server refuses, this hold is not expected to end any more.
                         self.trust_until = Some(now);
@@ -233,13 +233,13 @@ impl<'a> Turn<'a> {
                         return Ok(MyTurn::Attempt { yield_first: false });
                     }
                     self.count_as_waiter()?;
-                    self.blocking = Blocking::neighbour(&neighbour);
+                    self.blocking = Blocking::own_holder(&own_holder);
                     // A hold that is only being released is not in the way.
                     self.was_blocked |= matches!(self.blocking, Blocking::Owner(_));
                     tokio::select! {
                         biased;
                         () = self.slot.woken() => {}
-                        () = neighbour.over_or_release_sent() => {}
+                        () = own_holder.over_or_release_sent() => {}
                         () = session.clock.sleep_until(trusted.min(deadline)) => {}
                     }
                 }

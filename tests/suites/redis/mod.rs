@@ -28,8 +28,8 @@ mod slots;
 mod tls;
 mod unpolled;
 mod unsupported;
-mod untold;
 mod wire;
+mod without_message;
 use std::time::Duration;
 
 use distlock::Client;

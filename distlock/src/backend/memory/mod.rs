@@ -11,10 +11,10 @@ mod fair;
 mod faults;
 mod latch;
 mod lock;
-mod look;
 mod number;
 #[cfg(feature = "testing")]
 mod observe;
+mod peek;
 mod permit;
 mod rw;
 mod semaphore;
@@ -48,8 +48,8 @@ use super::Disconnection;
 use super::ShownWait;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
-    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, LatchSeen, Looked,
-    NamedClient, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
+    Attempt, Attempted, Backend, Change, Examined, Fault, Inspected, LatchSeen, NamedClient,
+    Peeked, Released, Renewal, Renewed, Reply, ScanPosition, Scanned, Subscription, Target,
     renewed_together,
 };
 #[cfg(feature = "testing")]
@@ -272,9 +272,9 @@ impl Backend for MemoryBackend {
         examine::HERE.to_owned()
     }
 
-    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         self.run(|state, call| {
-            let look = |target| look::look(state, target, call.now);
+            let look = |target| peek::peek(state, target, call.now);
             Ok(batch.iter().map(look).collect())
         })
     }

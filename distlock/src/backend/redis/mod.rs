@@ -12,10 +12,10 @@ mod examine;
 mod fair;
 mod latch;
 mod lock;
-mod look;
 mod messages;
 mod names;
 mod number;
+mod peek;
 mod permit;
 pub(crate) mod reply;
 mod rw;
@@ -37,7 +37,7 @@ use self::servers::Node;
 use super::family::{HoldFamily, LeaseFamily};
 use super::{
     Attempt, Attempted, Backend, Change, ConnectionGap, Disconnection, Examined, Fault, Home,
-    Inspected, LatchSeen, Looked, NamedClient, Released, Renewal, Renewed, Reply, ScanPosition,
+    Inspected, LatchSeen, NamedClient, Peeked, Released, Renewal, Renewed, Reply, ScanPosition,
     Scanned, ServerFacts, Subscription, Target, renewed_together,
 };
 use crate::config::MOST_MARKS_KEPT;
@@ -241,10 +241,10 @@ impl Backend for RedisBackend {
         self.servers.name()
     }
 
-    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         Box::pin(async move {
             match batch.first() {
-                Some(first) => look::look(self, &first.resource.key, batch).await,
+                Some(first) => peek::peek(self, &first.resource.key, batch).await,
                 None => Ok(Vec::new()),
             }
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::backend::{Attempted, Fault, Inspected, Looked, Released, Target, cause};
+use crate::backend::{Attempted, Fault, Inspected, Peeked, Released, Target, cause};
 use crate::error::Cause;
 use crate::resource::kind::Family;
 use crate::resource::permit_id::PermitId;
@@ -112,11 +112,11 @@ pub(crate) fn renewed(value: Value, wanted: usize) -> Result<Vec<bool>, Fault> {
 }
 
 /// One integer for each target: -2 is open. Otherwise it is what is left of a lease, or the count of a latch.
-pub(crate) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Looked>, Fault> {
+pub(crate) fn looked(value: Value, batch: &[Target]) -> Result<Vec<Peeked>, Fault> {
     let look = |(value, target): (Value, &Target)| match value {
         Value::Int(left @ -2..) => {
             let is_latch = target.resource.kind.family() == Family::Latch;
-            Ok(Looked {
+            Ok(Peeked {
                 is_open: left == -2,
                 ttl: ttl(left).filter(|_| !is_latch),
                 count: (is_latch && left >= 0).then_some(left),

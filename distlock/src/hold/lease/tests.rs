@@ -234,9 +234,9 @@ fn hold_that_was_confirmed_long_ago_is_asked_for_with_its_first_hand_over() {
 #[test]
 fn doubt_is_settled_by_an_answer_to_what_was_sent_after_it() {
     let mut lease = Lease::granted(at(0), ms(500), Term::Until(at(500)), WATCHDOG);
-    lease.doubt(at(10));
+    lease.verify(at(10));
     assert_eq!(due(&mut lease, at(10), false), Due::Renew(ms(490)));
-    lease.doubt(at(11));
+    lease.verify(at(11));
     lease.answered(at(10), ms(490), Answer::Renewed, at(12));
     assert_eq!(due(&mut lease, at(12), false), Due::Renew(ms(488)));
     lease.answered(at(12), ms(488), Answer::Unknown, at(13));
@@ -257,7 +257,7 @@ enum Step {
     Leave,
     LeaveLimited,
     PassedOn,
-    Doubt,
+    Verify,
     Release,
 }
 
@@ -274,7 +274,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Leave),
         1 => Just(Step::LeaveLimited),
         1 => Just(Step::PassedOn),
-        1 => Just(Step::Doubt),
+        1 => Just(Step::Verify),
         1 => Just(Step::Release),
     ]
 }
@@ -313,7 +313,7 @@ proptest! {
                     lease.leave(term);
                 },
                 Step::PassedOn => lease.passed_on(at(now)),
-                Step::Doubt => lease.doubt(at(now)),
+                Step::Verify => lease.verify(at(now)),
                 Step::Leave => lease.leave(Term::Kept),
                 Step::Release => {
                     let _ = lease.release(at(now));

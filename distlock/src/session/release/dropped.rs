@@ -37,7 +37,7 @@ impl Session {
 
     /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
     pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
-        match self.inspection.inspector() {
+        match self.inspection.callbacks() {
             Some(registry) => registry.freed(hold, others),
             // A release that is never answered does not keep a client alive whose handles are all dropped.
             None => hold.announce_over(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::poll_immediate;
 use smallvec::{SmallVec, smallvec};
 
-pub(crate) use self::pending::{PendingRelease, Settled};
+pub(crate) use self::pending::{PendingRelease, ReleaseOutcome};
 pub(crate) use self::releaser::Releaser;
 pub(crate) use self::ticket::Ending;
 pub(crate) use self::ticket::ReleaseTicket;
@@ -102,7 +102,8 @@ impl Release {
                 None => Ok(()),
             },
         };
-        self.ticket.settle(Settled::Answered(released), epoch);
+        self.ticket
+            .settle(ReleaseOutcome::Answered(released), epoch);
         ended
     }
 }

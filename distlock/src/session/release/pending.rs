@@ -11,7 +11,7 @@ use crate::telemetry::CountedRelease;
 
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum ReleaseOutcome {
     /// The server answered.
     Answered(Released),
     /// The release was given up, and the lease frees the key.
@@ -150,15 +150,15 @@ impl PendingRelease {
     }
 
     /// Takes note of how the release ended. Returns whether this was the first time.
-    pub(crate) fn settle(&mut self, session: &Session, settled: Settled) -> bool {
+    pub(crate) fn settle(&mut self, session: &Session, settled: ReleaseOutcome) -> bool {
         // First: the waiters that are woken below, and the metrics, may panic.
         let was_answered = std::mem::replace(&mut self.answered, true);
         // It counts until the waiters are woken.
         let _counted = self.counted.take();
         if let Some(hold) = self.frees.take() {
             let others = match settled {
-                Settled::Answered(Released::Freed { others }) => Some(others),
-                Settled::Answered(Released::NotOurs) | Settled::GivenUp => None,
+                ReleaseOutcome::Answered(Released::Freed { others }) => Some(others),
+                ReleaseOutcome::Answered(Released::NotOurs) | ReleaseOutcome::GivenUp => None,
             };
             session.freed(&hold, others);
         }
@@ -180,7 +180,7 @@ impl PendingRelease {
 
     /// The connection over which an attempt was sent that may be carried out as long as nothing was answered over a later
     /// one.
-    pub(crate) fn doubted_over(&self) -> Option<u64> {
+    pub(crate) fn in_doubt_over(&self) -> Option<u64> {
         self.in_doubt
             .filter(|_| self.target.resource.kind.has_lease())
     }
@@ -189,7 +189,7 @@ impl PendingRelease {
     ///
     /// This cannot happen for kinds without a lease, because the server remembers that their owner has ended.
     pub(crate) fn may_come_late(&self, epoch: u64) -> bool {
-        self.doubted_over()
+        self.in_doubt_over()
             .is_some_and(|sent_over| sent_over != epoch)
     }
 }

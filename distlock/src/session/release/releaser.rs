@@ -22,7 +22,7 @@ use scopeguard::{defer, guard};
 use tokio::sync::{Notify, Semaphore};
 
 use super::remembered::RememberedReleases;
-use super::{PendingRelease, ReleaseTicket, Settled, noting};
+use super::{PendingRelease, ReleaseOutcome, ReleaseTicket, noting};
 use crate::backend::{Fault, Released};
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;
@@ -201,7 +201,7 @@ impl InFlight {
     }
 
     /// Returns whether the release was neither answered nor given up before.
-    fn settle(&mut self, settled: Settled) -> bool {
+    fn settle(&mut self, settled: ReleaseOutcome) -> bool {
         let Some(pending) = &mut self.pending else {
             return false;
         };
@@ -228,7 +228,7 @@ impl Drop for InFlight {
 pub(crate) async fn run(session: Arc<Session>) {
     let releaser = &session.releaser;
     let mut under_way = FuturesUnordered::new();
-    // Looked at each time before anything is sent.
+    // Peeked at each time before anything is sent.
     while session.identity.is_valid() {
         releaser.begin_dropped(&session);
         for pending in releaser.take() {
@@ -270,7 +270,7 @@ async fn end_owner(mut in_flight: InFlight) {
         let Some(pending) = &mut in_flight.pending else {
             return;
         };
-        match (ending, pending.doubted_over()) {
+        match (ending, pending.in_doubt_over()) {
             // An attempt may lie in the sockets of a server that hangs.
             (Ending::Unanswered, Some(sent_over)) => {
                 let failed = failed_over.unwrap_or(sent_over);
@@ -307,7 +307,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
         // Its time passed while it waited behind releases that were not answered. It would not be answered either.
         if began < until && session.now() >= until {
             drop(permit);
-            in_flight.settle(Settled::GivenUp);
+            in_flight.settle(ReleaseOutcome::GivenUp);
             return ending;
         }
         let Some(pending) = &mut in_flight.pending else {
@@ -341,7 +341,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
                     }
                 }
                 let may_come_late = pending.may_come_late(epoch);
-                in_flight.settle(Settled::Answered(released));
+                in_flight.settle(ReleaseOutcome::Answered(released));
                 if is_over || !may_come_late {
                     return ending;
                 }
@@ -355,7 +355,7 @@ async fn retry_until_confirmed(in_flight: &mut InFlight) -> Ending {
             }
             Err(fault) if is_over || fault.is_final() => {
                 // A release that was answered before is only repeated.
-                if in_flight.settle(Settled::GivenUp) {
+                if in_flight.settle(ReleaseOutcome::GivenUp) {
                     telemetry::release_given_up(&target.resource.key, target.owner, &fault);
                 }
                 return if fault.is_final() {

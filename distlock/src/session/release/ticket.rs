@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use scopeguard::guard;
 
-use super::{PendingRelease, Settled};
+use super::{PendingRelease, ReleaseOutcome};
 use crate::clock::Tick;
 use crate::session::Session;
 
@@ -72,7 +72,7 @@ impl ReleaseTicket {
     /// Sends nothing: the lease ends the owner.
     pub(crate) fn abandon(mut self) {
         if let Some(mut pending) = self.pending.take() {
-            let _was_not_counted = pending.settle(&self.session, Settled::GivenUp);
+            let _was_not_counted = pending.settle(&self.session, ReleaseOutcome::GivenUp);
         }
     }
 
@@ -100,7 +100,7 @@ impl ReleaseTicket {
 
     /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
-    pub(crate) fn settle(mut self, settled: Settled, epoch: u64) {
+    pub(crate) fn settle(mut self, settled: ReleaseOutcome, epoch: u64) {
         if let Some(pending) = self.pending.take() {
             // Also if a waker that the end of the hold wakes panics.
             let mut pending = guard(pending, |pending| {

@@ -62,7 +62,7 @@ impl<H: Clone> Agenda<H> {
     }
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
-    pub(super) fn look_at(&mut self, number: u64, at: Tick) {
+    pub(super) fn schedule_check(&mut self, number: u64, at: Tick) {
         let Some((_, planned)) = self.holds.get_mut(&number) else {
             return;
         };
@@ -104,20 +104,20 @@ impl<H: Clone> Agenda<H> {
     /// When to wake next. An alarm in the future is kept even if its hold is gone.
     pub(super) fn next_alarm(&mut self, now: Tick) -> Tick {
         if self.armed.is_none_or(|armed| armed <= now) {
-            self.armed = self.next_look();
+            self.armed = self.next_check();
         }
         self.armed.unwrap_or(Tick::NEVER)
     }
 
-    fn next_look(&mut self) -> Option<Tick> {
-        while let Some(looks) = self.filed.first_entry() {
-            let at = *looks.key();
+    fn next_check(&mut self) -> Option<Tick> {
+        while let Some(peeks) = self.filed.first_entry() {
+            let at = *peeks.key();
             let is_planned =
                 |number| matches!(self.holds.get(number), Some((_, planned)) if *planned == at);
-            if looks.get().iter().any(is_planned) {
+            if peeks.get().iter().any(is_planned) {
                 return Some(at);
             }
-            self.size -= looks.remove().len();
+            self.size -= peeks.remove().len();
         }
         None
     }
@@ -126,13 +126,13 @@ impl<H: Clone> Agenda<H> {
     /// due by `soon`.
     pub(super) fn take_due(&mut self, now: Tick, soon: Tick) -> Vec<H> {
         let mut due = Vec::new();
-        while let Some(mut looks) = self.filed.first_entry() {
-            let at = *looks.key();
+        while let Some(mut peeks) = self.filed.first_entry() {
+            let at = *peeks.key();
             if at > soon || at > now && due.len() % RENEWAL_BATCH == 0 {
                 break;
             }
-            let Some(number) = looks.get_mut().pop() else {
-                looks.remove();
+            let Some(number) = peeks.get_mut().pop() else {
+                peeks.remove();
                 continue;
             };
             self.size -= 1;
@@ -155,11 +155,11 @@ mod tests {
         Tick::from_millis(ms)
     }
 
-    fn agenda(looks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
+    fn agenda(peeks: impl IntoIterator<Item = (u64, u64)>) -> Agenda<u64> {
         let mut agenda = Agenda::default();
-        for (number, ms) in looks {
+        for (number, ms) in peeks {
             agenda.add(number, number);
-            agenda.look_at(number, at(ms));
+            agenda.schedule_check(number, at(ms));
         }
         agenda
     }
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn look_is_due_once_and_an_earlier_one_replaces_it() {
         let mut agenda = agenda([(1, 50), (2, 50), (3, 20)]);
-        agenda.look_at(2, at(30));
-        agenda.look_at(3, at(40));
+        agenda.schedule_check(2, at(30));
+        agenda.schedule_check(3, at(40));
         assert!(due(&mut agenda, 19).is_empty());
         assert_eq!(due(&mut agenda, 30), [2, 3]);
         // Filed under a time at which it was filed before.
-        agenda.look_at(2, at(50));
+        agenda.schedule_check(2, at(50));
         assert!(due(&mut agenda, 49).is_empty());
         assert_eq!(due(&mut agenda, 50), [1, 2]);
         assert!(due(&mut agenda, 1_000).is_empty());
@@ -224,7 +224,7 @@ mod tests {
         let mut agenda = agenda((0..10).map(|number| (number, 5_000)));
         for number in 10..10_000 {
             agenda.add(number, number);
-            agenda.look_at(number, at(10_000 + number));
+            agenda.schedule_check(number, at(10_000 + number));
             let filed: usize = agenda.filed.values().map(Vec::len).sum();
             assert_eq!(filed, agenda.size);
             assert!(filed <= 2 * agenda.holds.len() + SPARE);

@@ -55,12 +55,12 @@ impl Watchdog {
     }
 
     /// Plans a look at the hold at `at`, unless an earlier one is planned.
-    pub(super) fn look_at(&self, owner: Owner, at: Tick) {
+    pub(super) fn schedule_check(&self, owner: Owner, at: Tick) {
         self.look(self.agenda.lock(), owner, at);
     }
 
     fn look(&self, mut agenda: MutexGuard<'_, Agenda<Arc<Hold>>>, owner: Owner, at: Tick) {
-        agenda.look_at(owner.number(), at);
+        agenda.schedule_check(owner.number(), at);
         let wake = agenda.arm(at);
         drop(agenda);
         if wake {
@@ -105,7 +105,7 @@ impl Watchdog {
     fn restart(&self, now: Tick) {
         for hold in self.holds() {
             hold.forget_in_flight();
-            self.look_at(hold.owner, now);
+            self.schedule_check(hold.owner, now);
         }
     }
 
@@ -175,7 +175,7 @@ fn take_up(session: &Arc<Session>, now: Tick, soon: Tick, waiting: &mut Waiting)
     for hold in session.watchdog.take_due(now, soon) {
         let end = hold.end();
         if hold.is_held(now) && now < end {
-            session.watchdog.look_at(hold.owner, end);
+            session.watchdog.schedule_check(hold.owner, end);
             waiting.add(session, hold);
         } else {
             attend_to(session, &hold, now, soon);
@@ -249,7 +249,7 @@ fn attend_to(
 ) -> Option<(u32, Duration)> {
     match hold.next_action(now, soon) {
         WatchdogAction::Renew { count, lease } => return Some((count, lease)),
-        WatchdogAction::Later(at) => session.watchdog.look_at(hold.owner, at),
+        WatchdogAction::Later(at) => session.watchdog.schedule_check(hold.owner, at),
         WatchdogAction::Lost(loss) => session.lose(hold, loss),
         WatchdogAction::Over => session.unwatch(hold),
     }

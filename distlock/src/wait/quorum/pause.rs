@@ -6,7 +6,7 @@ use super::round::Refusal;
 use super::{RefusalChannel, Rounds};
 use crate::backend::Target;
 use crate::clock::Tick;
-use crate::config::{MAX_SLEEP_UNTOLD, QUORUM_JITTER};
+use crate::config::{MAX_SLEEP_WITHOUT_MESSAGE, QUORUM_JITTER};
 use crate::resource::owner::Owner;
 
 impl Rounds<'_> {
@@ -23,7 +23,7 @@ impl Rounds<'_> {
             // Too many servers did not answer, and no message says when they are back.
             QUORUM_JITTER
         } else {
-            MAX_SLEEP_UNTOLD
+            MAX_SLEEP_WITHOUT_MESSAGE
         };
         if listens {
             self.subscribe_to(refused);

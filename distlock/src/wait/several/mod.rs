@@ -31,13 +31,13 @@ pub(super) use self::position::WaitPosition;
 use super::turn::Blocking;
 use super::{RoundOutcome, Waiter};
 use crate::clock::Tick;
-use crate::config::{HAND_OVER_TIME, NEIGHBOUR_TRUST, WAIT_PER_COLLECTING};
+use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::local::{OpenShare, OpenShares, PlaceState, QueueSlot, Ticket};
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
-pub(super) struct Several {
+pub(super) struct SeveralKeys {
     /// The places in the queues of the other keys, by the index of the key, while it collects.
     places: Vec<(usize, QueueSlot)>,
     /// Its place in all queues. It keeps it if it has to give a granted key back.
@@ -64,7 +64,7 @@ struct Overview {
     offered: bool,
 }
 
-impl Several {
+impl SeveralKeys {
     pub(super) fn new(place: &WaitPosition) -> Self {
         Self {
             places: Vec::new(),
@@ -94,20 +94,20 @@ impl Waiter<'_> {
     /// asked for the hold itself: now, and each time a message shows that others use the key.
     ///
     /// A hold that is being released for longer than usual shows that the server may be gone. An attempt finds that out.
-    pub(super) async fn watch_neighbour(
+    pub(super) async fn watch_own_holder(
         &mut self,
         holder: &Arc<Hold>,
     ) -> Result<Option<RoundOutcome>, Error> {
         self.turn.count_as_waiter()?;
-        self.turn.blocking = Blocking::neighbour(holder);
-        self.session.doubt(holder);
+        self.turn.blocking = Blocking::own_holder(holder);
+        self.session.verify(holder);
         if !self.requested().resource.kind.listens() {
             self.back_off(None).await;
             return Ok(None);
         }
         let deadline = self.deadline;
         let released_until = match self.turn.blocking {
-            Blocking::Releasing(_) => self.session.now().after(NEIGHBOUR_TRUST),
+            Blocking::Releasing(_) => self.session.now().after(OWN_HOLDER_TRUST),
             _ => Tick::NEVER,
         };
         loop {
@@ -126,7 +126,7 @@ impl Waiter<'_> {
                 () = session.clock.sleep_until(released_until) => return self.ask_alone().await,
             }
             subscription.mark_seen();
-            session.doubt(holder);
+            session.verify(holder);
         }
     }
 
@@ -141,9 +141,9 @@ impl Waiter<'_> {
         let until = now.after(unhindered / WAIT_PER_COLLECTING);
         let until = until.min(self.deadline);
         let offers_until = now.after(HAND_OVER_TIME);
-        let released_until = now.after(NEIGHBOUR_TRUST).min(self.deadline);
+        let released_until = now.after(OWN_HOLDER_TRUST).min(self.deadline);
         // From then on the server is asked for a hold that is in the way, once.
-        let mut trusted = now.after(NEIGHBOUR_TRUST);
+        let mut trusted = now.after(OWN_HOLDER_TRUST);
         let free = loop {
             let overview = self.overview();
             if let Some(at) = overview.yields {
@@ -153,7 +153,7 @@ impl Waiter<'_> {
                 break overview.free;
             };
             self.turn.blocking = match &holder {
-                Some(holder) => Blocking::neighbour(holder),
+                Some(holder) => Blocking::own_holder(holder),
                 None => Blocking::Queue,
             };
             let now = self.session.now();
@@ -171,10 +171,10 @@ impl Waiter<'_> {
             if now >= trusted {
                 trusted = match &holder {
                     Some(holder) => {
-                        self.session.doubt(holder);
+                        self.session.verify(holder);
                         Tick::NEVER
                     }
-                    None => now.after(NEIGHBOUR_TRUST),
+                    None => now.after(OWN_HOLDER_TRUST),
                 };
             }
             let next = match overview.offered && now < offers_until {

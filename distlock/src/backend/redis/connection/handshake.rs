@@ -15,7 +15,7 @@ use super::tls;
 use crate::backend::redis::reply;
 use crate::backend::redis::script::{self, Publish};
 use crate::backend::{Fault, cause};
-use crate::config::{FAREWELL_LENGTH, FAREWELL_TIMEOUT};
+use crate::config::{GOODBYE_LENGTH, GOODBYE_TIMEOUT};
 use crate::telemetry;
 
 /// The head of a message of TLS 1.2 or 1.3 that comes too early, and its one byte. A server that speaks TLS answers with an
@@ -38,7 +38,7 @@ pub(super) async fn rejection(
     match address {
         Address::Tcp { host, port } => {
             let connecting = TcpStream::connect((host.as_str(), *port));
-            let stream = timeout(FAREWELL_TIMEOUT, connecting).await.ok()?.ok()?;
+            let stream = timeout(GOODBYE_TIMEOUT, connecting).await.ok()?.ok()?;
             match has_tls {
                 true => plain_answer(stream, server, expected).await,
                 false => goodbye(stream, server).await,
@@ -60,8 +60,8 @@ pub(super) fn may_be_rejection(error: &RedisError) -> bool {
 /// what the server says.
 async fn goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin, server: String) -> Option<Fault> {
     let mut line = Vec::new();
-    let mut rest = (&mut stream).take(FAREWELL_LENGTH);
-    match timeout(FAREWELL_TIMEOUT, rest.read_to_end(&mut line)).await {
+    let mut rest = (&mut stream).take(GOODBYE_LENGTH);
+    match timeout(GOODBYE_TIMEOUT, rest.read_to_end(&mut line)).await {
         Ok(read) => {
             read.ok()?;
             said(&line)
@@ -104,7 +104,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8]) ->
         first.truncate(length);
         Ok::<_, io::Error>(first)
     };
-    timeout(FAREWELL_TIMEOUT, answer).await.ok()?.ok()
+    timeout(GOODBYE_TIMEOUT, answer).await.ok()?.ok()
 }
 
 #[cfg(unix)]

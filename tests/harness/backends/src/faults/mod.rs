@@ -14,7 +14,7 @@ use std::time::Duration;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionSeen, Disconnection, Examined,
-    Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, Looked, NamedClient, Released,
+    Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked, Released,
     Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target, cause,
 };
 use parking_lot::Mutex;
@@ -523,14 +523,14 @@ impl Backend for Faulty {
         self.inner.servers()
     }
 
-    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         if let Err(fault) = self.check_slots(batch.iter()) {
             return Box::pin(async move { Err(fault) });
         }
         let batch = batch.to_vec();
         Box::pin(self.through(Op::Look, move |inner| {
             let batch = batch.clone();
-            Box::pin(async move { inner.look(&batch).await })
+            Box::pin(async move { inner.peek(&batch).await })
         }))
     }
 

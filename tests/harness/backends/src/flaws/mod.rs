@@ -27,7 +27,7 @@ use self::subscriptions::Shares;
 use distlock::Owner;
 use distlock::test_util::{
     Attempt, Attempted, Backend, Change, Clock, ConnectionGap, ConnectionSeen, Disconnection,
-    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, Looked, NamedClient,
+    Examined, Fault as BackendFault, Home, Inspected, Key, Kind, LatchSeen, NamedClient, Peeked,
     Released, Renewal, Renewed, Reply, Resource, ScanPosition, Scanned, Subscription, Target,
 };
 
@@ -182,10 +182,10 @@ impl Backend for Flawed {
         self.inner.servers()
     }
 
-    fn look<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Looked>> {
+    fn peek<'a>(&'a self, batch: &'a [Target]) -> Reply<'a, Vec<Peeked>> {
         match self.flaw {
             Flaw::LookSeesNothing => Box::pin(subscriptions::look_away(batch)),
-            _ => self.inner.look(batch),
+            _ => self.inner.peek(batch),
         }
     }
 

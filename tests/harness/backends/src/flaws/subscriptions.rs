@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::test_util::{Clock, Fault, Key, Looked, Signal, Subscription, Target, Tick, watched};
+use distlock::test_util::{Clock, Fault, Key, Peeked, Signal, Subscription, Target, Tick, watched};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
@@ -64,8 +64,8 @@ pub(super) fn silent_when_dropped(inner: Subscription) -> Subscription {
 }
 
 /// Reports for each key that another owner has it, with no known end.
-pub(super) async fn look_away(batch: &[Target]) -> Result<Vec<Looked>, Fault> {
-    let taken = Looked {
+pub(super) async fn look_away(batch: &[Target]) -> Result<Vec<Peeked>, Fault> {
+    let taken = Peeked {
         is_open: false,
         ttl: None,
         count: None,

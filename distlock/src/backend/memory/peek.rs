@@ -1,11 +1,11 @@
 //! What a waiter sees of the key that it waits for.
 
 use super::store::{State, Value};
-use crate::backend::{Looked, Target};
+use crate::backend::{Peeked, Target};
 use crate::clock::Tick;
 use crate::resource::kind::{Family, Kind};
 
-pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
+pub(super) fn peek(state: &State, target: &Target, now: Tick) -> Peeked {
     let name = target.resource.key.name();
     let value = state.values.get(name).map(|entry| &entry.value);
     let wanted = i64::from(target.permits);
@@ -29,7 +29,7 @@ pub(super) fn look(state: &State, target: &Target, now: Tick) -> Looked {
         (Family::Latch, Some(Value::Number(count))) if !is_open => Some(*count),
         _ => None,
     };
-    Looked {
+    Peeked {
         is_open,
         ttl,
         count,

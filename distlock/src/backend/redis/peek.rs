@@ -2,15 +2,15 @@
 
 use super::script::{self, Call};
 use super::{RedisBackend, reply};
-use crate::backend::{Fault, Looked, Target};
+use crate::backend::{Fault, Peeked, Target};
 use crate::resource::key::Key;
 use crate::resource::kind::{Family, Kind};
 
-pub(super) async fn look(
+pub(super) async fn peek(
     backend: &RedisBackend,
     first: &Key,
     batch: &[Target],
-) -> Result<Vec<Looked>, Fault> {
+) -> Result<Vec<Peeked>, Fault> {
     let with = |call: Call| {
         let keys = batch.iter().map(|target| &**target.resource.key.name());
         batch.iter().fold(call.keys(keys), |call, target| {
