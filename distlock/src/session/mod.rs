@@ -31,8 +31,8 @@ use self::losses::{Losses, LostHold};
 use self::outage::UnansweredAttempts;
 use self::peek::{self as peeks, Peeks};
 use self::per_server::PerServer;
-use self::release::{Ending, Releaser, releaser};
 pub(crate) use self::release::{PendingRelease, Release, ReleaseTicket, confirm_all};
+use self::release::{Releaser, releaser};
 use self::seen_numbers::SeenNumbers;
 use self::seen_tokens::SeenTokens;
 use self::unguarded::Cells;
@@ -239,22 +239,6 @@ impl Session {
         }
     }
 
-    /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
-    /// `epoch` or a later one.
-    fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
-        if !self.backend.has_connection() {
-            return;
-        }
-        let current = |key: &Key| self.backend.epoch(key);
-        let replaced = self
-            .releaser
-            .remembered
-            .add(pending, epoch, self.now(), current);
-        if let Some(pending) = replaced {
-            self.release_later(pending);
-        }
-    }
-
     /// Makes the watchdog look at a hold again, after a change that may have to be stated to the server at once.
     pub(crate) fn schedule_check(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.look_again(hold);
@@ -278,58 +262,6 @@ impl Session {
         hold.meter.hold_ended();
     }
 
-    /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
-    pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
-        let epoch = self.backend.epoch(&hold.resource.key);
-        self.lose_over(hold, loss, epoch);
-    }
-
-    /// Tells of a hold that is lost, once it is not watched any more.
-    fn tell_lost(&self, hold: &Hold, loss: Loss) {
-        self.no_longer_watched(hold);
-        telemetry::lost(&hold.resource.key, hold.owner, loss);
-        hold.meter.lost(loss);
-        self.losses.note(hold, loss, self.now());
-        // A hold without a guard was counted when its last guard ended.
-        if hold.count() > 0 {
-            hold.meter.held(hold.held_for(self.now()));
-        }
-    }
-
-    /// Declares a hold lost. The loss was found over connection `epoch`.
-    fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
-        let _ending = self.ending();
-        if !self.watchdog.unwatch(hold.owner) {
-            return;
-        }
-        // Also if a subscriber of the log or the metrics panic: nobody else does it, since the hold is not watched any more.
-        defer! { hold.announce_over(); }
-        defer! { self.clean_up(hold, loss, epoch); }
-        self.tell_lost(hold, loss);
-        if loss == Loss::Gone {
-            telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
-        }
-    }
-
-    /// Releases what the server may have, or may have again, of a hold that was lost.
-    fn clean_up(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
-        // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
-        // out, or if the server may still have other permits of the owner.
-        if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
-            self.release_later(PendingRelease::of_hold(hold));
-        } else {
-            // A copy of the server that takes over later may have the hold again.
-            self.remember(PendingRelease::of_gone(hold), epoch);
-        }
-    }
-
-    /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
-    pub(crate) fn found_lost(&self, hold: &Hold) {
-        telemetry::found_lost(&hold.resource.key, hold.owner);
-        hold.meter.lost(Loss::Gone);
-        self.losses.note(hold, Loss::Gone, self.now());
-    }
-
     /// The holds of this client that are neither released nor lost.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.watchdog.holds()
@@ -345,37 +277,12 @@ impl Session {
         self.watchdog.find(number).map(|hold| hold.count())
     }
 
-    /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
-    pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
-        ReleaseTicket::new(self, pending)
-    }
-
-    /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
-    /// ended.
-    pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
-        if self.identity.is_given_up() {
-            return;
-        }
-        // Also if the metrics panic.
-        defer! {
-            self.releaser.wake();
-            self.start_tasks();
-        }
-        self.releaser.add(pending);
-    }
-
     /// Looks at the key that a waiter wants, together with the other waiters of this client. Returns `None` if the server
     /// did not answer.
     pub(crate) async fn peek(self: &Arc<Self>, target: &Target) -> Option<Peeked> {
         let looked = self.peeks.ask(target.clone());
         self.start_tasks();
         looked.await.ok()
-    }
-
-    /// To be kept while a hold is ended: from before it leaves the watchdog until its release is in the list, or is not
-    /// needed.
-    pub(crate) fn ending(&self) -> Ending<'_> {
-        Ending::new(self)
     }
 
     /// Completes when the closed client holds nothing and no release is pending.

@@ -1,230 +1,184 @@
-//! Sends releases and retries them until they are answered, for at most `unavailable_after` or until the lease ends.
+//! How a hold ends, and how the server learns of it.
+//!
+//! | what happens | the way |
+//! | --- | --- |
+//! | `Guard::release` | [`stop`](Session::stop), then [`Release::confirm`]: its caller sends the release, and waits |
+//! | the last guard is dropped | [`release_dropped`](Session::release_dropped): the releaser's task sends it. Until then the next acquisition may take the hold back |
+//! | an attempt or a wait is given up | [`release_later`](Session::release_later): the releaser withdraws the owner |
+//! | the lease is over, or the server does not have the hold | [`lose`](Session::lose): its watchers are woken, and what the server may still have is released |
+//! | a release finds that the hold is gone | [`found_lost`](Session::found_lost) |
+//! | a connection is replaced | [`remember`](Session::remember): a release that was answered is repeated, because a copy of the server may have the hold again |
+//!
+//! A release that is answered or given up ends in [`freed`](Session::freed), and a loss in the hold's own flag. Both wake those that
+//! wait for the hold. A release is sent again until it is answered, for at most `unavailable_after` or until the lease ends.
 
-mod dropped;
+mod confirm;
 mod pending;
 pub(crate) mod releaser;
 mod remembered;
 mod ticket;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::poll_immediate;
-use smallvec::{SmallVec, smallvec};
+use scopeguard::defer;
 
-pub(crate) use self::pending::{PendingRelease, ReleaseOutcome};
+pub(crate) use self::confirm::{Release, confirm_all};
+pub(crate) use self::pending::PendingRelease;
 pub(crate) use self::releaser::Releaser;
-pub(crate) use self::ticket::Ending;
-pub(crate) use self::ticket::ReleaseTicket;
+pub(crate) use self::ticket::{Ending, ReleaseTicket};
 use super::Session;
-use crate::backend::{Fault, Released, Reply, Target, cause};
 use crate::clock::Tick;
-use crate::config::RETRY_BACKOFF;
-use crate::error::{Error, Loss};
+use crate::error::Loss;
 use crate::hold::Hold;
+use crate::resource::key::Key;
 use crate::telemetry;
 
-/// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.
-pub(crate) struct Release {
-    session: Arc<Session>,
-    target: Target,
-    ticket: ReleaseTicket,
-    deadline: Tick,
-    /// The loss, if the guard's own term was over before the release.
-    late: Option<Loss>,
-    /// How many guards have handed the hold over since the server confirmed it.
-    unconfirmed: u32,
-}
+/// The end of a hold.
+impl Session {
+    /// To be kept while a hold is ended: from before it leaves the watchdog until its release is in the list, or is not
+    /// needed.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        Ending::new(self)
+    }
 
-impl Release {
-    /// The ticket is that of a hold that was just ended.
-    pub(crate) fn new(hold: &Hold, mut ticket: ReleaseTicket, late: Option<Loss>) -> Self {
-        let unconfirmed = ticket.pending().map(PendingRelease::take_unconfirmed);
-        Self {
-            session: Arc::clone(ticket.session()),
-            target: hold.target(),
-            ticket,
-            deadline: hold.deadline(),
-            late,
-            unconfirmed: unconfirmed.unwrap_or_default(),
+    /// Ends the renewals of a hold that has no guard. Returns the release that has to be sent to the server.
+    ///
+    /// # Errors
+    /// The loss, if the hold was lost before.
+    pub(crate) fn stop(
+        self: &Arc<Self>,
+        hold: &Arc<Hold>,
+        now: Tick,
+    ) -> Result<ReleaseTicket, Loss> {
+        if let Err(loss) = hold.stop_renewals(now) {
+            defer! { self.freed(hold, None); }
+            self.lose(hold, loss);
+            return Err(loss);
+        }
+        // Made first: whatever happens from here on, its drop has the hold released.
+        let ticket = self.ticket_for(PendingRelease::of_hold(hold).that_frees(hold));
+        self.unwatch(hold);
+        Ok(ticket)
+    }
+
+    /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
+    pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
+        match self.inspection.callbacks() {
+            Some(registry) => registry.freed(hold, others),
+            // A release that is never answered does not keep a client alive whose handles are all dropped.
+            None => hold.announce_over(),
         }
     }
 
-    /// Whether one command can release both.
-    pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let now = self.session.now();
-        let slot = |one: &Self| one.session.backend.home(&one.target.resource.key).slot;
-        let plain = |one: &Self| {
-            one.target.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now
-        };
-        Arc::ptr_eq(&self.session, &other.session)
-            && plain(self)
-            && plain(other)
-            && slot(self) == slot(other)
-    }
-
-    pub(crate) async fn confirm(self) -> Result<(), Error> {
-        let targets = |now| smallvec![self.target_at(now)];
-        let note_sent = |over| self.ticket.note_sent(over);
-        let sent = send(&self.session, targets, note_sent, self.deadline).await;
-        // Dropping the ticket leaves the release to the background.
-        let answer =
-            sent.map_err(|(fault, after)| fault.into_error(&self.target.resource.key, after))?;
-        match answer.released.first() {
-            Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
-            None => Ok(()),
-        }
-    }
-
-    fn target_at(&self, now: Tick) -> Target {
-        self.target
-            .clone()
-            .taken_until(self.ticket.taken_until(), now)
-    }
-
-    /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
-    /// without an answer and the lease has not ended yet.
-    fn settle(self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
-        let key = self.target.resource.key.text();
-        let ended = match released {
-            Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
-                self.ticket.found_lost(&self.session);
-                let resource = &self.target.resource;
-                telemetry::ended_before_the_loss(
-                    &resource.key,
-                    self.target.owner,
-                    self.unconfirmed,
-                );
-                Err(Error::lost(key, Loss::Gone))
-            }
-            Released::Freed { .. } | Released::NotOurs => match self.late {
-                Some(loss) => Err(Error::lost(key, loss)),
-                None => Ok(()),
-            },
-        };
-        self.ticket
-            .settle(ReleaseOutcome::Answered(released), epoch);
-        ended
+    /// A ticket for a release that the caller sends. If it is dropped unsettled the releaser sends the release.
+    pub(crate) fn ticket_for(self: &Arc<Self>, pending: PendingRelease) -> ReleaseTicket {
+        ReleaseTicket::new(self, pending)
     }
 }
 
-/// Sends several releases of one client in one command, and returns the result of each.
-pub(crate) async fn confirm_all(
-    releases: SmallVec<[Release; 1]>,
-) -> SmallVec<[Result<(), Error>; 1]> {
-    let Some(first) = releases.first() else {
-        return SmallVec::new();
-    };
-    let session = Arc::clone(&first.session);
-    let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
-    let deadlines = releases.iter().map(|one| one.deadline);
-    let latest = deadlines.max().unwrap_or_default();
-    let note_sent = |over| releases.iter().for_each(|one| one.ticket.note_sent(over));
-    match send(&session, targets, note_sent, latest).await {
-        Ok(Answer {
-            released,
-            doubtful,
-            epoch,
-        }) => releases
-            .into_iter()
-            .zip(released)
-            .map(|(release, released)| release.settle(released, doubtful, epoch))
-            .collect(),
-        // Dropping the tickets leaves the releases to the background.
-        Err((fault, after)) => releases
-            .iter()
-            .map(|one| Err(fault.clone().into_error(&one.target.resource.key, after)))
-            .collect(),
-    }
-}
-
-type Answers = SmallVec<[Released; 1]>;
-
-/// The answer to releases that were sent together.
-struct Answer {
-    released: Answers,
-    /// Whether an earlier try may have been carried out before this one.
-    doubtful: bool,
-    /// The connection that they were sent over, or an earlier one. Releases that are sent together go to one server.
-    epoch: u64,
-}
-
-/// Sends until an answer arrives or it is time to give up. Sending a release again is safe, because it states that the
-/// owner holds nothing.
+/// Releases in the background.
 ///
-/// `note_sent` is told over which connection a try was sent and is not answered yet, and `None` when a try has failed.
-async fn send(
-    session: &Arc<Session>,
-    targets: impl Fn(Tick) -> SmallVec<[Target; 1]>,
-    note_sent: impl Fn(Option<u64>),
-    deadline: Tick,
-) -> Result<Answer, (Fault, Duration)> {
-    let since = session.now();
-    let give_up = since.after(session.config.unavailable_after).min(deadline);
-    let (mut now, mut first_try, mut doubtful, mut last) = (since, true, false, None);
-    let longest = session.config.longest_pause();
-    let mut pause = RETRY_BACKOFF.first.min(longest);
-    loop {
-        // The backend bounds the first try. Later ones have less time left.
-        let latest = if first_try { Tick::NEVER } else { give_up };
-        let targets = targets(now);
-        let first = targets.first().map(|target| &target.resource.key);
-        let epoch = first.map_or(0, |key| session.backend.epoch(key));
-        let answer = tokio::select! {
-            biased;
-            answer = send_once(session, &targets, || note_sent(Some(epoch))) => answer,
-            // The fault of an earlier try says more than `no answer`.
-            () = session.clock.sleep_until(latest) => {
-                Err(last.unwrap_or_else(|| Fault::Unknown(cause("no answer"))))
-            }
-        };
-        let fault = match answer {
-            Ok(released) => {
-                return Ok(Answer {
-                    released,
-                    doubtful,
-                    epoch,
-                });
-            }
-            Err(fault) => fault,
-        };
-        note_sent(None);
-        now = session.now();
-        if fault.is_final() || now >= give_up {
-            return Err((fault, now.since(since)));
+/// The release of a dropped guard is not sent at once: the hold waits for the releaser's task. Until that task begins the
+/// release, the next acquisition of the same client may take the hold back, as if it had been handed over. The flag that
+/// decides between the two is in the hold, under its mutex, so only one of them gets the hold.
+impl Session {
+    /// Has the releaser's task release a hold that [waits for its release](Hold::wait_for_release), unless it was taken back
+    /// by then.
+    pub(crate) fn release_dropped(self: &Arc<Self>, hold: &Arc<Hold>) {
+        self.releaser.enqueue_dropped(hold);
+        self.start_tasks();
+    }
+
+    /// The release of a hold whose last guard was dropped; `None` if it was taken back, or lost.
+    fn begin_release(self: &Arc<Self>, hold: &Arc<Hold>) -> Option<ReleaseTicket> {
+        if !hold.begin_release() {
+            return None;
         }
-        first_try = false;
-        doubtful |= matches!(fault, Fault::Unknown(_));
-        last = Some(fault);
-        let until = now.after(pause).min(give_up);
-        session.clock.sleep_until(until).await;
-        now = session.now();
-        pause = (pause * 2).min(longest);
+        self.stop(hold, self.now()).ok()
+    }
+
+    /// Ends an owner in the background. The release is retried until it is confirmed, or until the owner's lease has
+    /// ended.
+    pub(crate) fn release_later(self: &Arc<Self>, pending: PendingRelease) {
+        if self.identity.is_given_up() {
+            return;
+        }
+        // Also if the metrics panic.
+        defer! {
+            self.releaser.wake();
+            self.start_tasks();
+        }
+        self.releaser.add(pending);
+    }
+
+    /// Remembers a release that was answered, or a hold that was found to be gone. The command was sent over connection
+    /// `epoch` or a later one.
+    fn remember(self: &Arc<Self>, pending: PendingRelease, epoch: u64) {
+        if !self.backend.has_connection() {
+            return;
+        }
+        let current = |key: &Key| self.backend.epoch(key);
+        let replaced = self
+            .releaser
+            .remembered
+            .add(pending, epoch, self.now(), current);
+        if let Some(pending) = replaced {
+            self.release_later(pending);
+        }
     }
 }
 
-async fn send_once(
-    session: &Session,
-    targets: &[Target],
-    note_sent: impl FnOnce(),
-) -> Result<Answers, Fault> {
-    match targets {
-        [one] => Ok(smallvec![
-            noting(session.backend.release(one), note_sent).await?
-        ]),
-        all => Ok(noting(session.backend.release_all(all), note_sent)
-            .await?
-            .into()),
+/// The loss of a hold.
+impl Session {
+    /// Declares a hold lost, once: logs it, releases what the server may still have of it, and wakes its watchers.
+    pub(crate) fn lose(self: &Arc<Self>, hold: &Hold, loss: Loss) {
+        let epoch = self.backend.epoch(&hold.resource.key);
+        self.lose_over(hold, loss, epoch);
     }
-}
 
-/// Calls `note_sent` when the command was sent and is not answered yet: its first poll sends it.
-async fn noting<T>(mut reply: Reply<'_, T>, note_sent: impl FnOnce()) -> Result<T, Fault> {
-    match poll_immediate(&mut reply).await {
-        Some(answer) => answer,
-        None => {
-            note_sent();
-            reply.await
+    /// Declares a hold lost. The loss was found over connection `epoch`.
+    pub(super) fn lose_over(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+        let _ending = self.ending();
+        if !self.watchdog.unwatch(hold.owner) {
+            return;
         }
+        // Also if a subscriber of the log or the metrics panic: nobody else does it, since the hold is not watched any more.
+        defer! { hold.announce_over(); }
+        defer! { self.clean_up(hold, loss, epoch); }
+        self.tell_lost(hold, loss);
+        if loss == Loss::Gone {
+            telemetry::ended_before_the_loss(&hold.resource.key, hold.owner, hold.unconfirmed());
+        }
+    }
+
+    /// Tells of a hold that is lost, once it is not watched any more.
+    pub(super) fn tell_lost(&self, hold: &Hold, loss: Loss) {
+        self.no_longer_watched(hold);
+        telemetry::lost(&hold.resource.key, hold.owner, loss);
+        hold.meter.lost(loss);
+        self.losses.note(hold, loss, self.now());
+        // A hold without a guard was counted when its last guard ended.
+        if hold.count() > 0 {
+            hold.meter.held(hold.held_for(self.now()));
+        }
+    }
+
+    /// Releases what the server may have, or may have again, of a hold that was lost.
+    fn clean_up(self: &Arc<Self>, hold: &Hold, loss: Loss, epoch: u64) {
+        // A hold that the server no longer has is released too if an earlier attempt of its owner may still be carried
+        // out, or if the server may still have other permits of the owner.
+        if loss != Loss::Gone || hold.in_doubt.is_some() || hold.permits > 1 {
+            self.release_later(PendingRelease::of_hold(hold));
+        } else {
+            // A copy of the server that takes over later may have the hold again.
+            self.remember(PendingRelease::of_gone(hold), epoch);
+        }
+    }
+
+    /// A release has found that the server does not have the hold any more. Nobody had noticed the loss before.
+    pub(crate) fn found_lost(&self, hold: &Hold) {
+        telemetry::found_lost(&hold.resource.key, hold.owner);
+        hold.meter.lost(Loss::Gone);
+        self.losses.note(hold, Loss::Gone, self.now());
     }
 }

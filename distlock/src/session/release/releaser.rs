@@ -21,8 +21,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use scopeguard::{defer, guard};
 use tokio::sync::{Notify, Semaphore};
 
+use super::confirm::noting;
+use super::pending::{PendingRelease, ReleaseOutcome};
 use super::remembered::RememberedReleases;
-use super::{PendingRelease, ReleaseOutcome, ReleaseTicket, noting};
+use super::ticket::ReleaseTicket;
 use crate::backend::{Fault, Released};
 use crate::config::{COPIED_MUTEX, RELEASES_AT_ONCE, RETRY_BACKOFF};
 use crate::foreign;

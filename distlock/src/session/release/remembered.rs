@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::PendingRelease;
+use super::pending::PendingRelease;
 use crate::clock::Tick;
 use crate::config::{MOST_RELEASES_REMEMBERED, RELEASES_REMEMBERED};
 use crate::mutex::Mutex;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use scopeguard::guard;
 
-use super::{PendingRelease, ReleaseOutcome};
+use super::pending::{PendingRelease, ReleaseOutcome};
 use crate::clock::Tick;
 use crate::session::Session;
 
