@@ -17,12 +17,12 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use scopeguard::{defer, guard};
 
-use super::limits::WaiterLimits;
 use super::queue::{HeadCheck, Queue, QueueEffect};
 use super::round_robin::RoundRobin;
-use super::runner::Runner;
 use super::signal::Signal;
-use super::yielding::YieldList;
+use super::waits::limits::WaiterLimits;
+use super::waits::runner::Runner;
+use super::yield_list::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
 use crate::error::Loss;

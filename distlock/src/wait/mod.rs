@@ -116,7 +116,7 @@ use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
 use crate::error::{Blocker, Error};
-use crate::local::{NextStep, OpenShares, PlaceState, Registry};
+use crate::local::{NextStep, OpenShares, Registry, SlotState};
 use crate::session::Session;
 use crate::telemetry;
 
@@ -349,7 +349,7 @@ impl<'a> Waiter<'a> {
             return Ok(None);
         }
         match self.turn.slot.state() {
-            PlaceState::Behind(holder) => Box::pin(self.watch_own_holder(&holder)).await,
+            SlotState::Behind(holder) => Box::pin(self.watch_own_holder(&holder)).await,
             _ => Box::pin(self.collect()).await,
         }
     }

@@ -34,7 +34,7 @@ use crate::clock::Tick;
 use crate::config::{HAND_OVER_TIME, OWN_HOLDER_TRUST, WAIT_PER_COLLECTING};
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::local::{OpenShare, OpenShares, PlaceState, QueueSlot, Ticket};
+use crate::local::{OpenShare, OpenShares, QueueSlot, SlotState, Ticket};
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
 pub(super) struct SeveralKeys {
@@ -202,7 +202,7 @@ impl Waiter<'_> {
         let (request, slot) = (self.request, &self.turn.slot);
         self.several.rank = slot.ticket();
         let others = (0..request.requested.len()).filter(|at| *at != self.at);
-        let place = |at| (at, slot.place_beside(request.joining(at, true)));
+        let place = |at| (at, slot.slot_beside(request.joining(at, true)));
         self.several.places = others.map(place).collect();
     }
 
@@ -231,12 +231,12 @@ impl Waiter<'_> {
         places.sort_unstable_by_key(|(at, _)| *at);
         for (at, place) in places {
             match place.state() {
-                PlaceState::InLine => overview.busy = overview.busy.or(Some((at, None))),
-                PlaceState::Behind(hold) => {
+                SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
+                SlotState::Behind(hold) => {
                     overview.busy = overview.busy.or(Some((at, Some(hold))));
                 }
-                PlaceState::Offered => overview.offered = true,
-                PlaceState::Free { yields } => {
+                SlotState::Offered => overview.offered = true,
+                SlotState::Free { yields } => {
                     if yields && at != self.at {
                         overview.yields = Some(at);
                     }

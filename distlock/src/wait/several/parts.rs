@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::local::{OpenShare, OpenShares, PlaceState, Registry};
+use crate::local::{OpenShare, OpenShares, Registry, SlotState};
 use crate::resource::key::Key;
 use crate::session::{Session, Unguarded};
 use crate::telemetry;
@@ -201,7 +201,7 @@ impl Waiter<'_> {
     pub(super) async fn probe(&mut self) -> Result<Option<Option<RoundOutcome>>, Error> {
         let own = self.request.key(self.at);
         if !self.session.is_silent(own)
-            || !matches!(self.turn.slot.state(), PlaceState::Free { .. })
+            || !matches!(self.turn.slot.state(), SlotState::Free { .. })
             || !self.request.is_over_several_slots(self.session)
         {
             return Ok(None);

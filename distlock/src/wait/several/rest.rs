@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::position::{Rest, WaitPosition};
 use crate::config::{COLLECTIONS_WITHOUT_REST, MOST_REST, PART_BACKOFF, WAIT_PER_COLLECTING};
 use crate::hold::Hold;
-use crate::local::{PlaceState, QueueSlot, Registry};
+use crate::local::{QueueSlot, Registry, SlotState};
 use crate::wait::{Request, RoundOutcome, Waiter};
 
 /// The shortest rest of an acquisition that had a part of its keys in the server for this long, and has failed this often.
@@ -52,7 +52,7 @@ impl WaitPosition {
     /// Completes when nobody of this client has one of the keys, or waits for it.
     async fn until_all_are_free(&mut self, registry: &Arc<Registry>, request: &Request) {
         let keys = 0..request.requested.len();
-        let mut places = registry.places_at_the_end(keys.map(|at| request.joining(at, false)));
+        let mut places = registry.slots_at_the_end(keys.map(|at| request.joining(at, false)));
         if let Some(waiter_slot) = &mut self.waiter_slot {
             let key = &request.requested[self.at].resource.key;
             waiter_slot.move_to(key, places[self.at].signal());
@@ -76,9 +76,9 @@ impl WaitPosition {
 fn in_the_way(places: &mut [QueueSlot]) -> Option<Option<Arc<Hold>>> {
     let mut states = places.iter_mut().map(QueueSlot::state_at_rest);
     states.find_map(|state| match state {
-        PlaceState::InLine => Some(None),
-        PlaceState::Behind(hold) => Some(Some(hold)),
-        PlaceState::Offered | PlaceState::Free { .. } => None,
+        SlotState::InLine => Some(None),
+        SlotState::Behind(hold) => Some(Some(hold)),
+        SlotState::Offered | SlotState::Free { .. } => None,
     })
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::limits::WaiterSlot;
 use super::registry::Registry;
-use super::runner::Runner;
+use super::waits::limits::WaiterSlot;
+use super::waits::runner::Runner;
 use super::waits::{LongWait, Wait, Waits, describe};
 use crate::backend::Target;
 use crate::clock::Tick;
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::Client;
-    use crate::local::cycles::STEPS;
+    use crate::local::waits::cycles::STEPS;
 
     #[tokio::test(start_paused = true)]
     async fn long_chain_of_nested_waits_is_searched_in_a_time_that_grows_with_its_length() {

@@ -1,4 +1,4 @@
-//! The places of a waiter that needs several keys at once: one slot for each key, all with the same ticket.
+//! The slots of a waiter that needs several keys at once: one for each key, all with the same ticket, and what each is worth.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::signal::Signal;
 use super::slot::{Joining, QueueSlot};
 use crate::hold::Hold;
 
-/// What a place is worth now.
+/// What a slot is worth now.
 #[derive(Debug)]
-pub(crate) enum PlaceState {
+pub(crate) enum SlotState {
     /// Others are before it in the queue.
     InLine,
     /// It is first in line, behind this hold of its own client.
@@ -25,29 +25,29 @@ pub(crate) enum PlaceState {
 impl Registry {
     /// Places of one waiter at the end of the queues of several keys: everybody else goes first, also those that come later. A
     /// change of any of them wakes it.
-    pub(crate) fn places_at_the_end<'a>(
+    pub(crate) fn slots_at_the_end<'a>(
         self: &Arc<Self>,
         keys: impl Iterator<Item = Joining<'a>>,
     ) -> Vec<QueueSlot> {
         let (signal, rank) = (Arc::<Signal>::default(), Ticket::last());
-        let place = |key| {
-            let mut place = QueueSlot::at(self, key, &signal, Some(rank));
-            place.join_queue(None);
-            place
+        let slot = |key| {
+            let mut slot = QueueSlot::at(self, key, &signal, Some(rank));
+            slot.join_queue(None);
+            slot
         };
-        keys.map(place).collect()
+        keys.map(slot).collect()
     }
 }
 
 impl Entry {
-    /// What the place of the first in line is worth.
-    fn state_of_head(&self) -> PlaceState {
+    /// What the slot of the first in line is worth.
+    fn state_of_head(&self) -> SlotState {
         if self.queue.has_offer() {
-            return PlaceState::Offered;
+            return SlotState::Offered;
         }
         match &self.holder {
-            Some(holder) if !holder.hold.is_over() => PlaceState::Behind(Arc::clone(&holder.hold)),
-            _ => PlaceState::Free {
+            Some(holder) if !holder.hold.is_over() => SlotState::Behind(Arc::clone(&holder.hold)),
+            _ => SlotState::Free {
                 yields: self.yield_first,
             },
         }
@@ -55,27 +55,27 @@ impl Entry {
 }
 
 impl QueueSlot {
-    /// The place of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
-    pub(crate) fn place_beside(&self, joining: Joining<'_>) -> Self {
-        let mut place = self.beside(joining);
-        place.join_queue(None);
-        place
+    /// The slot of the same waiter in the queue of another key, before all that came later. It is woken as this one is.
+    pub(crate) fn slot_beside(&self, joining: Joining<'_>) -> Self {
+        let mut slot = self.beside(joining);
+        slot.join_queue(None);
+        slot
     }
 
-    /// What the place is worth. Changes nothing.
-    pub(crate) fn state(&self) -> PlaceState {
+    /// What the slot is worth. Changes nothing.
+    pub(crate) fn state(&self) -> SlotState {
         let state = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head(ticket) {
-                return PlaceState::InLine;
+                return SlotState::InLine;
             }
             entry.state_of_head()
         });
-        state.unwrap_or(PlaceState::InLine)
+        state.unwrap_or(SlotState::InLine)
     }
 
-    /// What the place at the end of the queue is worth to a waiter that rests. Others that rest are not in its way. Shows that
+    /// What the slot at the end of the queue is worth to a waiter that rests. Others that rest are not in its way. Shows that
     /// the waiter is polled, and comes back if it has lost its place because it was not.
-    pub(crate) fn state_at_rest(&mut self) -> PlaceState {
+    pub(crate) fn state_at_rest(&mut self) -> SlotState {
         self.signal.note_step(false);
         if self.with_entry(|entry, ticket| entry.queue.has(ticket)) != Some(true) {
             self.rank = self.ticket.take();
@@ -83,13 +83,13 @@ impl QueueSlot {
         }
         let seen = self.with_entry(|entry, ticket| {
             if !entry.queue.is_head_at_rest() {
-                return (PlaceState::InLine, None);
+                return (SlotState::InLine, None);
             }
             // Only the head is woken when the last one before them has left.
             let next = entry.queue.next_after(ticket).cloned();
             (entry.state_of_head(), next)
         });
-        let (state, next) = seen.unwrap_or((PlaceState::InLine, None));
+        let (state, next) = seen.unwrap_or((SlotState::InLine, None));
         if let Some(next) = next {
             next.wake();
         }
@@ -130,7 +130,7 @@ mod tests {
     fn resting(client: &Client, keys: &[&str]) -> Vec<QueueSlot> {
         let resources: Vec<_> = keys.iter().map(|key| resource(key)).collect();
         let registry = client.registry();
-        registry.places_at_the_end(resources.iter().map(|resource| Joining {
+        registry.slots_at_the_end(resources.iter().map(|resource| Joining {
             resource,
             since: registry.session.now(),
             takes_over: false,
@@ -142,9 +142,9 @@ mod tests {
         }))
     }
 
-    fn all_free(places: &mut [QueueSlot]) -> bool {
-        let mut states = places.iter_mut().map(QueueSlot::state_at_rest);
-        states.all(|state| matches!(state, PlaceState::Free { .. }))
+    fn all_free(slots: &mut [QueueSlot]) -> bool {
+        let mut states = slots.iter_mut().map(QueueSlot::state_at_rest);
+        states.all(|state| matches!(state, SlotState::Free { .. }))
     }
 
     #[tokio::test(start_paused = true)]

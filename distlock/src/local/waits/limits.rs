@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::signal::Signal;
-use super::waits::{LongWait, Wait, Waits};
+use super::{LongWait, Wait, Waits};
 #[cfg(feature = "testing")]
 use crate::backend::ShownWait;
 use crate::clock::Tick;
 use crate::config::MaxWaiters;
+use crate::local::signal::Signal;
 use crate::mutex::Mutex;
 use crate::resource::key::Key;
 use crate::telemetry::CountedWaiter;
 
 /// Counts the waiters of one client.
 #[derive(Debug, Default)]
-pub(super) struct WaiterLimits {
+pub(in crate::local) struct WaiterLimits {
     counts: Mutex<Counts>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct WaiterSlot {
 impl WaiterLimits {
     /// Counts one more waiter. If the key or the client has reached its limit, returns how many wait already. `most` is `None`
     /// for the first in line, if others already wait behind it.
-    pub(super) fn join(
+    pub(in crate::local) fn join(
         self: &Arc<Self>,
         wait: Wait,
         most: Option<MaxWaiters>,
@@ -74,25 +74,25 @@ impl WaiterLimits {
     }
 
     /// Copies of all waits.
-    pub(super) fn waits(&self) -> Waits {
+    pub(in crate::local) fn waits(&self) -> Waits {
         let copies: Vec<Wait> = self.counts.lock().waits.iter().cloned().collect();
         // Outside of the mutex: acquisitions need not wait until the copies are indexed.
         copies.into_iter().collect()
     }
 
     /// The waits that are to be told now, and when the next ones are.
-    pub(super) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
+    pub(in crate::local) fn take_due(&self, now: Tick) -> (Vec<LongWait>, Tick) {
         self.counts.lock().waits.take_due(now)
     }
 
     /// Copies of the waits in which a search for cycles may find a new one; see [`Waits::take_unsearched`].
-    pub(super) fn take_unsearched(&self) -> Option<(Vec<Wait>, usize)> {
+    pub(in crate::local) fn take_unsearched(&self) -> Option<(Vec<Wait>, usize)> {
         self.counts.lock().waits.take_unsearched()
     }
 
     /// How many waiters are counted.
     #[cfg(feature = "test-util")]
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::local) fn size(&self) -> usize {
         let counts = self.counts.lock();
         (counts.total as usize)
             .max(counts.per_key.len())
@@ -129,13 +129,13 @@ impl WaiterSlot {
     }
 
     /// The waiter is counted in the metrics for as long as it waits.
-    pub(super) fn count(&mut self, counted: CountedWaiter) {
+    pub(in crate::local) fn count(&mut self, counted: CountedWaiter) {
         self.counted = Some(counted);
     }
 
     /// The server shows this waiter to tests.
     #[cfg(feature = "testing")]
-    pub(super) fn show(&mut self, shown: Option<Box<dyn ShownWait>>) {
+    pub(in crate::local) fn show(&mut self, shown: Option<Box<dyn ShownWait>>) {
         self.shown = shown;
     }
 }

@@ -1,5 +1,10 @@
 //! The acquisitions of one client that wait: since when, where in the code, and inside which holds.
 
+pub(super) mod cycles;
+pub(super) mod limits;
+mod numbered;
+pub(super) mod runner;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
@@ -9,7 +14,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::numbered::Numbered;
+use self::numbered::Numbered;
 use super::signal::Signal;
 use crate::clock::Tick;
 use crate::resource::key::{Key, Resource};
@@ -42,21 +47,21 @@ pub(crate) struct Wait {
 
 /// A key that is waited for, for long.
 #[derive(Debug)]
-pub(super) struct LongWait {
-    pub(super) resource: Resource,
+pub(in crate::local) struct LongWait {
+    pub(in crate::local) resource: Resource,
     /// Since when the one that waits for the longest has waited, and where in the code.
-    pub(super) since: Tick,
-    pub(super) place: &'static Location<'static>,
+    pub(in crate::local) since: Tick,
+    pub(in crate::local) place: &'static Location<'static>,
     /// How many are told of together.
-    pub(super) waiters: usize,
+    pub(in crate::local) waiters: usize,
 }
 
 /// All acquisitions that wait. Plain data.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
-    pub(super) waits: Numbered<Wait>,
+pub(in crate::local) struct Waits {
+    pub(in crate::local) waits: Numbered<Wait>,
     /// The waits inside the critical section of each hold.
-    pub(super) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
+    pub(in crate::local) by_hold: HashMap<Owner, HashSet<usize, RandomState>, RandomState>,
     /// Waits inside of holds that came after the last search for cycles. Some may have ended.
     unsearched: Vec<usize>,
     /// No wait is to be told before this time.
@@ -65,7 +70,7 @@ pub(super) struct Waits {
 
 impl Waits {
     /// Adds a wait, and returns its number.
-    pub(super) fn add(&mut self, wait: Wait) -> usize {
+    pub(in crate::local) fn add(&mut self, wait: Wait) -> usize {
         let next_due = self.next_due.get_or_insert(wait.due);
         *next_due = wait.due.min(*next_due);
         // Numbered first, and indexed by a copy of its holds: the wait is moved into its place.
@@ -80,7 +85,7 @@ impl Waits {
         number
     }
 
-    pub(super) fn remove(&mut self, number: usize) {
+    pub(in crate::local) fn remove(&mut self, number: usize) {
         let Some(wait) = self.waits.remove(number) else {
             return;
         };
@@ -99,7 +104,7 @@ impl Waits {
 
     /// Copies of the waits inside of holds, if some of them came after the last search for cycles. These come last; the number
     /// says how many there are.
-    pub(super) fn take_unsearched(&mut self) -> Option<(Vec<Wait>, usize)> {
+    pub(in crate::local) fn take_unsearched(&mut self) -> Option<(Vec<Wait>, usize)> {
         let mut unsearched = std::mem::take(&mut self.unsearched);
         // A number that was used again is here twice.
         unsearched.sort_unstable();
@@ -115,7 +120,7 @@ impl Waits {
     }
 
     /// It waits for another of its keys from here on, and is in that queue with this signal.
-    pub(super) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
+    pub(in crate::local) fn move_to(&mut self, number: usize, key: &Key, signal: &Arc<Signal>) {
         if let Some(wait) = self.waits.get_mut(number) {
             wait.signal = Arc::clone(signal);
             let mut keys = wait.resources.iter();
@@ -123,18 +128,18 @@ impl Waits {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Wait> {
+    pub(in crate::local) fn iter(&self) -> impl Iterator<Item = &Wait> {
         self.waits.iter()
     }
 
     #[cfg(any(test, feature = "test-util"))]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::local) fn len(&self) -> usize {
         self.waits.len()
     }
 
     /// The waits that are to be told now, one for each key, the longest first; and when the next ones are. All that wait for a
     /// key are counted and told together, also those whose own time has not come.
-    pub(super) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
+    pub(in crate::local) fn take_due(&mut self, now: Tick) -> (Vec<LongWait>, Tick) {
         match self.next_due {
             Some(due) if due <= now => {}
             next => return (Vec::new(), next.unwrap_or(Tick::NEVER)),
@@ -195,7 +200,7 @@ impl fmt::Display for Wait {
 }
 
 /// A description of a cycle, for the log.
-pub(super) fn describe(cycle: &[&Wait]) -> String {
+pub(in crate::local) fn describe(cycle: &[&Wait]) -> String {
     let waits: Vec<String> = cycle.iter().map(ToString::to_string).collect();
     waits.join("; ")
 }

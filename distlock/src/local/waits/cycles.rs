@@ -5,20 +5,23 @@ use std::collections::{HashMap, HashSet, hash_set};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::waits::{Wait, Waits};
+use super::{Wait, Waits};
 use crate::config::CYCLES_SHOWN;
 use crate::resource::key::Resource;
 use crate::resource::owner::Owner;
 
 impl Waits {
     /// The first cycles of all waits, each once. Of waits that are in several cycles, at least one is found.
-    pub(super) fn cycles(&self, holder_of: impl Fn(&Resource) -> Option<Owner>) -> Vec<Vec<&Wait>> {
+    pub(in crate::local) fn cycles(
+        &self,
+        holder_of: impl Fn(&Resource) -> Option<Owner>,
+    ) -> Vec<Vec<&Wait>> {
         self.new_cycles(0, holder_of)
     }
 
     /// The first cycles that one of the waits from this number on belongs to. Each of the other cycles was closed by an earlier
     /// wait.
-    pub(super) fn new_cycles(
+    pub(in crate::local) fn new_cycles(
         &self,
         first_new: usize,
         holder_of: impl Fn(&Resource) -> Option<Owner>,
@@ -70,7 +73,7 @@ struct CycleSearch<'a, F> {
 #[cfg(test)]
 thread_local! {
     /// How many waits and holds were looked at.
-    pub(super) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(in crate::local) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// What is left to follow from a wait.

@@ -5,7 +5,7 @@ const BLOCK: usize = 64;
 
 /// Values, each with a number that it keeps. Numbers of removed values are used again.
 #[derive(Debug)]
-pub(super) struct Numbered<T> {
+pub(in crate::local) struct Numbered<T> {
     blocks: Vec<Block<T>>,
     /// Blocks with room. Some may be full or gone by now.
     with_room: Vec<usize>,
@@ -64,7 +64,7 @@ impl<T> Block<T> {
 
 impl<T> Numbered<T> {
     /// Adds a value, and returns its number.
-    pub(super) fn add(&mut self, value: T) -> usize {
+    pub(in crate::local) fn add(&mut self, value: T) -> usize {
         let block = self.block_with_room();
         self.len += 1;
         let at = self.blocks[block].add(value);
@@ -85,7 +85,7 @@ impl<T> Numbered<T> {
         self.blocks.len() - 1
     }
 
-    pub(super) fn remove(&mut self, number: usize) -> Option<T> {
+    pub(in crate::local) fn remove(&mut self, number: usize) -> Option<T> {
         let (at, index) = (number % BLOCK, number / BLOCK);
         let block = self.blocks.get_mut(index)?;
         let was_full = block.is_full();
@@ -105,40 +105,40 @@ impl<T> Numbered<T> {
         Some(value)
     }
 
-    pub(super) fn get(&self, number: usize) -> Option<&T> {
+    pub(in crate::local) fn get(&self, number: usize) -> Option<&T> {
         let block = self.blocks.get(number / BLOCK)?;
         block.values.get(number % BLOCK)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+    pub(in crate::local) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         let block = self.blocks.get_mut(number / BLOCK)?;
         block.values.get_mut(number % BLOCK)?.as_mut()
     }
 
     /// A number above all that are in use.
-    pub(super) fn end(&self) -> usize {
+    pub(in crate::local) fn end(&self) -> usize {
         self.blocks.len() * BLOCK
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(in crate::local) fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks
             .iter()
             .flat_map(|block| block.values.iter().flatten())
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(in crate::local) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let blocks = self.blocks.iter_mut();
         blocks.flat_map(|block| block.values.iter_mut().flatten())
     }
 
     #[cfg(any(test, feature = "test-util"))]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::local) fn len(&self) -> usize {
         self.len
     }
 
     /// For how many values there is memory.
     #[cfg(test)]
-    pub(super) fn room(&self) -> usize {
+    pub(in crate::local) fn room(&self) -> usize {
         self.blocks
             .iter()
             .map(|block| block.values.capacity())
