@@ -31,7 +31,7 @@ async fn main() -> Result<(), Failure> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/orders/42/pay", listener.local_addr()?);
-    // A real service would wait for `tokio::signal::ctrl_c()` instead.
+    // A real service would wait for Ctrl-C and SIGTERM instead: see `order_service`.
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = axum::serve(listener, app)
         .with_graceful_shutdown(async { drop(stopped.await) })

@@ -131,6 +131,16 @@ impl Guarded {
         }
     }
 
+    /// SIGTERM. Does nothing to a process that has ended.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGINT. Does nothing to a process that has ended.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
     /// How the process ended, or `None` while it runs.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() && self.await_state(WaitIdOptions::NOHANG) {

@@ -152,6 +152,16 @@ impl Process {
         self.process.cont();
     }
 
+    /// SIGTERM, by which service managers and containers end a program.
+    pub fn terminate(&self) {
+        self.process.terminate();
+    }
+
+    /// SIGINT, which is Ctrl-C in a terminal.
+    pub fn interrupt(&self) {
+        self.process.interrupt();
+    }
+
     /// How the program ended, or `None` while it runs.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.process.exited()

@@ -90,8 +90,8 @@ pub fn console(client: Client) -> Console {
 /// time between two looks may be missing. Nothing is noted while nobody watches.
 ///
 /// # Shutdown
-/// A stream of events ends after 20 s, and the page then opens the next one. A graceful shutdown of the server therefore
-/// waits for a page that is open for at most 20 s.
+/// A stream of events ends after 5 s, and the page then opens the next one. A graceful shutdown of the server therefore
+/// waits for a page that is open for at most 5 s.
 ///
 /// # Security
 /// The page loads nothing from other hosts, and its `Content-Security-Policy` forbids scripts other than its own. It may not

@@ -53,7 +53,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// How long a stream of events lasts, so that a server which shuts down need not wait for a page that stays open.
-const STREAM: Duration = Duration::from_secs(20);
+const STREAM: Duration = Duration::from_secs(5);
 
 /// How long a page waits until it opens the next stream.
 const RETRY: Duration = Duration::from_millis(250);

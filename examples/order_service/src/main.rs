@@ -20,6 +20,8 @@ use std::time::Duration;
 use axum::Router;
 use clap::Parser;
 use distlock::Client;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::shop::Shop;
 use crate::stock::{MemoryStock, Stock};
@@ -60,8 +62,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// How long `close` waits for background releases.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// How long requests may take after an interrupt. The console's stream of events would take longer.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long requests may take after the program was told to end. The console's stream of events would take longer.
+const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
@@ -127,7 +129,7 @@ async fn in_redis(_: &str) -> Result<(Client, Stock), Failure> {
     Err("--redis needs a feature: cargo run --bin order_service --features redis -- ..".into())
 }
 
-/// Serves until interrupted, with a console of the locks. A real program would mount it behind its authentication.
+/// Serves until the program is told to end, with a console of the locks. A real program would mount it behind its authentication.
 async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Failure> {
     let console = distlock_tower::console(shop.locks.clone()).allow_force_release();
     let router = routes::router(shop).nest_service("/locks", Router::from(console));
@@ -138,17 +140,32 @@ async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Fa
     println!("curl http://{address}/stock/lamp");
     println!("http://{address}/locks shows the locks in a browser");
     let _traffic = traffic.then(|| traffic::start(&shop.locks));
-    let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-    let server = axum::serve(listener, router).with_graceful_shutdown(interrupted);
-    let too_long = async {
-        drop(tokio::signal::ctrl_c().await);
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        served = server => served?,
-        () = too_long => {}
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server =
+        axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) });
+    let server = tokio::spawn(server.into_future());
+    told_to_end().await?;
+    drop(stop);
+    match timeout(GRACE, server).await {
+        Ok(served) => served??,
+        Err(_) => println!("requests that take longer than {GRACE:?} are cut"),
     }
     Ok(())
+}
+
+/// Ctrl-C in a terminal, SIGTERM from systemd, Docker and Kubernetes.
+async fn told_to_end() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }
 
 /// Lets customers order over HTTP, and returns whether the stock and the sales add up.

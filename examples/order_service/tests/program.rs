@@ -81,6 +81,56 @@ async fn two_processes_sell_one_stock_and_oversell_nothing() {
     }
 }
 
+/// The names of all locks in Redis.
+#[cfg(feature = "redis")]
+async fn locks(server: &distlock_tests::RedisServer) -> Vec<String> {
+    let mut keys = server.keys().await;
+    keys.retain(|key| key.starts_with("shop:lock:"));
+    keys
+}
+
+#[cfg(all(feature = "redis", unix))]
+#[tokio::test]
+async fn program_that_is_told_to_end_releases_its_locks_by_sigterm_as_by_ctrl_c() {
+    for end in [Process::terminate, Process::interrupt] {
+        let server = distlock_tests::RedisServer::start().await;
+        let (mut service, console) = serve(&["--redis", &server.url()]).await;
+        // An open console is a request that does not end by itself.
+        let address = console.strip_prefix("http://").unwrap();
+        let (host, path) = address.split_once('/').unwrap();
+        let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+        let request = format!("GET /{path}/api/events HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let sent = tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await;
+        sent.unwrap();
+        let mut first = [0];
+        let answered = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await;
+        answered.unwrap();
+        eventually(SOON, "locks in Redis", || async {
+            let held = locks(&server).await;
+            (!held.is_empty()).then_some(()).ok_or(held)
+        })
+        .await;
+        end(&service);
+        assert!(service.wait(SOON).await.success(), "{}", service.stderr());
+        assert_eq!(locks(&server).await, [""; 0]);
+    }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn traffic_goes_on_when_an_outage_is_over() {
+    let mut server = distlock_tests::RedisServer::start().await;
+    let (mut service, _) = serve(&["--redis", &server.url()]).await;
+    server.kill();
+    service.expect("a worker could not work: ", SOON).await;
+    server.restart().await;
+    eventually(SOON, "locks in Redis", || async {
+        let held = locks(&server).await;
+        (!held.is_empty()).then_some(()).ok_or(held)
+    })
+    .await;
+}
+
 #[cfg(not(any(feature = "metrics", feature = "redis")))]
 #[tokio::test]
 async fn options_without_their_features_say_how_to_compile_them() {
