@@ -49,27 +49,10 @@ pub(crate) fn function(
     };
     let body = match async_body {
         AsyncBody::Fn(braces) => locked(written, braces),
-        AsyncBody::Block(AsyncBlock {
-            asyncness,
-            pin,
-            params,
-            braces,
-        }) => {
-            let statements = params.statements;
+        AsyncBody::Block(block) => {
             let output = return_type::future_output(&written)
                 .unwrap_or_else(|| return_type::infer(&written));
-            let span = braces.span();
-            let locked = locked(output, braces);
-            // `move` even if the user wrote none: the key uses variables of the function, and a future that borrows them
-            // could not be returned.
-            // The block has the spans of the user's, where rustc reports the lifetimes of its captures.
-            let mut block = Group::new(Delimiter::Brace, quote!(#statements #locked));
-            block.set_span(span);
-            let block = quote_spanned!(asyncness.span()=> #asyncness move #block);
-            match pin {
-                Some(pin) => pin.call(block),
-                None => block,
-            }
+            async_block(block, |braces| locked(output, braces))
         }
     };
     let mut braces = Group::new(Delimiter::Brace, quote!(#(#body_attrs)* #body));
@@ -78,6 +61,29 @@ pub(crate) fn function(
         braces.set_span(written.braces.span());
     }
     quote!(#(#attrs)* #vis #sig #braces)
+}
+
+/// The block of a function that returns a future, with the lock around its body.
+fn async_block(block: AsyncBlock, locked: impl FnOnce(Group) -> TokenStream) -> TokenStream {
+    let AsyncBlock {
+        asyncness,
+        pin,
+        params,
+        braces,
+    } = block;
+    let statements = params.statements;
+    let span = braces.span();
+    let locked = locked(braces);
+    // The block has the spans of the user's, where rustc reports the lifetimes of its captures.
+    let mut block = Group::new(Delimiter::Brace, quote!(#statements #locked));
+    block.set_span(span);
+    // `move` even if the user wrote none: the key uses variables of the function, and a future that borrows them could not
+    // be returned.
+    let block = quote_spanned!(asyncness.span()=> #asyncness move #block);
+    match pin {
+        Some(pin) => pin.call(block),
+        None => block,
+    }
 }
 
 /// The captured parameters that neither the body nor an option names.

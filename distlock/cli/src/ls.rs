@@ -1,6 +1,6 @@
 //! `ls` and `who`: the locks under a pattern, and one lock.
 
-use distlock::{Client, Error, KeyReport};
+use distlock::{Client, Error, HolderReport, KeyReport};
 use serde_json::json;
 
 use crate::args::{List, Who};
@@ -85,30 +85,30 @@ pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, F
     })
 }
 
+fn holder_line(holder: &HolderReport) -> String {
+    let mut line = format!("  holder     {}", report::holder(holder));
+    if let Some(client) = &holder.client {
+        let address = output::plain(&client.address);
+        let owner = output::plain(&holder.owner);
+        line += &format!(" at {address}, owner {owner}");
+    }
+    line += &format!(", count {}", holder.count);
+    if let Some(left) = holder.lease_left {
+        line += &format!(", lease left {}", report::time(left));
+    }
+    line
+}
+
 /// A key in some lines.
 fn text(found: &KeyReport) -> String {
-    let state = match found.is_held() {
-        true => "held",
-        false => "nobody holds it",
+    let state = if found.is_held() {
+        "held"
+    } else {
+        "nobody holds it"
     };
     let key = output::plain(&found.key);
     let mut lines = vec![format!("{key}: {}, {state}", found.primitive)];
-    for holder in &found.holders {
-        let mut line = format!("  holder     {}", report::holder(holder));
-        if let Some(client) = &holder.client {
-            let (address, owner) = (&client.address, &holder.owner);
-            line += &format!(
-                " at {}, owner {}",
-                output::plain(address),
-                output::plain(owner)
-            );
-        }
-        line += &format!(", count {}", holder.count);
-        if let Some(left) = holder.lease_left {
-            line += &format!(", lease left {}", report::time(left));
-        }
-        lines.push(line);
-    }
+    lines.extend(found.holders.iter().map(holder_line));
     for (place, waiter) in found.waiters.iter().enumerate() {
         let name = waiter
             .client
