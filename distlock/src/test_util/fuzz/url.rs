@@ -88,6 +88,13 @@ fn is_sound(url: &Url) {
     addresses.iter().for_each(host);
 }
 
+fn login_at_sentinels(credentials: &Credentials) -> String {
+    let user = credentials.user().map(encoded);
+    let user = user.map(|user| format!("&sentinel_user={user}"));
+    let password = encoded(credentials.password());
+    format!("{}&sentinel_password={password}", user.unwrap_or_default())
+}
+
 /// A URL that says the same, with everything encoded that can be.
 fn written_anew(url: &Url) -> String {
     let login = |credentials: &Option<Credentials>| {
@@ -124,13 +131,9 @@ fn written_anew(url: &Url) -> String {
             ..
         } => {
             is_insecure |= *tls == Tls::Insecure;
-            let (service, tls) = (encoded(service), *tls != Tls::Off);
-            let login = credentials.as_ref().map(|credentials| {
-                let user = credentials.user().map(encoded);
-                let user = user.map(|user| format!("&sentinel_user={user}"));
-                let password = encoded(credentials.password());
-                format!("{}&sentinel_password={password}", user.unwrap_or_default())
-            });
+            let service = encoded(service);
+            let tls = *tls != Tls::Off;
+            let login = credentials.as_ref().map(login_at_sentinels);
             let login = login.unwrap_or_default();
             format!(
                 "{scheme}+sentinel://{user}{hosts}/{service}/{db}?sentinel_tls={tls}{login}{settings}"

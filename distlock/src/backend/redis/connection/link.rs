@@ -343,10 +343,57 @@ impl Link {
 
     async fn connect_once(self: &Arc<Self>) -> Result<(Connected, Address), Fault> {
         let connect_timeout = self.config.connector.timeout();
+        match tokio::time::timeout(connect_timeout, self.establish()).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Fault::NotNow(cause(format!(
+                "no connection within {connect_timeout:?}"
+            )))),
+        }
+    }
+
+    /// Connects to the server, where it is at the moment, and checks that it is the server that is expected.
+    async fn establish(self: &Arc<Self>) -> Result<(Connected, Address), Fault> {
         let epoch = self.config.epochs.next();
-        let (on_push, link) = (Arc::clone(&self.config.on_push), Arc::downgrade(self));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect_timeout))
+        let of_driver = self.config_of_driver(epoch);
+        let address = self.config.server.locate().await?;
+        let connector = &self.config.connector;
+        let client = connector.client(&address, self.config.nodelay).await?;
+        let connected = client.get_multiplexed_async_connection_with_config(&of_driver);
+        let connected = tokio::select! {
+            connected = connected => connected,
+            fault = self.no_tls_there(&address) => return Err(fault),
+        };
+        let mut connection = match connected {
+            Ok(connection) => connection,
+            Err(error) => {
+                let fault = if handshake::may_be_rejection(&error) || tls::is_no_tls(&error) {
+                    self.rejection(&address).await
+                } else {
+                    None
+                };
+                let refused = || handshake::refused(&address.to_string(), error);
+                return Err(fault.unwrap_or_else(refused));
+            }
+        };
+        let greeted = (self.config.expected, connector.client_name());
+        handshake::check(&address.to_string(), greeted, &mut connection).await?;
+        if let Some(first) = &self.config.first {
+            let server = self.config.outages.server();
+            first.check(server, &mut connection).await?;
+        }
+        let connected = Connected {
+            grants_from: self.grants_from(&mut connection).await?,
+            connection,
+            epoch,
+        };
+        Ok((connected, address))
+    }
+
+    fn config_of_driver(self: &Arc<Self>, epoch: u64) -> AsyncConnectionConfig {
+        let on_push = Arc::clone(&self.config.on_push);
+        let link = Arc::downgrade(self);
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.config.connector.timeout()))
             // Off: the response timeout is applied and counted by the callers.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER)
@@ -358,47 +405,7 @@ impl Link {
                     _ => on_push(epoch, push),
                 }
                 Ok::<(), ()>(())
-            });
-        let connect = async {
-            let address = self.config.server.locate().await?;
-            let (connector, nodelay) = (&self.config.connector, self.config.nodelay);
-            let client = connector.client(&address, nodelay).await?;
-            let connected = client.get_multiplexed_async_connection_with_config(&config);
-            let connected = tokio::select! {
-                connected = connected => connected,
-                fault = self.no_tls_there(&address) => return Err(fault),
-            };
-            let mut connection = match connected {
-                Ok(connection) => connection,
-                Err(error) => {
-                    let fault = match handshake::may_be_rejection(&error) || tls::is_no_tls(&error)
-                    {
-                        true => self.rejection(&address).await,
-                        false => None,
-                    };
-                    let refused = || handshake::refused(&address.to_string(), error);
-                    return Err(fault.unwrap_or_else(refused));
-                }
-            };
-            let greeted = (self.config.expected, connector.client_name());
-            handshake::check(&address.to_string(), greeted, &mut connection).await?;
-            if let Some(first) = &self.config.first {
-                let server = self.config.outages.server();
-                first.check(server, &mut connection).await?;
-            }
-            let connected = Connected {
-                grants_from: self.grants_from(&mut connection).await?,
-                connection,
-                epoch,
-            };
-            Ok((connected, address))
-        };
-        match tokio::time::timeout(connect_timeout, connect).await {
-            Ok(connected) => connected,
-            Err(_) => Err(Fault::NotNow(cause(format!(
-                "no connection within {connect_timeout:?}"
-            )))),
-        }
+            })
     }
 
     /// When the server at the end of a new connection may grant, if it was started only recently.

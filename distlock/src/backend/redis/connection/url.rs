@@ -113,36 +113,7 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
         return Err(invalid("the only `protocol` is `resp3`"));
     }
     let tls = parts.tls(parts.has_tls);
-    let target = match parts.arrangement {
-        Arrangement::Server => Target::Server {
-            address: parts.one_address()?,
-            db: database(parts.path)?,
-        },
-        Arrangement::Socket => {
-            if let Some(by_query) = login(&mut parts.query, "user", "pass")?
-                && credentials.replace(by_query).is_some()
-            {
-                return Err(invalid(
-                    "there is a user before the `@`, and another one in the query",
-                ));
-            }
-            Target::Server {
-                address: parts.socket()?,
-                db: database(&parts.query.take("db")?.unwrap_or_default())?,
-            }
-        }
-        Arrangement::Cluster => {
-            if database(parts.path)? != 0 {
-                return Err(invalid(
-                    "a cluster has no database but 0; leave the number out",
-                ));
-            }
-            Target::Cluster {
-                seeds: addresses(parts.hosts, PORT)?,
-            }
-        }
-        Arrangement::Sentinel => parts.sentinel()?,
-    };
+    let target = parts.target(&mut credentials)?;
     if parts.is_insecure && tls == Tls::Off && !target.has_tls() {
         return Err(invalid(
             "`#insecure` is for TLS; write `rediss`, or leave it out",
@@ -217,6 +188,40 @@ impl<'a> Parts<'a> {
             (true, false) => Tls::Verified,
             (true, true) => Tls::Insecure,
         }
+    }
+
+    /// The servers, and where they are. The user and the password of a socket are in the query.
+    fn target(&mut self, credentials: &mut Option<Credentials>) -> Result<Target, Error> {
+        Ok(match self.arrangement {
+            Arrangement::Server => Target::Server {
+                address: self.one_address()?,
+                db: database(self.path)?,
+            },
+            Arrangement::Socket => {
+                if let Some(by_query) = login(&mut self.query, "user", "pass")?
+                    && credentials.replace(by_query).is_some()
+                {
+                    return Err(invalid(
+                        "there is a user before the `@`, and another one in the query",
+                    ));
+                }
+                Target::Server {
+                    address: self.socket()?,
+                    db: database(&self.query.take("db")?.unwrap_or_default())?,
+                }
+            }
+            Arrangement::Cluster => {
+                if database(self.path)? != 0 {
+                    return Err(invalid(
+                        "a cluster has no database but 0; leave the number out",
+                    ));
+                }
+                Target::Cluster {
+                    seeds: addresses(self.hosts, PORT)?,
+                }
+            }
+            Arrangement::Sentinel => self.sentinel()?,
+        })
     }
 
     fn one_address(&self) -> Result<Address, Error> {

@@ -95,49 +95,36 @@ impl Node {
         (number, mode): (ServerNumber, PubSubMode),
     ) -> Self {
         let outages = Arc::new(OutageLog::new(server.name()));
-        let confirmations = shared.replicas.map(|replicas| {
-            let link = Link::new(LinkConfig {
-                what: "confirmations",
-                server: Arc::clone(&server),
-                connector: Arc::clone(&shared.connector),
-                expected,
-                nodelay: true,
-                longest_pause: shared.longest_pause,
-                outages: Arc::clone(&outages),
-                epochs: Arc::default(),
-                restart_grace: Duration::ZERO,
-                first: None,
-                on_push: Arc::new(|_, _| {}),
-            });
-            Confirmations::new(link, replicas, shared.response_timeout)
-        });
-        let commands = LinkConfig {
-            what: "commands",
-            server,
+        // For connections that carry no commands of locks: they have epochs of their own. They are always without Nagle's
+        // delay, because their commands are small and rare, and somebody waits for each answer.
+        let beside = |what, server: &Arc<dyn Locate>| LinkConfig {
+            what,
+            server: Arc::clone(server),
             connector: Arc::clone(&shared.connector),
             expected,
-            nodelay: shared.nodelay,
+            nodelay: true,
             longest_pause: shared.longest_pause,
             outages: Arc::clone(&outages),
-            epochs: Arc::clone(&shared.epochs),
-            restart_grace: shared.restart_grace,
-            first: Some(Arc::clone(&shared.first)),
-            on_push: Arc::new(|_, _| {}),
-        };
-        let messages = |on_push| LinkConfig {
-            what: "messages",
-            server: messages,
-            connector: Arc::clone(&shared.connector),
-            expected,
-            // Always without Nagle's delay: subscriptions are small, rare, and waiters wait for their confirmation.
-            nodelay: true,
-            longest_pause: RECONNECT_BACKOFF.longest,
-            outages: Arc::clone(&outages),
-            // Numbers of their own: no commands are sent over these connections.
             epochs: Arc::default(),
             restart_grace: Duration::ZERO,
             first: None,
+            on_push: Arc::new(|_, _| {}),
+        };
+        let confirmations = shared.replicas.map(|replicas| {
+            let link = Link::new(beside("confirmations", &server));
+            Confirmations::new(link, replicas, shared.response_timeout)
+        });
+        let commands = LinkConfig {
+            nodelay: shared.nodelay,
+            epochs: Arc::clone(&shared.epochs),
+            restart_grace: shared.restart_grace,
+            first: Some(Arc::clone(&shared.first)),
+            ..beside("commands", &server)
+        };
+        let messages = |on_push| LinkConfig {
+            longest_pause: RECONNECT_BACKOFF.longest,
             on_push,
+            ..beside("messages", &messages)
         };
         Self {
             number,
