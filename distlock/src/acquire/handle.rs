@@ -60,12 +60,12 @@ impl Handle {
         self.lives.current()
     }
 
-    /// The registry that the last [look](Handle::look) has left.
+    /// The registry, without another check whether this process is a copy; see [`look`](Handle::look).
     pub(crate) fn latest_registry(&self) -> Arc<Registry> {
         self.lives.latest()
     }
 
-    /// Begins anew if this is a copy of the client's process.
+    /// Gives the client a new identity if this process is a copy of the one that made it.
     pub(crate) fn look(&self) {
         self.lives.look();
     }
@@ -152,7 +152,7 @@ impl Handle {
                 tokio::select! {
                     biased;
                     ended = wait::until_zero(session, &resource, wait) => return ended,
-                    // It waits anew, as a client with another identity.
+                    // The client has another identity: the wait starts again under it.
                     () = session.given_up() => {}
                 }
             }
@@ -160,7 +160,7 @@ impl Handle {
         watching(|| self.look(), waiting).await
     }
 
-    /// The count of a hold of this client, which the server may not have heard of yet.
+    /// The count of a hold of this client. The server may not know it yet.
     fn own_count(&self, owner: &str) -> Option<u32> {
         let session = self.session();
         let number = owner.strip_prefix(session.id.as_hyphenated().to_string().as_str())?;

@@ -67,7 +67,7 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 ///
 /// A future that was polled once and is then neither dropped nor polled, such as one beside a `select!` loop, holds up others
 /// for one to two seconds. Then it loses its place in the queue of its client, and what the server has granted to it is
-/// released, also if nobody of its client waits. When it is polled again, it begins anew, at the end of the queue. Its place
+/// released, also if nobody of its client waits. When it is polled again, it starts again, at the end of the queue. Its place
 /// among the waiters of a fair lock in the server lasts for the [`waiter_timeout`](crate::Builder::waiter_timeout). This
 /// needs a runtime whose tasks run. Inside a [`scope`](crate::Guard::scope) that has the key itself, such a future may keep other
 /// branches of that scope waiting until it is polled or dropped.
@@ -125,7 +125,7 @@ impl LockSet {
         }
     }
 
-    /// Each client begins anew if this is a copy of its process.
+    /// Gives each client a new identity if this process is a copy of the one that made it.
     fn look(&self) {
         let mut before: Option<&Handle> = None;
         for handle in self.handles() {
@@ -364,7 +364,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     }
 
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
-    /// begins anew.
+    /// starts again.
     fn acquire(&self) -> impl Future<Output = Result<Guard, Error>> + Send {
         let look = || self.locks.look();
         watching(look, async {

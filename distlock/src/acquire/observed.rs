@@ -34,7 +34,8 @@ pub(super) async fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
         Some(span) => {
             let mut acquiring = Box::pin(acquire()).instrument(span.clone());
             let acquired = Pin::new(&mut acquiring).await;
-            // By name: the subscriber is told of it and may panic, and the value of a block whose end panics is not dropped.
+            // Here, and not at the end of the block: the span's exit calls the subscriber, which may panic, and the result of a
+            // block whose end panics is not dropped, so its hold would not be released.
             drop(acquiring);
             acquired
         }
@@ -58,7 +59,7 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// What counts the acquisition.
+    /// The meter that counts the acquisition.
     fn meter(&self) -> Meter {
         let config = &self.one.registry.session.config;
         let first = self.one.requested();
@@ -72,13 +73,13 @@ impl<'a> Observation<'a> {
 
     fn end(mut self, error: Option<&Error>) {
         self.is_over = true;
-        self.take_note(Outcome::of(error));
+        self.record(Outcome::of(error));
         if let Some(error) = error {
             telemetry::acquire_refused(self.span.as_deref(), error);
         }
     }
 
-    fn take_note(&self, outcome: Outcome) {
+    fn record(&self, outcome: Outcome) {
         // Reading the clock is a part of the cost of a grant.
         if self.span.is_none() && !Meter::COUNTS {
             return;
@@ -93,7 +94,7 @@ impl<'a> Observation<'a> {
 impl Drop for Observation<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.take_note(Outcome::Cancelled);
+            self.record(Outcome::Cancelled);
         }
     }
 }

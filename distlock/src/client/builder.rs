@@ -290,7 +290,7 @@ impl Builder {
         self
     }
 
-    /// Sets after which time an acquisition that still waits is told in the log, as a warning: more than 0, 30 s by default.
+    /// Sets after which time a warning in the log reports an acquisition that still waits: more than 0, 30 s by default.
     ///
     /// The warning has the key, how long the first waiter has waited and where in the code it was made, the number of waiters,
     /// the holders, and the rest of the lease. It is repeated each time the wait has become twice as long.

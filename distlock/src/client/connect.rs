@@ -112,7 +112,7 @@ impl Builder {
     ///
     /// Use it for a service that may start before its lock server. The URL and the settings are checked at once. The client
     /// begins to connect in the background, and tries again with pauses of up to 2 s until it has succeeded. If it is made
-    /// outside of a tokio runtime, it begins when it is first used. The log tells when there is no connection yet, and when
+    /// outside of a tokio runtime, it begins when it is first used. The log says when there is no connection yet, and when
     /// there is one.
     ///
     /// Until then the client works as in an outage:

@@ -107,7 +107,7 @@ impl Builder {
     /// [`guide::failover`](crate::guide::failover) for what remains. In a cluster the replicas of the key's master count. The
     /// client has one connection more to each server, and needs the right to WAIT.
     ///
-    /// `count` is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis looks at it
+    /// `count` is at least 1, and `timeout` between 1 ms and a year. It counts in whole milliseconds, and Redis checks it
     /// every 100 ms. It has no effect in memory.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the servers of a client say of themselves.
+//! Facts about the servers of a client.
 
 use crate::backend::ServerFacts;
 use crate::client::Client;
@@ -30,7 +30,7 @@ impl Client {
     /// ```
     pub async fn server_facts(&self) -> Vec<ServerFacts> {
         let session = &*self.session();
-        // A prefix that is too long for any key is told when a lock is used.
+        // A prefix that is too long for any key is reported when a lock is used.
         match Key::new(&session.config.key_prefix, "distlock-doctor") {
             Ok(key) => session.backend.server_facts(&key).await,
             Err(_) => Vec::new(),

@@ -87,7 +87,7 @@ impl Client {
         let former = INSTALLED.write().process.replace(self.clone());
         // Outside of the lock: dropping the last handle of a client ends its tasks.
         if let Some(former) = former {
-            self.tell_if_it_replaces(&former);
+            self.log_if_it_replaces(&former);
         }
     }
 
@@ -136,14 +136,15 @@ impl Client {
             runtime,
             client: self.clone(),
         });
+        // Before the warning: its subscriber is foreign code, and may ask for the installed client.
         drop(clients);
         if let Some(former) = former {
-            self.tell_if_it_replaces(&former);
+            self.log_if_it_replaces(&former);
         }
         Installed { number }
     }
 
-    fn tell_if_it_replaces(&self, former: &Self) {
+    fn log_if_it_replaces(&self, former: &Self) {
         if former.id() != self.id() {
             telemetry::installed_client_replaced(former.id(), self.id());
         }

@@ -61,8 +61,8 @@ const RESERVED: &str =
 /// # Copies of a process
 /// A copy of a process (`fork`) is another client: it takes an id of its own when it uses the client for the first time, and
 /// makes connections of its own. It sends nothing for what the original holds, and neither uses nor ends the original's
-/// connections. To the copy the holds of before are [lost](crate::Loss::NewIdentity), and acquisitions that waited begin
-/// anew if the copy polls them. A lock server [in memory](Client::in_memory) is copied as well. From then on there are two
+/// connections. In the copy, the holds of the original are [lost](crate::Loss::NewIdentity), and acquisitions that waited start
+/// again if the copy polls them. A lock server [in memory](Client::in_memory) is copied as well. From then on there are two
 /// of them, which know nothing of each other, so the two processes do not exclude each other. In the copy's server the
 /// original's holds end with their leases.
 ///

@@ -13,7 +13,7 @@ impl Client {
     /// Nothing is sent under the former id any more, neither a renewal nor a release:
     /// * Holds of before are [lost](crate::Loss::NewIdentity). In the server they end with their leases, unless another copy
     ///   renews them.
-    /// * Acquisitions and waits for a latch that are under way begin anew, also the time for which they wait.
+    /// * Acquisitions and waits for a latch that are under way start again, with their whole waiting time.
     /// * A change of a number that is under way, such as [`count_down`](crate::CountDownLatch::count_down), fails with
     ///   [`Error::Unavailable`] if it was not answered: it may have been carried out.
     ///

@@ -72,7 +72,7 @@ impl Client {
     }
 }
 
-/// The names of clients, as the servers tell them.
+/// The names of clients, as the servers report them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: HashMap<Uuid, Option<ClientReport>>,
@@ -139,7 +139,7 @@ fn clients(report: &KeyReport) -> impl Iterator<Item = Uuid> + '_ {
     holders.chain(report.waiters.iter().filter_map(WaiterReport::client_id))
 }
 
-/// What a server tells of a key, without the names of the clients.
+/// The report of a server on a key, without the names of the clients.
 pub(super) fn report(session: &Session, key: &Key, examined: &Examined) -> KeyReport {
     let primitive = primitive(examined);
     let (holders, holder_total) = holders(session, examined, primitive);

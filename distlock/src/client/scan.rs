@@ -131,7 +131,7 @@ impl Scan {
         let session = &self.session;
         let prefix = &session.config.key_prefix;
         let since = session.now();
-        // Faults that concern no single key are told with the pattern.
+        // A fault that concerns no single key is reported with the pattern.
         let asked = Key::new("", &self.pattern).or_else(|_| Key::new("", "*"))?;
         let failed = |fault: Fault| fault.into_error(&asked, session.now().since(since));
         let backend = &session.backend;

@@ -27,7 +27,7 @@ use crate::resource::permit_id::PermitId;
 ///   [release](ExpirableSemaphore::release) a permit or [change its lease](ExpirableSemaphore::update_lease).
 /// * **All or none.** Several permits of one acquisition are granted together.
 /// * **Not reentrant.** Acquiring inside the scope of a permit takes another permit.
-/// * **A semaphore that is gone is told.** If the semaphore is gone while acquisitions wait, because it was deleted or the
+/// * **A semaphore that is gone is reported.** If the semaphore is gone while acquisitions wait, because it was deleted or the
 ///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
 ///   Acquisitions that begin later wait until permits are set.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, so a request for

@@ -48,7 +48,7 @@ pub trait LockKind: sealed::OfKind {
 mod sealed {
     use crate::resource::kind::Kind;
 
-    /// The kind as a value. All that depends on the kind looks at this value, so that the code exists once.
+    /// The kind as a value. The code that depends on the kind reads this value, so it is compiled once for all kinds.
     pub trait OfKind: 'static {
         const KIND: Kind;
     }

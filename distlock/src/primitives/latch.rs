@@ -21,15 +21,15 @@ use crate::error::Error;
 ///   this the server remembers each change in a small separate key. If the change is answered at once, the client's next
 ///   command removes that key; otherwise it exists for the sum of [`watchdog_timeout`](crate::Builder::watchdog_timeout)
 ///   and [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **A latch that is gone is told.** A waiter that has seen a count, and then finds no latch, looks for the reason. It
-///   completes if a mark in the server says that the latch was opened: a latch that reaches 0, or is
+/// * **A latch that is gone is reported.** A waiter that has seen a count, and then finds no latch, looks for the reason.
+///   It completes if a mark in the server says that the latch was opened: a latch that reaches 0, or is
 ///   [deleted](CountDownLatch::delete), leaves such a mark for 12 s (5 s, the
 ///   [`response_timeout`](crate::Builder::response_timeout) and the
 ///   [`unavailable_after`](crate::Builder::unavailable_after)). Without a mark it fails with [`Error::Lost`] if it would
 ///   have heard a message, or if the server was restarted or replaced: the latch was removed by hand, or the server lost
 ///   its data. If messages were missed and the server is the same, it completes, as in Redisson.
 /// * **The optional right `+info`.** Redisson leaves no mark. If it opens a latch while this client is not connected, only the
-///   run id of the server tells that nothing was lost. Without the right to read it, waiters then fail with
+///   run id of the server shows that nothing was lost. Without the right to read it, waiters then fail with
 ///   [`Error::Lost`] and [`Loss::NumberGoneUnseen`](crate::Loss::NumberGoneUnseen).
 /// * **All waiters** of a client share one subscription. A wait that begins when the count is 0 completes at once. If a
 ///   new count is set before a waiter has seen the 0, the waiter also waits for the new count.

@@ -21,7 +21,7 @@ use crate::resource::kind::Kind;
 ///   `join!`. If two of them could write inside their reads, each would wait for the other's read to end. Acquire the
 ///   write lock again before the read, or after it.
 /// * **Each reader has its own lease.** If a reader crashes, it blocks writers until its lease expires; the renewals of
-///   other readers do not extend it. Over Redis there is one exception: a release looks at the other readers only if
+///   other readers do not extend it. Over Redis there is one exception: a release checks the other readers only if
 ///   there are at most eight of them, so that it takes the same time beside thousands. If more than eight readers remain
 ///   and all of them crash, they block writers until the longest lease among those that were released is over as well.
 /// * **Neither side starves the other.** A waiting writer blocks new readers until it has written. After a writer, the
@@ -150,7 +150,8 @@ impl RwLock {
 ///
 /// * Readers of one client do not queue behind each other, and nothing is handed over between them.
 /// * Branches of one scope of a read lock can also read at the same time.
-/// * One owner enters the lock at most 1000 times at once. Of more than 10 000 readers the methods that look at them tell 10 000.
+/// * One owner enters the lock at most 1000 times at once. If there are more than 10 000 readers, the methods that inspect the
+///   lock return 10 000 of them.
 /// * The methods that inspect the lock, such as [`holders`](ReadLock::holders) and
 ///   [`remaining_lease`](ReadLock::remaining_lease), are about readers only, including those inside a write lock. The
 ///   remaining lease is that of the reader with the most time left.

@@ -25,7 +25,7 @@ use crate::resource::owner::Owner;
 ///   the client's next command removes that key; otherwise it exists for the sum of
 ///   [`watchdog_timeout`](crate::Builder::watchdog_timeout) and
 ///   [`unavailable_after`](crate::Builder::unavailable_after): 35 s by default.
-/// * **A semaphore that is gone is told.** If the number is gone while acquisitions wait, because it was deleted or the
+/// * **A semaphore that is gone is reported.** If the number is gone while acquisitions wait, because it was deleted or the
 ///   server lost its data, the acquisitions that waited while it existed fail with [`Error::Lost`] within seconds.
 ///   Acquisitions that begin later wait until permits are set.
 /// * **Fair inside a client only.** The waiters of one client are served in the order of their arrival, even if they ask

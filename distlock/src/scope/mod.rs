@@ -362,7 +362,7 @@ impl Section {
             if let Some(error) = self.loss() {
                 return Poll::Ready(Err(error));
             }
-            // A renewal was confirmed between the two looks at the clock: the task has to be woken by the next end.
+            // A renewal was confirmed after the end of the lease was noticed: the task has to be woken at the new end.
         }
     }
 
