@@ -90,7 +90,7 @@ pub struct Acquire<G = Guard> {
     /// Boxed, since few acquisitions have any and the builder is moved often.
     bounds: Option<Box<Bounds>>,
     /// Where in the user's code it was made.
-    place: &'static Location<'static>,
+    call_site: &'static Location<'static>,
     guard: PhantomData<fn() -> G>,
 }
 
@@ -152,7 +152,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
             wait: None,
             lease: None,
             bounds: None,
-            place: Location::caller(),
+            call_site: Location::caller(),
             guard: PhantomData,
         }
     }
@@ -244,7 +244,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
     /// # Ok(()) }
     /// ```
     pub fn called_from(mut self, place: &'static Location<'static>) -> Self {
-        self.place = place;
+        self.call_site = place;
         self
     }
 
@@ -345,7 +345,7 @@ impl<G: From<Guard> + 'static> Acquire<G> {
                     .unwrap_or(u32::MAX),
                 total: config.max_total_waiters,
             },
-            place: self.place,
+            call_site: self.call_site,
             around: None,
         };
         Ok(ClientRequest { registry, request })

@@ -80,7 +80,7 @@ struct State {
     /// When the guard that has the hold was granted it, or took it over.
     since: Tick,
     /// Where in the user's code that guard was acquired.
-    place: &'static Location<'static>,
+    call_site: &'static Location<'static>,
 }
 
 /// A grant of a backend.
@@ -97,7 +97,7 @@ pub(crate) struct Grant<'a> {
     /// The connection that the attempt was sent over, or an earlier one.
     pub(crate) epoch: u64,
     /// Where in the user's code the acquisition was made.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
     pub(crate) meter: Meter,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct ShownHold {
     /// How long it is still held, unless it is renewed.
     pub(crate) left: Duration,
     pub(crate) count: u32,
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
 }
 
 /// Why a guard could not be nested into a hold.
@@ -210,7 +210,7 @@ impl Hold {
             watchdog,
             in_doubt,
             epoch,
-            place,
+            call_site,
             meter,
         } = grant;
         let hold = Self {
@@ -231,7 +231,7 @@ impl Hold {
                 stated: 1,
                 taken_until: Tick::default(),
                 since: origin.clock.now(),
-                place,
+                call_site,
             }),
         };
         HoldRef::new(Arc::new(hold), origin, term)
@@ -253,13 +253,13 @@ impl Hold {
             held: now.since(state.since),
             left: state.lease.end().left(now),
             count: state.count,
-            place: state.place,
+            call_site: state.call_site,
         })
     }
 
     /// Where in the user's code the guard that has the hold was acquired.
-    pub(crate) fn place(&self) -> &'static Location<'static> {
-        self.state.lock().place
+    pub(crate) fn call_site(&self) -> &'static Location<'static> {
+        self.state.lock().call_site
     }
 
     /// How long the guard that has the hold has had it at `now`.
@@ -452,7 +452,7 @@ impl Hold {
         self: &Arc<Self>,
         origin: Origin,
         max_hold: Option<Duration>,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
     ) -> Option<Arc<HoldRef>> {
         let now = origin.clock.now();
         let mut state = self.state.lock();
@@ -462,7 +462,7 @@ impl Hold {
         let term = Term::kept(now, max_hold);
         self.in_a_scope.store(false, Ordering::Relaxed);
         state.count = 1;
-        (state.since, state.place) = (now, place);
+        (state.since, state.call_site) = (now, call_site);
         state.lease.pass_on(term);
         Some(HoldRef::new(Arc::clone(self), origin, term))
     }

@@ -31,7 +31,7 @@ fn granted() -> Arc<HoldRef> {
         watchdog: LEASE,
         in_doubt: None,
         epoch: 0,
-        place: Location::caller(),
+        call_site: Location::caller(),
         meter: Meter::of(&resource, &Config::default()),
     };
     Hold::granted(grant, Term::Kept, origin)

@@ -34,9 +34,9 @@ impl Registry {
         is_unlimited: bool,
     ) -> Result<WaiterSlot, Error> {
         let (due, is_inside) = (wait.due, !wait.inside.is_empty());
-        let (resource, place) = (wait.resources[wait.at].clone(), wait.place);
+        let (resource, call_site) = (wait.resources[wait.at].clone(), wait.call_site);
         if is_unlimited && let Some(own) = wait.resources.iter().find(|own| self.is_own(own)) {
-            telemetry::waits_for_itself(&own.key, wait.place);
+            telemetry::waits_for_itself(&own.key, wait.call_site);
         }
         let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
         let mut slot = joined.map_err(|waiters| Error::Overloaded {
@@ -49,10 +49,10 @@ impl Registry {
             slot.show(
                 session
                     .backend
-                    .show_wait(&resource.key, session.id, Some(place)),
+                    .show_wait(&resource.key, session.id, Some(call_site)),
             );
         }
-        telemetry::waits(&resource, place);
+        telemetry::waits(&resource, call_site);
         slot.count(meter.waiter());
         let searched = match is_inside {
             true => self.session.now().after(CYCLES_AFTER),
@@ -126,7 +126,7 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
                 &wait.resource.key,
                 waited,
                 wait.waiters,
-                wait.place,
+                wait.call_site,
             );
             continue;
         }
@@ -140,11 +140,18 @@ async fn tell(session: Arc<Session>, long: Vec<LongWait>, now: Tick) {
         let waited = now.since(wait.since);
         let LongWait {
             resource,
-            place,
+            call_site,
             waiters,
             ..
         } = wait;
-        telemetry::waits_long(&resource.key, waited, waiters, place, &holders, lease_left);
+        telemetry::waits_long(
+            &resource.key,
+            waited,
+            waiters,
+            call_site,
+            &holders,
+            lease_left,
+        );
     }
     if more > 0 {
         telemetry::more_long_waits(more);

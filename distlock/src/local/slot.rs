@@ -30,7 +30,7 @@ pub(crate) struct Joining<'a> {
     /// The longest time for which it keeps a hold that was handed over.
     pub(crate) max_hold: Option<Duration>,
     /// Where in the user's code the acquisition was made.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
     /// Whether an enclosing scope admits it beside the scope's own hold.
     pub(crate) is_let_in: bool,
     /// The place that it had in the queue of another key, which it keeps here.
@@ -53,7 +53,7 @@ pub(crate) struct QueueSlot {
     collects: bool,
     max_hold: Option<Duration>,
     /// Where in the user's code the acquisition was made.
-    place: &'static Location<'static>,
+    call_site: &'static Location<'static>,
     /// Whether its attempt follows right behind the release of a hold of its client.
     follows: bool,
     /// Whether the waiter joins the queue after it was refused.
@@ -105,7 +105,7 @@ impl QueueSlot {
             follows: false,
             collects: joining.collects,
             max_hold: joining.max_hold,
-            place: joining.place,
+            call_site: joining.call_site,
         }
     }
 
@@ -315,7 +315,7 @@ impl QueueSlot {
     /// Takes over a hold that was handed to it. If not enough of the lease is left, the hold is released.
     pub(super) fn take_over(&mut self, hold: &Arc<Hold>) -> Option<OpenShare> {
         let origin = self.registry.session.origin(Duration::ZERO);
-        let Some(hold_ref) = hold.succeed(origin, self.max_hold, self.place) else {
+        let Some(hold_ref) = hold.succeed(origin, self.max_hold, self.call_site) else {
             self.registry.give_back(hold);
             return None;
         };

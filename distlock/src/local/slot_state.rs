@@ -135,7 +135,7 @@ mod tests {
             since: registry.session.now(),
             takes_over: false,
             max_hold: None,
-            place: Location::caller(),
+            call_site: Location::caller(),
             is_let_in: false,
             rank: None,
             collects: false,

@@ -245,7 +245,7 @@ impl Registry {
                 held_for: shown.held,
                 lease_left: kind.has_lease().then_some(shown.left),
                 count: shown.count,
-                place: shown.place,
+                place: shown.call_site,
             })
         });
         let mut holds: Vec<HoldSnapshot> = holds.collect();
@@ -259,7 +259,7 @@ impl Registry {
             owner: lost.owner,
             loss: lost.loss,
             ago: now.since(lost.at),
-            place: lost.place,
+            place: lost.call_site,
         });
         let (waits, cycles) = self.snapshot_of_waits(now);
         Snapshot {
@@ -336,7 +336,7 @@ impl SeenKey {
         let blocked_by = match (holder, busy_until) {
             (Some(holder), _) => BlockedBy::OwnHold {
                 owner: holder.hold.owner,
-                place: holder.hold.place(),
+                place: holder.hold.call_site(),
             },
             (None, Some(until)) => BlockedBy::OtherClient {
                 lease_left: until.left(now),
@@ -379,7 +379,7 @@ impl SeenKey {
                 .iter()
                 .map(|(_, key)| key.text().to_owned())
                 .collect(),
-            place: wait.place,
+            place: wait.call_site,
         }
     }
 }

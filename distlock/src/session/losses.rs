@@ -19,7 +19,7 @@ pub(crate) struct LostHold {
     pub(crate) loss: Loss,
     pub(crate) at: Tick,
     /// Where in the user's code the guard that had it was acquired.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
 }
 
 /// The last [`LOSSES_SHOWN`] losses, the newest first.
@@ -33,7 +33,7 @@ impl Losses {
             owner: hold.owner,
             loss,
             at,
-            place: hold.place(),
+            call_site: hold.call_site(),
         };
         let mut losses = self.0.lock();
         losses.truncate(LOSSES_SHOWN - 1);

@@ -24,8 +24,8 @@ macro_rules! log {
 }
 
 /// An acquisition has to wait, and counts as a waiter from here on.
-pub(crate) fn waits(Resource { kind, key }: &Resource, place: &Location<'_>) {
-    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), %place, "waiting for the key");
+pub(crate) fn waits(Resource { kind, key }: &Resource, call_site: &Location<'_>) {
+    log!(debug, target: TARGET, kind = kind.name(), key = key.text(), place = %call_site, "waiting for the key");
 }
 
 /// The server refused an attempt.
@@ -71,10 +71,10 @@ pub(crate) fn held_after_close(
     key: &str,
     owner: Owner,
     held: Duration,
-    place: &Location<'_>,
+    call_site: &Location<'_>,
 ) {
     tracing::warn!(
-        target: TARGET, kind = kind.name(), key, %owner, ?held, %place,
+        target: TARGET, kind = kind.name(), key, %owner, ?held, place = %call_site,
         "still held after the client was closed; end the guard before the program ends"
     );
 }
@@ -163,9 +163,9 @@ pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
     log!(debug, target: TARGET, key = key.text(), %fault, "grant not confirmed; it is released");
 }
 
-pub(crate) fn waits_for_itself(key: &Key, place: &Location<'_>) {
+pub(crate) fn waits_for_itself(key: &Key, call_site: &Location<'_>) {
     log!(
-        warn, target: TARGET, key = key.text(), %place,
+        warn, target: TARGET, key = key.text(), place = %call_site,
         "this task waits without limit for a lock that it already holds; run the inner call inside \
          `guard.scope(..)`, or give it a `wait`"
     );
@@ -184,12 +184,12 @@ pub(crate) fn waits_long(
     key: &Key,
     waited: Duration,
     waiters: usize,
-    place: &Location<'_>,
+    call_site: &Location<'_>,
     holders: &[String],
     lease_left: Option<Duration>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), ?waited, waiters, %place, ?holders, ?lease_left,
+        warn, target: TARGET, key = key.text(), ?waited, waiters, place = %call_site, ?holders, ?lease_left,
         "still waiting for the key"
     );
 }
@@ -199,10 +199,10 @@ pub(crate) fn waits_for_unset_permits(
     key: &Key,
     waited: Duration,
     waiters: usize,
-    place: &Location<'_>,
+    call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), ?waited, waiters, %place,
+        warn, target: TARGET, key = key.text(), ?waited, waiters, place = %call_site,
         "still waiting for the semaphore, which has no permits yet: nobody has set them"
     );
 }

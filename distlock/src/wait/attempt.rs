@@ -61,7 +61,7 @@ pub(super) struct HoldTerms {
     /// A hold stops counting as held this long before its deadline.
     pub(super) margin: Duration,
     /// Where in the user's code the acquisition was made.
-    pub(super) place: &'static Location<'static>,
+    pub(super) call_site: &'static Location<'static>,
     /// Whether there is no guard until other attempts are granted as well.
     pub(super) is_part: bool,
 }
@@ -390,7 +390,7 @@ impl Attempts {
             watchdog: self.session().config.watchdog_timeout,
             in_doubt,
             epoch,
-            place: self.terms.place,
+            call_site: self.terms.call_site,
             meter: Meter::of(&target.resource, &self.session().config),
         };
         let hold_ref = Hold::granted(grant, term, self.session().origin(self.terms.margin));

@@ -225,9 +225,9 @@ pub(crate) async fn acquire(
                 return Err(request.closed());
             }
             RoundOutcome::All(shares) => return Ok(shares),
-            RoundOutcome::Elsewhere(mut place) => {
-                Box::pin(place.rest(registry, request)).await;
-                next = *place;
+            RoundOutcome::Elsewhere(mut position) => {
+                Box::pin(position.rest(registry, request)).await;
+                next = *position;
             }
         }
     }
@@ -268,15 +268,15 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    fn join(registry: &'a Arc<Registry>, request: &'a Request, place: WaitPosition) -> Self {
+    fn join(registry: &'a Arc<Registry>, request: &'a Request, position: WaitPosition) -> Self {
         let session = &registry.session;
-        let several = SeveralKeys::new(&place);
+        let several = SeveralKeys::new(&position);
         let WaitPosition {
             at,
             rank,
             waiter_slot,
             ..
-        } = place;
+        } = position;
         Self {
             session,
             registry,

@@ -52,7 +52,7 @@ pub(crate) struct Request {
     /// How many waiters there may already be, of its key and in total, when the acquisition begins to wait.
     pub(crate) max_waiters: MaxWaiters,
     /// Where in the user's code it was made.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
     /// The scopes around it.
     pub(crate) around: Option<Arc<dyn Around>>,
 }
@@ -120,7 +120,7 @@ impl Request {
             fixed: self.lease.is_some(),
             max_hold: self.max_hold,
             margin: self.margin,
-            place: self.place,
+            call_site: self.call_site,
             // The margin is zero except for a quorum.
             is_part: is_part || !self.margin.is_zero(),
         };
@@ -142,7 +142,7 @@ impl Request {
             resources: resources.collect(),
             at,
             since: self.since,
-            place: self.place,
+            call_site: self.call_site,
             inside: inside.unwrap_or_default(),
             due: self.since.after(session.config.warn_after),
             deadline: self.deadline(),
@@ -159,7 +159,7 @@ impl Request {
             since: self.since,
             takes_over,
             max_hold: self.max_hold,
-            place: self.place,
+            call_site: self.call_site,
             is_let_in: requested.inside.is_some(),
             rank: None,
             collects: takes_over && self.has_several_keys(),

@@ -175,7 +175,7 @@ mod tests {
             resources: smallvec![Resource { kind, key }],
             at: 0,
             since: Tick::default(),
-            place: Location::caller(),
+            call_site: Location::caller(),
             inside: Vec::new(),
             due: Tick::NEVER,
             deadline: Tick::NEVER,

@@ -35,7 +35,7 @@ pub(crate) struct Wait {
     pub(crate) at: usize,
     pub(crate) since: Tick,
     /// Where in the user's code it was made.
-    pub(crate) place: &'static Location<'static>,
+    pub(crate) call_site: &'static Location<'static>,
     /// The holds in whose critical sections it waits.
     pub(crate) inside: Vec<(Owner, Key)>,
     /// When it is told next that it waits for long.
@@ -51,7 +51,7 @@ pub(in crate::local) struct LongWait {
     pub(in crate::local) resource: Resource,
     /// Since when the one that waits for the longest has waited, and where in the code.
     pub(in crate::local) since: Tick,
-    pub(in crate::local) place: &'static Location<'static>,
+    pub(in crate::local) call_site: &'static Location<'static>,
     /// How many are told of together.
     pub(in crate::local) waiters: usize,
 }
@@ -150,7 +150,7 @@ impl Waits {
             long.entry(resource.clone()).or_insert_with(|| LongWait {
                 resource: resource.clone(),
                 since: wait.since,
-                place: wait.place,
+                call_site: wait.call_site,
                 waiters: 0,
             });
         }
@@ -158,7 +158,7 @@ impl Waits {
             if let Some(told) = long.get_mut(&wait.resources[wait.at]) {
                 told.waiters += 1;
                 if wait.since < told.since {
-                    (told.since, told.place) = (wait.since, wait.place);
+                    (told.since, told.call_site) = (wait.since, wait.call_site);
                 }
             }
         }
@@ -195,7 +195,7 @@ impl fmt::Display for Wait {
         };
         let wanted = keys(&mut self.resources.iter().map(|resource| &resource.key));
         let held = keys(&mut self.inside.iter().map(|(_, key)| key));
-        write!(f, "{} waits for {wanted} inside {held}", self.place)
+        write!(f, "{} waits for {wanted} inside {held}", self.call_site)
     }
 }
 
@@ -228,7 +228,7 @@ pub(super) mod tests {
             resources: smallvec![resource(key)],
             at: 0,
             since,
-            place: Location::caller(),
+            call_site: Location::caller(),
             inside: inside
                 .map(|owner| (owner, resource("held").key))
                 .into_iter()

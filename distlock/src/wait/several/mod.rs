@@ -38,8 +38,8 @@ use crate::local::{OpenShare, OpenShares, QueueSlot, SlotState, Ticket};
 
 /// What an acquisition of several keys has beside its turn. Empty for one key.
 pub(super) struct SeveralKeys {
-    /// The places in the queues of the other keys, by the index of the key, while it collects.
-    places: Vec<(usize, QueueSlot)>,
+    /// Its slots in the queues of the other keys, by the index of the key, while it collects.
+    slots: Vec<(usize, QueueSlot)>,
     /// Its place in all queues. It keeps it if it has to give a granted key back.
     pub(super) rank: Option<Ticket>,
     /// The indices of the keys that the server is asked for; `None` is all of them.
@@ -65,14 +65,14 @@ struct Overview {
 }
 
 impl SeveralKeys {
-    pub(super) fn new(place: &WaitPosition) -> Self {
+    pub(super) fn new(position: &WaitPosition) -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             rank: None,
             asked: None,
-            unhindered_since: place.unhindered_since,
-            failed: place.failed,
-            unanswered: place.unanswered,
+            unhindered_since: position.unhindered_since,
+            failed: position.failed,
+            unanswered: position.unanswered,
         }
     }
 
@@ -202,15 +202,15 @@ impl Waiter<'_> {
         let (request, slot) = (self.request, &self.turn.slot);
         self.several.rank = slot.ticket();
         let others = (0..request.requested.len()).filter(|at| *at != self.at);
-        let place = |at| (at, slot.slot_beside(request.joining(at, true)));
-        self.several.places = others.map(place).collect();
+        let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
+        self.several.slots = others.map(slot_of).collect();
     }
 
     /// Lets others pass in the queues of all keys but the one in whose queue it waits. Offers go on to them, or back to the
     /// server.
     pub(super) fn let_others_pass(&mut self) {
         if self.request.has_several_keys() {
-            self.several.places.clear();
+            self.several.slots.clear();
             self.turn.slot.refuse_offer();
             self.several.unhindered_since = self.session.now();
         }
@@ -218,19 +218,19 @@ impl Waiter<'_> {
 
     fn refuse_offers(&self) {
         self.turn.slot.refuse_offer();
-        for (_, place) in &self.several.places {
-            place.refuse_offer();
+        for (_, slot) in &self.several.slots {
+            slot.refuse_offer();
         }
     }
 
     fn overview(&self) -> Overview {
         let mut overview = Overview::default();
-        let others = self.several.places.iter().map(|(at, place)| (*at, place));
-        let mut places: SmallVec<[_; 4]> = others.collect();
-        places.push((self.at, &self.turn.slot));
-        places.sort_unstable_by_key(|(at, _)| *at);
-        for (at, place) in places {
-            match place.state() {
+        let others = self.several.slots.iter().map(|(at, slot)| (*at, slot));
+        let mut slots: SmallVec<[_; 4]> = others.collect();
+        slots.push((self.at, &self.turn.slot));
+        slots.sort_unstable_by_key(|(at, _)| *at);
+        for (at, slot) in slots {
+            match slot.state() {
                 SlotState::InLine => overview.busy = overview.busy.or(Some((at, None))),
                 SlotState::Behind(hold) => {
                     overview.busy = overview.busy.or(Some((at, Some(hold))));
@@ -286,9 +286,9 @@ impl Waiter<'_> {
 
     /// The server granted the key with this index.
     pub(super) fn granted_at(&mut self, at: usize, hold: &Arc<Hold>) {
-        let mut places = self.several.places.iter_mut();
-        match places.find(|(other, _)| *other == at) {
-            Some((_, place)) => place.granted(hold),
+        let mut slots = self.several.slots.iter_mut();
+        match slots.find(|(other, _)| *other == at) {
+            Some((_, slot)) => slot.granted(hold),
             None => self.turn.slot.granted(hold),
         }
     }
@@ -296,13 +296,9 @@ impl Waiter<'_> {
     /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
     /// has to wait again.
     pub(super) fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
-        let others = self
-            .several
-            .places
-            .iter_mut()
-            .map(|(at, place)| (*at, place));
-        for (at, place) in others.chain([(self.at, &mut self.turn.slot)]) {
-            if let Some(share) = place.take_offer() {
+        let others = self.several.slots.iter_mut().map(|(at, slot)| (*at, slot));
+        for (at, slot) in others.chain([(self.at, &mut self.turn.slot)]) {
+            if let Some(share) = slot.take_offer() {
                 all.push((at, share));
             }
         }
@@ -318,10 +314,10 @@ impl Waiter<'_> {
 
     /// Waits in the queue of this key next.
     pub(super) fn elsewhere(&mut self, at: usize) -> RoundOutcome {
-        RoundOutcome::Elsewhere(Box::new(self.place_elsewhere(at)))
+        RoundOutcome::Elsewhere(Box::new(self.position_elsewhere(at)))
     }
 
-    pub(super) fn place_elsewhere(&mut self, at: usize) -> WaitPosition {
+    pub(super) fn position_elsewhere(&mut self, at: usize) -> WaitPosition {
         let now = self.session.now();
         WaitPosition {
             at,

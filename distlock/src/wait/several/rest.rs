@@ -86,30 +86,30 @@ impl Waiter<'_> {
     /// Waits for this key next, which was not free in time. `unhindered`: for how long it had let the others pass.
     pub(super) fn collected_in_vain(&mut self, at: usize, unhindered: Duration) -> RoundOutcome {
         self.several.failed += 1;
-        let mut place = self.place_elsewhere(at);
+        let mut position = self.position_elsewhere(at);
         if self.several.failed > COLLECTIONS_WITHOUT_REST {
-            place.rest = Rest {
-                until: place
+            position.rest = Rest {
+                until: position
                     .unhindered_since
                     .after((unhindered * 2).min(MOST_REST)),
                 keeps_places: true,
             };
         }
-        RoundOutcome::Elsewhere(Box::new(place))
+        RoundOutcome::Elsewhere(Box::new(position))
     }
 
     /// Waits for this key next, which another owner holds. `taken_for`: for how long others were kept from keys that the
     /// server granted meanwhile.
     pub(super) fn refused_beside(&mut self, at: usize, taken_for: Duration) -> RoundOutcome {
         self.several.failed += 1;
-        let mut place = self.place_elsewhere(at);
+        let mut position = self.position_elsewhere(at);
         let rest = rest_after(taken_for, self.several.failed);
         // Random, so that two clients do not take each other's keys in step.
         let rest = rest.mul_f64(rand::random_range(1.0..2.0));
-        place.rest = Rest {
-            until: place.unhindered_since.after(rest),
+        position.rest = Rest {
+            until: position.unhindered_since.after(rest),
             keeps_places: false,
         };
-        RoundOutcome::Elsewhere(Box::new(place))
+        RoundOutcome::Elsewhere(Box::new(position))
     }
 }
