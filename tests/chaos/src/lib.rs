@@ -16,6 +16,7 @@
     reason = "a broken harness must fail the test at once"
 )]
 
+mod branches;
 mod error_counter;
 pub mod fault_plan;
 pub mod history;

@@ -11,9 +11,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
-use super::latch;
 use super::planned_operation::{Leave, PlannedOperation, Request, Section, Workload};
 use super::time::{Time, timestamp};
+use super::{branches, latch};
 use crate::history::{End, Event, EventKind, History, Id, Refusal, Timestamp};
 use distlock_tests::Pulse;
 use distlock_tests::any_lock::LockKind;
@@ -22,6 +22,9 @@ use distlock_tests::resource::ResourceHandle;
 
 /// How long it takes until a waiter has asked the server and sleeps.
 const IN_LINE: Duration = Duration::from_millis(60);
+
+/// How many leases a branch waits for others. A process that stands still for so long has lost its hold.
+const PATIENCE_IN_LEASES: u32 = 4;
 
 /// The other key of a multi-lock of this key.
 pub(super) fn other_key(key: &str) -> String {
@@ -159,7 +162,8 @@ impl Worker {
         let Some(hold) = self.acquire(planned).await else {
             return;
         };
-        let loss_reported = section(&mut self.resource, &hold, planned).await;
+        let client = &self.program[0];
+        let loss_reported = section(client, &mut self.resource, &hold, planned).await;
         if loss_reported {
             hold.report();
         }
@@ -383,9 +387,14 @@ impl Drop for PendingReleaseAnswer<'_> {
 }
 
 /// Runs the section. Returns whether the owner was told of a loss.
-async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) -> bool {
+async fn section(
+    client: &Client,
+    resource: &mut ResourceHandle,
+    hold: &Held,
+    planned: &PlannedOperation,
+) -> bool {
     let guard = hold.guard();
-    let body = visit(resource, hold, planned);
+    let body = visit(client, resource, hold, planned);
     match planned.section {
         Section::Watched => tokio::select! {
             biased;
@@ -406,7 +415,12 @@ async fn section(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOp
 }
 
 /// Reads, works and writes, as one step of the owner.
-async fn visit(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOperation) {
+async fn visit(
+    client: &Client,
+    resource: &mut ResourceHandle,
+    hold: &Held,
+    planned: &PlannedOperation,
+) {
     let (id, context) = (hold.id, &hold.context);
     if planned.lock_kind.capacity() > 1 {
         // The resource lets in one at a time.
@@ -419,6 +433,12 @@ async fn visit(resource: &mut ResourceHandle, hold: &Held, planned: &PlannedOper
         // The scope around it reports a loss.
         let _again = hold.guard().reenter();
         sleep(planned.work / 4).await;
+        // A re-entry without a lease of its own would have the watchdog renew a hold that its lease has to end.
+        if planned.lock_kind == LockKind::Multi && planned.lease.is_none() {
+            let own = format!("{}:{}:{}", planned.key, id.process, id.task);
+            let patience = PATIENCE_IN_LEASES * context.workload.lease;
+            branches::cross(client, &planned.key, &own, patience).await;
+        }
     }
     if hold.guard().is_held() {
         let accepted = resource.write(&planned.key, entry).await;
