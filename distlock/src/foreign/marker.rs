@@ -13,6 +13,8 @@ static BREACH: OnceLock<String> = OnceLock::new();
 thread_local! {
     /// Whether a test breaks the rule on purpose.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
+    /// How many calls of wakers this thread is in.
+    static WAKING: Cell<u32> = const { Cell::new(0) };
     /// How many more calls of this thread succeed before one panics; `None` if none does.
     static SUCCEEDING: Cell<Option<u32>> = const { Cell::new(None) };
 }
@@ -40,6 +42,28 @@ impl ForeignPanic {
 impl Drop for ForeignPanic {
     fn drop(&mut self) {
         SUCCEEDING.set(None);
+    }
+}
+
+/// Whether this crate calls a waker on this thread now.
+#[must_use]
+pub fn is_waking() -> bool {
+    WAKING.try_with(Cell::get).unwrap_or_default() > 0
+}
+
+/// Takes note that a waker is called, until it is dropped.
+pub(super) struct Waking(());
+
+impl Waking {
+    pub(super) fn begin() -> Self {
+        let _ending = WAKING.try_with(|waking| waking.set(waking.get() + 1));
+        Self(())
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        let _ending = WAKING.try_with(|waking| waking.set(waking.get().saturating_sub(1)));
     }
 }
 

@@ -13,7 +13,7 @@
 mod marker;
 
 #[cfg(feature = "test-util")]
-pub use self::marker::ForeignPanic;
+pub use self::marker::{ForeignPanic, is_waking};
 
 use std::task::Waker;
 
@@ -25,6 +25,8 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) fn wake<T>(wake: impl FnOnce() -> T) -> T {
     #[cfg(feature = "test-util")]
     marker::check("a waker");
+    #[cfg(feature = "test-util")]
+    let _waking = marker::Waking::begin();
     wake()
 }
 

@@ -26,7 +26,7 @@ pub use crate::backend::{
     SemaphoreChange, Signal, Subscription, Target, ValueSeen, cause, renewed_together, watched,
 };
 pub use crate::clock::{Clock, Tick};
-pub use crate::foreign::ForeignPanic;
+pub use crate::foreign::{ForeignPanic, is_waking};
 pub use crate::resource::key::{Key, Resource};
 pub use crate::resource::kind::Kind;
 pub use crate::resource::permit_id::PermitId;

@@ -22,6 +22,7 @@ pub mod fault_plan;
 pub mod history;
 mod latch;
 pub mod memory;
+mod panicking_waker;
 mod planned_operation;
 pub mod redis;
 mod time;

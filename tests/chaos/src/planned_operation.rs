@@ -21,6 +21,8 @@ pub(super) struct Workload {
     pub(super) long: u32,
     /// How many waiters in a thousand are not polled for some time.
     pub(super) unpolled: u32,
+    /// How many operations in a thousand have wakers that panic.
+    pub(super) panics: u32,
     /// The longest time between two operations.
     pub(super) pause: Duration,
     /// The longest wait.
@@ -33,6 +35,12 @@ pub(super) struct Workload {
 /// others may wait longer, which hides other mistakes.
 pub(super) fn unpolled(seed: u64) -> u32 {
     if seed.is_multiple_of(3) { 8 } else { 0 }
+}
+
+/// How many operations in a thousand have wakers that panic, in the run of this seed. None in most: whoever wakes them is cut
+/// short, which hides other mistakes.
+pub(super) fn panics(seed: u64) -> u32 {
+    if seed % 5 == 1 { 50 } else { 0 }
 }
 
 /// How the hold is requested.
@@ -80,8 +88,12 @@ pub(super) struct PlannedOperation {
     pub(super) section: Section,
     pub(super) work: Duration,
     pub(super) leave: Leave,
-    /// It is polled until it stands in line, and then not for this time.
+    /// It is not polled for this time.
     pub(super) unpolled: Option<Duration>,
+    /// It is polled so often before that, or until it stands in line.
+    pub(super) polls: Option<u32>,
+    /// Its waker panics.
+    pub(super) panics: bool,
     /// Its future is dropped after this time, wherever it is.
     pub(super) cut: Option<Duration>,
     /// On a latch: counts it down instead of waiting for it.
@@ -102,26 +114,34 @@ impl PlannedOperation {
             work: Duration::from_millis(1),
             leave: Leave::Release,
             unpolled: None,
+            polls: None,
+            panics: false,
             cut: None,
             counts: false,
         }
     }
 
-    /// Whether it is left unpolled for some time. `random` is not that of the other choices, so that a seed keeps them.
+    /// Whether it is left unpolled for some time, and whether its waker panics. `random` is not that of the other choices, so that a seed keeps them.
     ///
-    /// Not for kinds whose waiters have places in the server, which keeps them for some seconds, nor for a Redlock, whose
-    /// rounds may end on some of the servers only.
+    /// Not for kinds whose waiters have places in the server, which keeps them for some seconds.
     pub(super) fn or_unpolled(mut self, random: &mut StdRng, workload: &Workload) -> Self {
-        let has_local_line = matches!(
+        let has_no_places = matches!(
             workload.lock_kind,
             LockKind::Reentrant
                 | LockKind::NonReentrant
                 | LockKind::Spin
                 | LockKind::Fenced
                 | LockKind::Multi
+                | LockKind::Permit
+                | LockKind::Semaphore
+                | LockKind::Red
         );
         let (is_chosen, time) = (random.random_range(0..1_000), random.random::<f64>());
-        if has_local_line && is_chosen < workload.unpolled && self.ask == Request::Await {
+        let polls = random.random_range(0..6);
+        self.polls = (polls > 0).then_some(polls);
+        // A panic would end what is around the other ones.
+        self.panics = workload.panics > 0 && random.random_range(0..1_000) < workload.panics;
+        if has_no_places && is_chosen < workload.unpolled && self.ask == Request::Await {
             self.unpolled = Some((workload.lease * 2).mul_f64(time));
         }
         self
@@ -194,6 +214,8 @@ impl PlannedOperation {
                 _ => Leave::Release,
             },
             unpolled: None,
+            polls: None,
+            panics: false,
             // A cancelled count-down leaves unknown whether it counted.
             cut: (is_cut && !counts).then_some(cut),
             counts,

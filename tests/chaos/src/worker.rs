@@ -1,7 +1,10 @@
 //! A task that acquires, uses the guarded resource and releases, at random and over and over, and records what it saw.
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use distlock::test_util::{held_until, token};
@@ -11,6 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::time::{sleep, timeout};
 
+use super::panicking_waker::{may_meet_a_panic, with_panicking_waker};
 use super::planned_operation::{Leave, PlannedOperation, Request, Section, Workload};
 use super::time::{Time, timestamp};
 use super::{branches, latch};
@@ -137,11 +141,16 @@ impl Worker {
                 .or_unpolled(&mut self.more_random, workload);
             sleep(planned.pause).await;
             match planned.cut {
-                Some(after) => drop(timeout(after, self.operate(&planned)).await),
+                Some(after) => {
+                    // The drop of what was cut may wake others.
+                    let cut = async { drop(timeout(after, self.operate(&planned)).await) };
+                    let _ended_early = may_meet_a_panic(cut).await;
+                }
                 None => self.operate(&planned).await,
             }
             self.next.number += 1;
         }
+        let _ended_early = may_meet_a_panic(async { self.left.clear() }).await;
     }
 
     /// Does the same operation again and again until this time.
@@ -152,7 +161,12 @@ impl Worker {
         }
     }
 
+    /// Runs one operation. Wakers of others that panic end it early, like a dropped future.
     pub(super) async fn operate(&mut self, planned: &PlannedOperation) {
+        let _ended_early = may_meet_a_panic(self.operate_once(planned)).await;
+    }
+
+    async fn operate_once(&mut self, planned: &PlannedOperation) {
         if planned.lock_kind == LockKind::Latch {
             let latch = self.program[0].count_down_latch(&planned.key);
             let visit = latch::LatchOperation::new(&self.context, self.next, &latch, planned);
@@ -203,28 +217,44 @@ impl Worker {
                 };
                 Flaw::by_tries(once, wait).await
             }
+            None if planned.panics => with_panicking_waker(lock.acquire(wait, planned.lease)).await,
             None => lock.acquire(wait, planned.lease).await,
             Some(time) => {
                 let lease = planned.lease;
                 let acquiring = async move { lock.acquire(wait, lease).await };
-                self.unpolled(acquiring, time).await
+                self.unpolled(acquiring, planned.polls, time).await
             }
         };
         asking.answered(answer)
     }
 
-    /// Polls an acquisition until it stands in line, and then not for this time.
+    /// Polls an acquisition so often, or until it stands in line, and then not for this time.
     async fn unpolled(
         &self,
         acquiring: impl Future<Output = Result<Guard, Error>> + Send + 'static,
+        polls: Option<u32>,
         time: Duration,
     ) -> Result<Guard, Error> {
         let (context, id) = (&self.context, self.next);
         let mut acquiring = Flaw::around_waiter(context.flaw, acquiring);
-        tokio::select! {
+        let mut polled = 0;
+        let polled_enough = poll_fn(|cx| match acquiring.poll_unpin(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => {
+                polled += 1;
+                match Some(polled) == polls {
+                    true => Poll::Ready(None),
+                    false => Poll::Pending,
+                }
+            }
+        });
+        let answer = tokio::select! {
             biased;
-            answer = &mut acquiring => return answer,
-            () = sleep(IN_LINE) => {}
+            answer = polled_enough => answer,
+            () = sleep(IN_LINE) => None,
+        };
+        if let Some(answer) = answer {
+            return answer;
         }
         context.now(EventKind::Unpolled { id });
         sleep(time).await;
@@ -352,8 +382,14 @@ impl Drop for Held {
     fn drop(&mut self) {
         if let Some(guard) = self.guard.take() {
             self.ending(&guard);
-            drop(guard);
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(guard)));
             self.ended(End::Dropped);
+            // A second panic of a thread ends the process.
+            if let Err(panic) = dropped
+                && !thread::panicking()
+            {
+                resume_unwind(panic);
+            }
         }
     }
 }
@@ -408,8 +444,11 @@ async fn section(
                 // Without the panic hook, which counts unplanned panics.
                 resume_unwind(Box::new("planned"))
             });
-            let ended = AssertUnwindSafe(scope).catch_unwind().await;
-            matches!(ended, Ok(Err(_)))
+            match AssertUnwindSafe(scope).catch_unwind().await {
+                Ok(ended) => ended.is_err(),
+                Err(panic) if panic.is::<&str>() => false,
+                Err(panic) => resume_unwind(panic),
+            }
         }
     }
 }

@@ -274,17 +274,11 @@ impl Checker<'_> {
         }
     }
 
-    /// How long waiters that were not polled may have been in the way, one after the other. One that met a fault may have
-    /// been granted the key without knowing it, until its lease is over.
+    /// How long waiters that were not polled may have been in the way, one after the other. What they were granted is
+    /// released then.
     fn kept_by_unpolled(&self, ops: &[&Operation], from: Timestamp, to: Timestamp) -> Timestamp {
         let in_the_way = ops.iter().filter(|op| op.was_unpolled(from, to));
-        let each = in_the_way.map(|op| {
-            let since = op.unpolled.map_or(op.called, |(since, _)| since);
-            let met_a_fault = self.any_fault(op.called, since, None);
-            let lease = op.lease.unwrap_or(self.bounds.lease);
-            self.bounds.absent + if met_a_fault { lease } else { 0 }
-        });
-        each.sum()
+        in_the_way.map(|_| self.bounds.absent).sum()
     }
 
     /// A13. It is passed by those that are granted one of its keys while it waits for the other one.

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::fault_plan::{FaultPlan, PlannedFault};
+use super::panicking_waker::may_meet_a_panic;
 use super::planned_operation::{Workload, unpolled};
 use super::time::{Time, timestamp};
 use super::worker::{Sink, Worker, WorkerContext};
@@ -55,6 +56,9 @@ const FIRST_GUEST: u32 = 1_000;
 
 /// Many tasks, so that holds are handed over; or few, so that keys are free often and a missed wake-up shows.
 const TASKS: [u32; 2] = [16, 6];
+
+/// A panic may keep others from what woke them as well. A waiter that hears nothing looks at its key after 5 s.
+const WAKE_AFTER_A_PANIC: Duration = Duration::from_millis(5_500);
 
 /// A command that met a fault is sent again, and a hold of unknown outcome is released, after pauses of at most a tenth of
 /// the lease. No waiter depends on the end of a lease.
@@ -106,6 +110,7 @@ fn workload(lock_kind: LockKind, seed: u64) -> Workload {
         work: Duration::from_millis(60),
         long: 24,
         unpolled: unpolled(seed) * u32::from(plan::plays_rare_faults(seed)),
+        panics: 0,
         pause: Duration::from_millis(400),
         wait: LEASE,
         keys: ["a", "b", "c", "d", "e"].map(String::from).to_vec(),
@@ -181,7 +186,15 @@ impl MemoryRun {
         let context = WorkerContext {
             process: 0,
             seed,
-            workload: workload(lock_kind, seed),
+            workload: Workload {
+                // Lists of all faults, which flaws need, also have those that wake waiters themselves.
+                panics: if flaw.is_none() {
+                    plan::panics_of(seed)
+                } else {
+                    0
+                },
+                ..workload(lock_kind, seed)
+            },
             time: Time::paused(),
             sink: Sink::History(history.clone()),
             flaw,
@@ -252,7 +265,10 @@ impl MemoryRun {
             _ = async { (workers.join_all().await, situations.join_all().await) } => {}
             () = hang => {}
         }
-        let bounds = bounds(self.context.workload.lock_kind);
+        let mut bounds = bounds(self.context.workload.lock_kind);
+        if self.context.workload.panics > 0 {
+            bounds.wake = timestamp(WAKE_AFTER_A_PANIC);
+        }
         let mut outcome = evaluate(
             ("memory", plan.seed),
             &self.history,
@@ -447,7 +463,16 @@ impl MemoryRun {
         // Either side may hold a read/write lock.
         let writer = LockKind::Write.lock_on(&self.admin, key);
         for _ in 0..100 {
-            let freed = async |lock: &AnyLock| lock.force_release().await.expect("no fault");
+            let freed = async |lock: &AnyLock| {
+                let mut has_panicked = false;
+                loop {
+                    match may_meet_a_panic(lock.force_release()).await {
+                        Some(freed) => return freed.expect("no fault") || has_panicked,
+                        // A waiter was woken, so a lock was freed. It may be on other servers still.
+                        None => has_panicked = true,
+                    }
+                }
+            };
             if freed(&lock).await || lock_kind == LockKind::Read && freed(&writer).await {
                 if lock_kind == LockKind::Permit {
                     let semaphore = self.admin[0].expirable_semaphore(key);

@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{COMMANDS, LEASE, RESPONSE_TIMEOUT, workload};
 use crate::fault_plan::{FaultPlan, PlannedFault};
+use crate::planned_operation::panics;
 use distlock_tests::any_lock::LockKind;
 
 /// How long faults happen at size 1, which comes to some thousand operations.
@@ -69,7 +70,17 @@ pub fn plan(seed: u64, size: u32, lock_kind: LockKind) -> FaultPlan<MemoryFault>
     let is_rare = plays_rare_faults(seed);
     plan.steps
         .retain(|step| step.fault.is_rare() == is_rare && !matches!(step.fault, MemoryFault::Hang));
+    if panics_of(seed) > 0 {
+        // The others wake waiters themselves.
+        plan.steps
+            .retain(|step| !matches!(step.fault, MemoryFault::Mute | MemoryFault::Restart(_)));
+    }
     plan
+}
+
+/// How many operations in a thousand have wakers that panic. None where situations are played, which wake waiters themselves.
+pub(super) fn panics_of(seed: u64) -> u32 {
+    panics(seed) * u32::from(!plays_rare_faults(seed))
 }
 
 /// Whether the run of this seed plays what random operations rarely meet, and nothing else.

@@ -1,12 +1,14 @@
 //! Runs on real servers, with clients in this process and in children, and faults of all of them. See [`Ground`] for what
 //! the servers are.
 
+mod calm;
 pub mod child;
 mod ground;
 mod inject;
 mod leftovers;
 mod numbers;
 mod plan;
+mod replicas;
 mod wires;
 
 use std::pin::pin;
@@ -95,6 +97,9 @@ impl Scale {
     }
 }
 
+/// How many waiters in a thousand are not polled for some time, in a third of the runs.
+const UNPOLLED: u32 = 3;
+
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(3_600);
 
@@ -106,7 +111,7 @@ const BOUNDS: Bounds = Bounds {
     confirmed: 1_010_000_000,
     // What processes give each other is not known.
     passes: usize::MAX,
-    // Two looks at the queue, a second apart, and the lease of a hold whose grant arrived unpolled.
+    // Two looks at the queue, a second apart, and the release of what was granted.
     absent: 5_000_000_000,
     aftermath: 1_000_000_000,
     in_order: false,
@@ -181,7 +186,7 @@ impl RunConfig {
     async fn play(&self, seed: u64) -> Outcome {
         error_counter::install();
         let (workload, errors) = (
-            workload(self.ground, self.lock_kind, self.scale.keys),
+            workload(self.ground, self.lock_kind, self.scale.keys, seed),
             error_counter::count(),
         );
         let plans = match self.only_kills {
@@ -222,7 +227,7 @@ fn bounds(ground: Ground, lock_kind: LockKind) -> Bounds {
     }
 }
 
-fn workload(ground: Ground, lock_kind: LockKind, keys: usize) -> Workload {
+fn workload(ground: Ground, lock_kind: LockKind, keys: usize, seed: u64) -> Workload {
     Workload {
         lock_kind,
         lease: ground.lease(),
@@ -230,7 +235,8 @@ fn workload(ground: Ground, lock_kind: LockKind, keys: usize) -> Workload {
         pause: Duration::from_millis(30),
         wait: Duration::from_secs(2),
         long: 2,
-        unpolled: 0,
+        unpolled: if seed % 3 == 1 { UNPOLLED } else { 0 },
+        panics: 0,
         keys: (0..keys).map(|n| format!("chaos:{n}")).collect(),
     }
 }
@@ -341,11 +347,14 @@ impl RedisRun {
             );
             workers.spawn(worker.work_until(self.end));
         }
-        tokio::join!(
+        let over = begin + self.config.scale.faulty;
+        let (.., wrong, wrong_replicas) = tokio::join!(
             self.inject(&plans.server, begin),
             self.inject(&plans.wire, begin),
             self.inject(&plans.processes, begin),
-            self.inject_last(begin + self.config.scale.faulty),
+            self.inject_last(over),
+            self.play_calmly(over + self.config.ground.heals()),
+            self.play_replicas(),
         );
         let more = std::mem::take(self.more_workers.get_mut().expect("nobody panicked"));
         let all = async { tokio::join!(workers.join_all(), more.join_all()) };
@@ -360,6 +369,9 @@ impl RedisRun {
         let name = (self.config.ground.name(), self.context.seed);
         let bounds = self.bounds();
         let mut outcome = evaluate(name, &self.history, &bounds, &self.resource);
+        for (rule, what) in wrong.into_iter().chain(wrong_replicas) {
+            outcome.found(rule, what);
+        }
         if !is_done {
             outcome.found("A11", String::from("workers that never end"));
         }
@@ -381,6 +393,14 @@ impl RedisRun {
             outcome.found("A9", wrong);
         }
         outcome
+    }
+
+    async fn play_replicas(&self) -> Vec<calm::Wrong> {
+        let is_played = self.config.ground == Ground::Server && !self.config.only_kills;
+        match self.context.workload.lock_kind {
+            LockKind::Reentrant if is_played => self.replica_stops().await,
+            _ => Vec::new(),
+        }
     }
 
     fn bounds(&self) -> Bounds {

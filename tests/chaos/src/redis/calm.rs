@@ -1,0 +1,211 @@
+//! Situations that are played when the faults of a run are over, so that nothing excuses what comes of them: futures that are
+//! polled and then left, and latches whose waiters lose their connections at the last count.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use distlock::{Client, CountDownLatch};
+use futures_util::FutureExt;
+use futures_util::future::{join_all, poll_immediate};
+use tokio::task::{JoinSet, unconstrained};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::ground::Effect;
+use super::plan::WireFault;
+use super::{Ground, RedisRun};
+use distlock_tests::any_lock::{AnyLock, LockKind};
+use distlock_tests::proxy::Select;
+
+/// Far beyond the end of a run: only the client can end what is granted to a future that is left.
+const LEASE_OF_LEFT: Duration = Duration::from_secs(600);
+
+/// A future that is left is looked at twice, a second apart, or once more if a look was late. The rest is for the release.
+const LEFT_FOR: Duration = Duration::from_secs(4);
+
+/// More futures than attempts that a client may have under way.
+const MANY: usize = 1_000;
+
+/// How long a future is polled whenever it is woken, if it does not wait for anything else.
+const AWAKE: Duration = Duration::from_millis(60);
+
+/// The most polls before a future is left. The first one sends its attempt, the others subscribe, ask again and sleep.
+const POLLS: u32 = 5;
+
+/// How often a latch is opened while connections are cut.
+const OPENED: u32 = 5;
+
+/// How many wait for such a latch.
+const WAITERS: usize = 3;
+
+/// What was wrong, with the rule that it violates.
+pub(super) type Wrong = (&'static str, String);
+
+impl RedisRun {
+    /// Plays the situations of this run's kind of lock, from this time on. Returns what was wrong.
+    pub(super) async fn play_calmly(&self, at: Instant) -> Vec<Wrong> {
+        let lock_kind = self.context.workload.lock_kind;
+        if self.config.ground != Ground::Server {
+            return Vec::new();
+        }
+        sleep_until(at).await;
+        if lock_kind == LockKind::Latch {
+            return self.latches_are_opened_at_a_cut().await;
+        }
+        let left = async {
+            let polls = match lock_kind {
+                _ if lock_kind.capacity() > 1 => 0,
+                // The server keeps the places of those that wait.
+                _ if lock_kind.is_fair() => 1,
+                _ => POLLS,
+            };
+            join_all((1..=polls).map(|polls| self.leave_after(polls))).await
+        };
+        let (left, many) = tokio::join!(left, self.leave_many());
+        left.into_iter().chain([many]).flatten().collect()
+    }
+
+    /// A future is left after so many polls, in a key that is free or held. The next ones soon have the key.
+    async fn leave_after(&self, polls: u32) -> Option<Wrong> {
+        let lock_kind = match self.context.workload.lock_kind {
+            LockKind::Read => LockKind::Write,
+            lock_kind => lock_kind,
+        };
+        let key = format!("chaos:left:{polls}");
+        let mut locks = self.client_sets.iter().cycle();
+        let mut lock = || locks.next().map(|program| lock_kind.lock_on(program, &key));
+        let (lock, other) = (lock()?, lock()?);
+        let holder = match polls {
+            1 => None,
+            // Without it the key is free.
+            _ => other.acquire(None, None).await.ok(),
+        };
+        let acquiring = {
+            let lock = lock.clone();
+            async move { lock.acquire(None, Some(LEASE_OF_LEFT)).await }
+        };
+        let mut left = Box::pin(acquiring);
+        for _ in 0..polls {
+            if let Some(answer) = poll_immediate(&mut left).await {
+                // There was nothing to wait for.
+                drop(answer);
+                return None;
+            }
+            // The next poll meets an answer, or a message.
+            sleep(AWAKE / polls).await;
+        }
+        drop(holder);
+        for next in [&other, &lock] {
+            if let Err(what) = self.is_soon_granted(next).await {
+                let what = format!("{key}, left after {polls} polls: {what}");
+                return Some(("A5", what));
+            }
+        }
+        // Only here: until now its drop would have ended what it has.
+        drop(left);
+        None
+    }
+
+    /// More futures of one client are polled once and left than it may have attempts under way. Others go on.
+    async fn leave_many(&self) -> Option<Wrong> {
+        let client = &self.client_sets.last()?[0];
+        let acquire = |n: usize| {
+            let acquire = client.lock(format!("chaos:many:{n}")).acquire();
+            acquire.lease(LEASE_OF_LEFT).into_future()
+        };
+        let mut left: Vec<_> = (0..MANY).map(acquire).collect();
+        for (n, acquiring) in left.iter_mut().enumerate() {
+            // Without the budget of a task, which so many would use up.
+            let _granted_at_once = unconstrained(acquiring).now_or_never();
+            // The last ones meet what others give back.
+            if n >= MANY / 2 && n % 10 == 0 {
+                sleep(AWAKE / 10).await;
+            }
+        }
+        let begin = Instant::now();
+        let next = LockKind::Reentrant.lock(client, "chaos:many:next");
+        while begin.elapsed() < self.context.workload.lease {
+            if let Err(what) = self.is_soon_granted(&next).await {
+                let what = format!("beside {MANY} futures that are left: {what}");
+                return Some(("A11", what));
+            }
+            sleep(AWAKE).await;
+        }
+        drop(left);
+        None
+    }
+
+    /// Acquires and releases a lock. A busy machine may be slower than a command's timeout, but not for long.
+    async fn is_soon_granted(&self, lock: &AnyLock) -> Result<(), String> {
+        let last = Mutex::new(String::from("no answer"));
+        let granted = async {
+            loop {
+                match lock.acquire(None, None).await {
+                    Ok(guard) => return drop(guard.release().await),
+                    Err(error) => *last.lock().expect("nobody panicked") = error.to_string(),
+                }
+                sleep(AWAKE).await;
+            }
+        };
+        let granted = self.pulse.timeout(LEFT_FOR, granted).await;
+        granted.map_err(|_| last.into_inner().expect("nobody panicked"))
+    }
+
+    /// A latch is counted down to 0 in the moment in which its waiters lose their connections. They are let go.
+    async fn latches_are_opened_at_a_cut(&self) -> Vec<Wrong> {
+        let mut all_wrong = Vec::new();
+        let direct = {
+            let servers = self.servers.lock().await;
+            let url = servers.with_data()[0].url();
+            // Not behind the proxy, so that the count is not lost as well.
+            Client::connect(&url)
+                .await
+                .expect("a server without faults")
+        };
+        for n in 0..OPENED {
+            let key = format!("chaos:cut:{n}");
+            let latch = direct.count_down_latch(&key);
+            assert!(latch.try_set_count(1).await.expect("no fault"));
+            let mut waiters = JoinSet::new();
+            for _ in 0..WAITERS {
+                let latch: CountDownLatch = self.client_sets[0][0].count_down_latch(&key);
+                waiters.spawn(async move { latch.wait().await });
+            }
+            self.is_listened_to(&key).await;
+            let from = self.context.time.now();
+            let cut = self
+                .wires
+                .inject(&WireFault::Cut(Select::ALL), Duration::ZERO, 0);
+            let hit = cut.await;
+            latch.count_down().await.expect("no fault");
+            let lasted = (from, self.context.time.now());
+            let effect = Effect::outage().met(hit);
+            self.note_fault(String::from("Cut"), effect, lasted, false);
+            let patience = self.context.workload.lease * 2;
+            let Ok(let_go) = self.pulse.timeout(patience, waiters.join_all()).await else {
+                all_wrong.push(("A5", format!("{key}: waiters stay at 0")));
+                continue;
+            };
+            for error in let_go.into_iter().filter_map(Result::err) {
+                all_wrong.push(("A11", format!("{key}, which was opened: {error}")));
+            }
+        }
+        all_wrong
+    }
+
+    /// Waits until somebody listens to the channel of this key.
+    async fn is_listened_to(&self, key: &str) {
+        let listened = async {
+            loop {
+                let servers = self.servers.lock().await;
+                let channels = servers.with_data()[0].pubsub_channels().await;
+                drop(servers);
+                if channels.iter().any(|channel| channel.contains(key)) {
+                    return;
+                }
+                sleep(AWAKE / 10).await;
+            }
+        };
+        let listened = timeout(self.context.workload.lease * 2, listened).await;
+        listened.expect("waiters subscribe");
+    }
+}
