@@ -52,6 +52,23 @@ pub enum LockKind {
     Latch,
 }
 
+/// Asks a lock of one key, of whatever kind. The other arms are for locks that are no `Lock<K>`.
+macro_rules! of_one_key {
+    ($any:expr, $lock:ident => $asked:expr, { $($others:tt)* }) => {
+        match $any {
+            AnyLock::Reentrant($lock) => $asked,
+            AnyLock::NonReentrant($lock) => $asked,
+            AnyLock::Spin($lock) => $asked,
+            AnyLock::Fenced($lock) => $asked,
+            AnyLock::Fair($lock) => $asked,
+            AnyLock::NonReentrantFair($lock) => $asked,
+            AnyLock::Write($lock) => $asked,
+            AnyLock::Read($lock) => $asked,
+            $($others)*
+        }
+    };
+}
+
 /// A lock of any kind.
 #[derive(Clone, Debug)]
 pub enum AnyLock {
@@ -236,19 +253,11 @@ impl AnyLock {
     /// # Errors
     /// Those of the lock.
     pub async fn holders(&self) -> Result<Vec<Holder>, Error> {
-        match self {
-            Self::Reentrant(lock) => lock.holders().await,
-            Self::NonReentrant(lock) => lock.holders().await,
-            Self::Spin(lock) => lock.holders().await,
-            Self::Fenced(lock) => lock.holders().await,
-            Self::Fair(lock) => lock.holders().await,
-            Self::NonReentrantFair(lock) => lock.holders().await,
-            Self::Write(lock) => lock.holders().await,
-            Self::Read(lock) => lock.holders().await,
-            Self::Permit(_) | Self::Semaphore(_) => Ok(Vec::new()),
-            Self::Multi(lock) => lock.holders().await,
-            Self::Red(lock) => lock.holders().await,
-        }
+        of_one_key!(self, lock => lock.holders().await, {
+            AnyLock::Permit(_) | AnyLock::Semaphore(_) => Ok(Vec::new()),
+            AnyLock::Multi(lock) => lock.holders().await,
+            AnyLock::Red(lock) => lock.holders().await,
+        })
     }
 
     /// How often those who hold it have entered it; of locks that do not tell, 0.
@@ -256,17 +265,9 @@ impl AnyLock {
     /// # Errors
     /// Those of the lock.
     pub async fn hold_count(&self) -> Result<u64, Error> {
-        match self {
-            Self::Reentrant(lock) => lock.hold_count().await,
-            Self::NonReentrant(lock) => lock.hold_count().await,
-            Self::Spin(lock) => lock.hold_count().await,
-            Self::Fenced(lock) => lock.hold_count().await,
-            Self::Fair(lock) => lock.hold_count().await,
-            Self::NonReentrantFair(lock) => lock.hold_count().await,
-            Self::Write(lock) => lock.hold_count().await,
-            Self::Read(lock) => lock.hold_count().await,
-            Self::Permit(_) | Self::Semaphore(_) | Self::Multi(_) | Self::Red(_) => Ok(0),
-        }
+        of_one_key!(self, lock => lock.hold_count().await, {
+            AnyLock::Permit(_) | AnyLock::Semaphore(_) | AnyLock::Multi(_) | AnyLock::Red(_) => Ok(0),
+        })
     }
 
     /// What is left of its lease.
@@ -274,19 +275,11 @@ impl AnyLock {
     /// # Errors
     /// Those of the lock.
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        match self {
-            Self::Reentrant(lock) => lock.remaining_lease().await,
-            Self::NonReentrant(lock) => lock.remaining_lease().await,
-            Self::Spin(lock) => lock.remaining_lease().await,
-            Self::Fenced(lock) => lock.remaining_lease().await,
-            Self::Fair(lock) => lock.remaining_lease().await,
-            Self::NonReentrantFair(lock) => lock.remaining_lease().await,
-            Self::Write(lock) => lock.remaining_lease().await,
-            Self::Read(lock) => lock.remaining_lease().await,
-            Self::Permit(_) | Self::Semaphore(_) => Ok(None),
-            Self::Multi(lock) => lock.remaining_lease().await,
-            Self::Red(lock) => lock.remaining_lease().await,
-        }
+        of_one_key!(self, lock => lock.remaining_lease().await, {
+            AnyLock::Permit(_) | AnyLock::Semaphore(_) => Ok(None),
+            AnyLock::Multi(lock) => lock.remaining_lease().await,
+            AnyLock::Red(lock) => lock.remaining_lease().await,
+        })
     }
 
     /// Frees it, no matter which owner holds it.
@@ -294,19 +287,11 @@ impl AnyLock {
     /// # Errors
     /// Those of the lock.
     pub async fn force_release(&self) -> Result<bool, Error> {
-        match self {
-            Self::Reentrant(lock) => lock.force_release().await,
-            Self::NonReentrant(lock) => lock.force_release().await,
-            Self::Spin(lock) => lock.force_release().await,
-            Self::Fenced(lock) => lock.force_release().await,
-            Self::Fair(lock) => lock.force_release().await,
-            Self::NonReentrantFair(lock) => lock.force_release().await,
-            Self::Write(lock) => lock.force_release().await,
-            Self::Read(lock) => lock.force_release().await,
-            Self::Permit(semaphore) => semaphore.delete().await,
-            Self::Semaphore(semaphore) => semaphore.delete().await,
-            Self::Multi(lock) => lock.force_release().await,
-            Self::Red(lock) => lock.force_release().await,
-        }
+        of_one_key!(self, lock => lock.force_release().await, {
+            AnyLock::Permit(semaphore) => semaphore.delete().await,
+            AnyLock::Semaphore(semaphore) => semaphore.delete().await,
+            AnyLock::Multi(lock) => lock.force_release().await,
+            AnyLock::Red(lock) => lock.force_release().await,
+        })
     }
 }
