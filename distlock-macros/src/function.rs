@@ -110,7 +110,8 @@ impl Function {
                     (&param.attrs, names(&param.pat), is_reference)
                 }
             };
-            let (cfgs, lints) = (cfg::conditions(attrs), lints::of_unused(attrs));
+            let cfgs = cfg::conditions(attrs);
+            let lints = lints::of_unused(attrs);
             bindings.extend(names.into_iter().map(|name| Binding {
                 name,
                 is_reference,

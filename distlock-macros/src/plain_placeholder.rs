@@ -112,9 +112,10 @@ fn never_a_key(text: &str) -> Option<Written<'_>> {
     }
     let sign = text.strip_prefix('%').or_else(|| text.strip_prefix("#p"))?;
     let word = path(sign);
-    let is_placeholder = match text.starts_with('%') {
-        true => matches!(word, "s" | "d" | "u" | "v"),
-        false => !word.is_empty() && word.chars().all(|c| c.is_ascii_digit()),
+    let is_placeholder = if text.starts_with('%') {
+        matches!(word, "s" | "d" | "u" | "v")
+    } else {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_digit())
     };
     let length = text.len() - sign.len() + word.len();
     is_placeholder.then_some((length, None))

@@ -91,10 +91,13 @@ impl Parse for Setting {
             return Err(unknown(&name));
         }
         input.parse::<Token![=]>()?;
-        let value = input.parse().map_err(|error| match input.is_empty() {
-            // The end of the attribute has no span. The error is shown at the name.
-            true => Error::new(name.span(), format!("the value of `{name}` is incomplete")),
-            false => error,
+        let value = input.parse().map_err(|error| {
+            if input.is_empty() {
+                // The end of the attribute has no span. The error is shown at the name.
+                Error::new(name.span(), format!("the value of `{name}` is incomplete"))
+            } else {
+                error
+            }
         })?;
         Ok(Self { name, value })
     }

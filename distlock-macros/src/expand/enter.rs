@@ -13,7 +13,8 @@ use crate::mode::Mode;
 impl Expansion<'_> {
     /// `let __enter = ..`: the future that acquires the lock. With a condition that is false it acquires nothing.
     pub(super) fn enter(&self) -> TokenStream {
-        let (keys, settings) = (self.keys(), self.settings());
+        let keys = self.keys();
+        let settings = self.settings();
         let enter = quote_spanned! {Span::mixed_site()=>
             __distlock_private::Enter::new(__keys) #(#settings)* .enter()
         };
@@ -80,7 +81,8 @@ impl Expansion<'_> {
             DurationValue::Expr(expr) => (mixed_site_at(expr.span()), expr.to_token_stream()),
             DurationValue::Literal(duration, span) => {
                 let span = mixed_site_at(*span);
-                let (secs, nanos) = (duration.as_secs(), duration.subsec_nanos());
+                let secs = duration.as_secs();
+                let nanos = duration.subsec_nanos();
                 (
                     span,
                     quote_spanned!(span=> __distlock_private::Duration::new(#secs, #nanos)),

@@ -26,7 +26,8 @@ pub(crate) fn function(
     async_body: AsyncBody,
 ) -> TokenStream {
     let written = function.return_type();
-    let (attrs, vis) = (&function.attrs, &function.vis);
+    let attrs = &function.attrs;
+    let vis = &function.vis;
     let body_attrs = function.body.iter().flat_map(|body| &body.attrs);
     // A reference is left to rustc: mentioning it would keep lints from its type.
     let captured =
@@ -121,7 +122,8 @@ impl Expansion<'_> {
         let enter = self.enter();
         let on_error = self.on_error();
         let not_granted = self.not_granted();
-        let (token, body) = (self.token(), self.body());
+        let token = self.token();
+        let body = self.body();
         quote_spanned! {Span::mixed_site()=>
             #import
             #enter

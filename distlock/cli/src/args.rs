@@ -177,9 +177,10 @@ pub(crate) struct Doctor {
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
-    match interval < Duration::from_millis(100) {
-        true => Err("a shorter interval than 100ms would load the server".to_owned()),
-        false => Ok(interval),
+    if interval < Duration::from_millis(100) {
+        Err("a shorter interval than 100ms would load the server".to_owned())
+    } else {
+        Ok(interval)
     }
 }
 

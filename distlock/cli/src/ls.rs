@@ -13,7 +13,8 @@ pub(crate) async fn find(
     pattern: &str,
     limit: usize,
 ) -> Result<(Vec<KeyReport>, bool), Error> {
-    let (mut scan, mut found) = (client.scan(pattern), Vec::new());
+    let mut scan = client.scan(pattern);
+    let mut found = Vec::new();
     let mut is_cut = false;
     while !is_cut && let Some(page) = scan.next_page().await? {
         found.extend(page);
@@ -52,7 +53,8 @@ pub(crate) async fn list(client: &Client, args: &List, json: bool) -> Result<u8,
 fn tell_faults(found: &[KeyReport]) {
     for report in found {
         if let Some(fault) = &report.fault {
-            let (key, fault) = (output::plain(&report.key), output::plain(fault));
+            let key = output::plain(&report.key);
+            let fault = output::plain(fault);
             eprintln!("distlock: {key} cannot be read: {fault}");
         }
     }
@@ -72,16 +74,16 @@ fn tell_missing_rights(found: &[KeyReport]) {
 /// Shows one lock. Returns the exit status.
 pub(crate) async fn who(client: &Client, args: &Who, json: bool) -> Result<u8, Failed> {
     let found = client.inspect(&args.key).await?;
-    match json {
-        true => output::json(&report::json(&found))?,
-        false => {
-            output::text(&text(&found))?;
-            tell_missing_rights(std::slice::from_ref(&found));
-        }
+    if json {
+        output::json(&report::json(&found))?
+    } else {
+        output::text(&text(&found))?;
+        tell_missing_rights(std::slice::from_ref(&found));
     }
-    Ok(match found.is_held() {
-        true => 0,
-        false => Status::No.code(),
+    Ok(if found.is_held() {
+        0
+    } else {
+        Status::No.code()
     })
 }
 

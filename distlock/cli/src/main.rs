@@ -30,9 +30,10 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody listens any more where this fails.
             let _written = error.print();
-            return match error.use_stderr() {
-                true => Status::Usage.into(),
-                false => ExitCode::SUCCESS,
+            return if error.use_stderr() {
+                Status::Usage.into()
+            } else {
+                ExitCode::SUCCESS
             };
         }
     };

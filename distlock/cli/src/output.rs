@@ -30,9 +30,12 @@ pub(crate) fn text(text: &str) -> Result<(), Failed> {
 
 /// A text that comes from a server, without what a terminal would obey. Anybody who may lock can choose a key.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
+    let shown = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
     };
     text.chars().map(shown).collect()
 }

@@ -20,10 +20,7 @@ pub(crate) async fn release(client: &Client, args: &Release, json: bool) -> Resu
         (false, true) => output::text(&format!("{:?} is free\n", args.key))?,
         (false, false) => eprintln!("distlock: nobody held {:?}", args.key),
     }
-    Ok(match was_held {
-        true => 0,
-        false => Status::No.code(),
-    })
+    Ok(if was_held { 0 } else { Status::No.code() })
 }
 
 /// Releases whatever lock the key is. Returns whether somebody held it.

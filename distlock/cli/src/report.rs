@@ -88,9 +88,10 @@ pub(crate) fn holder(holder: &HolderReport) -> String {
         Some(client) => plain(&client.name),
         None => plain(&holder.owner),
     };
-    match holder.is_released {
-        true => format!("{name} (released)"),
-        false => name,
+    if holder.is_released {
+        format!("{name} (released)")
+    } else {
+        name
     }
 }
 

@@ -38,7 +38,8 @@ pub(crate) async fn watch(client: &Client, args: &Watch, json: bool) -> Result<u
     let mut signals = Signals::listen().map_err(software)?;
     let mut resized = signal(SignalKind::window_change()).map_err(software)?;
     let _screen = Screen::enter()?;
-    let (mut keys, mut ticks) = (keys(), interval(args.interval));
+    let mut keys = keys();
+    let mut ticks = interval(args.interval);
     let mut seen = ls::find(client, &args.pattern, args.limit).await;
     loop {
         draw(args, &seen)?;

@@ -54,7 +54,8 @@ impl BootClock {
     pub(super) async fn watch(&self) -> Infallible {
         let _watch = Watch::begin(self);
         loop {
-            let (start, timers) = (self.now(), Instant::now());
+            let start = self.now();
+            let timers = Instant::now();
             let mut apart = Duration::ZERO;
             while apart < UNNOTICED {
                 tokio::time::sleep(LONGEST_UNWATCHED).await;
@@ -148,7 +149,8 @@ pub(super) mod tests {
 
     /// Begins to sleep for a minute, and counts how often it is polled.
     fn sleep(clock: &Clock, polls: &Arc<AtomicUsize>) -> JoinHandle<()> {
-        let (clock, polls) = (clock.clone(), Arc::clone(polls));
+        let clock = clock.clone();
+        let polls = Arc::clone(polls);
         tokio::spawn(async move {
             let mut sleep = pin!(clock.sleep_until(clock.now().after(MINUTE)));
             poll_fn(|cx| {
@@ -178,7 +180,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn watched_sleepers_are_polled_when_they_begin_and_after_a_suspend_only() {
-        let (clock, polls) = (Clock::boot(), Arc::default());
+        let clock = Clock::boot();
+        let polls = Arc::default();
         let watch = watch(&clock).await;
         let sleepers: Vec<_> = (0..2_000).map(|_| sleep(&clock, &polls)).collect();
         tokio::time::sleep(Duration::from_millis(3_500)).await;
@@ -197,7 +200,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn short_suspends_count_together() {
-        let (clock, polls) = (Clock::boot(), Arc::default());
+        let clock = Clock::boot();
+        let polls = Arc::default();
         let watch = watch(&clock).await;
         let sleeper = sleep(&clock, &polls);
         for _ in 0..3 {
@@ -219,7 +223,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn sleep_outlasts_no_suspend_after_its_watch_has_ended() {
-        let (clock, polls) = (Clock::boot(), Arc::default());
+        let clock = Clock::boot();
+        let polls = Arc::default();
         let watch = watch(&clock).await;
         let sleeper = sleep(&clock, &polls);
         tokio::task::yield_now().await;
@@ -232,7 +237,8 @@ pub(super) mod tests {
 
     #[test]
     fn sleep_outlasts_no_suspend_when_the_watch_is_in_a_runtime_that_stands_still() {
-        let (clock, idle) = (Clock::boot(), runtime());
+        let clock = Clock::boot();
+        let idle = runtime();
         idle.block_on(async { drop(watch(&clock).await) });
         runtime().block_on(async {
             let sleeper = sleep(&clock, &Arc::default());
@@ -244,7 +250,8 @@ pub(super) mod tests {
 
     #[test]
     fn next_watch_is_relied_on_when_a_runtime_has_gone() {
-        let (clock, first) = (Clock::boot(), runtime());
+        let clock = Clock::boot();
+        let first = runtime();
         first.block_on(async { drop(watch(&clock).await) });
         drop(first);
         runtime().block_on(async {

@@ -43,7 +43,8 @@ pub(crate) fn micros_since_1970() -> u64 {
 /// runs is read before the machine's clock has moved and after, and so it has moved as well.
 #[cfg(any(test, feature = "redis"))]
 pub(crate) fn is_time_paused() -> bool {
-    let (before, start) = (Instant::now(), std::time::Instant::now());
+    let before = Instant::now();
+    let start = std::time::Instant::now();
     // Some tens of nanoseconds: until the clock shows another time.
     while std::time::Instant::now() == start {
         std::hint::spin_loop();

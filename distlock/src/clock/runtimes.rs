@@ -136,8 +136,10 @@ mod tests {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_time().start_paused(true).build().unwrap()
         };
-        let (first, second) = (paused(), paused());
-        let (hour, moment) = (Duration::from_secs(3600), Duration::from_secs(1));
+        let first = paused();
+        let second = paused();
+        let hour = Duration::from_secs(3600);
+        let moment = Duration::from_secs(1);
         first.block_on(async { clock.now() });
         second.block_on(async {
             clock.now();
@@ -161,7 +163,8 @@ mod tests {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_time().start_paused(paused).build().unwrap()
         };
-        let (paused, real) = (build(true), build(false));
+        let paused = build(true);
+        let real = build(false);
         std::thread::sleep(Duration::from_millis(20));
         let start = clock.now();
         for _ in 0..100 {

@@ -139,13 +139,14 @@ fn rights(facts: &ServerFacts) -> Vec<Finding> {
             }
         })
         .collect();
-    match lacking.is_empty() {
-        true => vec![Finding::new(
+    if lacking.is_empty() {
+        vec![Finding::new(
             "rights",
             Verdict::Ok,
             "the user may do what every primitive needs",
-        )],
-        false => lacking,
+        )]
+    } else {
+        lacking
     }
 }
 
@@ -168,7 +169,8 @@ fn eviction(info: &Info) -> Finding {
 }
 
 fn memory(info: &Info) -> Finding {
-    let (used, most) = (number(info, "used_memory"), number(info, "maxmemory"));
+    let used = number(info, "used_memory");
+    let most = number(info, "maxmemory");
     let percent = used.saturating_mul(100).checked_div(most);
     match percent {
         None => Finding::new("memory", Verdict::Ok, "no limit"),
@@ -200,7 +202,8 @@ fn persistence(info: &Info) -> Finding {
 }
 
 fn replicas(info: &Info, layout: ServerLayout) -> Finding {
-    let (role, count) = (field(info, "role"), number(info, "connected_slaves"));
+    let role = field(info, "role");
+    let count = number(info, "connected_slaves");
     if role != "master" {
         return Finding::new("replicas", Verdict::Bad, format!("the role is {role}")).advice(
             "Locks are granted by masters. A replica refuses them: use the URL of the master.",
@@ -279,12 +282,13 @@ fn clock(facts: &ServerFacts) -> Finding {
         }
     };
     let value = format!("{ahead:+} ms beside this machine");
-    match ahead.unsigned_abs() > CLOCKS_DIFFER_MS {
-        true => Finding::new("clock", Verdict::Warn, value).advice(
+    if ahead.unsigned_abs() > CLOCKS_DIFFER_MS {
+        Finding::new("clock", Verdict::Warn, value).advice(
             "Leases do not depend on it. Fair locks with waiters of Redisson, and permits whose ends Redisson has written, do. \
              Have both machines follow the time of the network (NTP).",
-        ),
-        false => Finding::new("clock", Verdict::Ok, value),
+        )
+    } else {
+        Finding::new("clock", Verdict::Ok, value)
     }
 }
 

@@ -88,14 +88,12 @@ pub(crate) async fn doctor(server: &Server, args: &Doctor) -> Result<u8, Failed>
         ok,
         checks: findings,
     };
-    match server.json {
-        true => output::json(&report)?,
-        false => output::text(&text(&report.checks))?,
+    if server.json {
+        output::json(&report)?
+    } else {
+        output::text(&text(&report.checks))?
     }
-    Ok(match ok {
-        true => 0,
-        false => status.code(),
-    })
+    Ok(if ok { 0 } else { status.code() })
 }
 
 /// The findings as text, by server.

@@ -59,7 +59,9 @@ pub(crate) async fn run(client: &Client, args: &Run, json: bool) -> Result<u8, F
             return Ok(outcome.told(json, "interrupted while it waited for"));
         }
     };
-    let (waited, token, held) = (started.elapsed(), guard.token(), Instant::now());
+    let waited = started.elapsed();
+    let token = guard.token();
+    let held = Instant::now();
     let ended = match command(args, &guard, &mut signals).await {
         Ok(ended) => ended,
         Err(failed) => {
@@ -141,7 +143,9 @@ async fn command(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Exi
         let program = args.command.first().map(|name| name.display().to_string());
         cannot_run(&program.unwrap_or_default(), &error)
     })?;
-    let (mut lost, mut kill_at, mut is_killed) = (pin!(guard.lost()), None, false);
+    let mut lost = pin!(guard.lost());
+    let mut kill_at = None;
+    let mut is_killed = false;
     loop {
         tokio::select! {
             ended = child.ended() => {
