@@ -8,6 +8,7 @@ use distlock::{HolderReport, KeyReport, WaiterReport};
 
 use super::clock::{Millis, millis};
 use super::lock::{End, Holder, Lock, Named, PastHold, Permits, Sample, Waiter, can_be_released};
+use super::own::OwnWaiters;
 
 /// How far back contention is remembered.
 pub(super) const CONTENTION_SPAN: Millis = 5 * 60 * 1_000;
@@ -52,6 +53,8 @@ pub(super) struct Found {
     pub(super) look: u64,
     /// Each report with the time at which it came.
     pub(super) reports: Vec<(Millis, KeyReport)>,
+    /// Who waits for which key in this process.
+    pub(super) own: HashMap<String, OwnWaiters>,
     /// Whether a key that is not among the reports is gone.
     pub(super) is_complete: bool,
     /// Whether nobody watched for a while before this look.
@@ -71,7 +74,8 @@ impl History {
         let mut locks = BTreeMap::new();
         for (at, report) in found.reports {
             let before = earlier.get(&report.key);
-            let mut lock = lock(at, &report, before.map(|lock| &**lock), is_exact);
+            let own = found.own.get(&report.key).copied().unwrap_or_default();
+            let mut lock = lock(at, &report, own, before.map(|lock| &**lock), is_exact);
             lock.changed = before.map_or(0, |before| before.changed);
             lock.contention = before.map_or_else(Vec::new, |before| before.contention.clone());
             let lock = match before {
@@ -270,7 +274,13 @@ fn note_change(changes: &mut VecDeque<(Millis, u64)>, now: Millis, number: u64) 
 }
 
 /// A report as the console shows it, with what is known from the look before.
-fn lock(at: Millis, report: &KeyReport, before: Option<&Lock>, is_exact: bool) -> Lock {
+fn lock(
+    at: Millis,
+    report: &KeyReport,
+    own: OwnWaiters,
+    before: Option<&Lock>,
+    is_exact: bool,
+) -> Lock {
     // That it cannot be read at this moment does not say that its holds have ended.
     if let (Some(_), Some(before)) = (&report.fault, before) {
         return Lock {
@@ -302,7 +312,7 @@ fn lock(at: Millis, report: &KeyReport, before: Option<&Lock>, is_exact: bool) -
         holder_total: report.holder_total,
         waiters: report.waiters.iter().map(waiter).collect(),
         waiter_total: report.waiter_total,
-        waiting: report.waiter_total.max(report.listeners.unwrap_or(0)),
+        waiting: own.with(report.waiter_total, report.listeners.unwrap_or(0)),
         permits: report.permits.map(|permits| Permits {
             free: permits.free,
             taken: permits.taken,
@@ -388,6 +398,7 @@ mod tests {
             let found = Found {
                 look: self.look,
                 reports,
+                own: HashMap::new(),
                 is_complete: true,
                 is_after_pause: self.is_after_pause,
             };

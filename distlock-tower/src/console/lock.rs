@@ -19,7 +19,7 @@ pub(super) struct Lock {
     pub(super) holder_total: u64,
     pub(super) waiters: Vec<Waiter>,
     pub(super) waiter_total: u64,
-    /// How many wait, as far as the server knows: owners in its queue, or processes that listen.
+    /// How many wait: owners in the server's queue, or processes that listen and the acquisitions of this process.
     pub(super) waiting: u64,
     pub(super) permits: Option<Permits>,
     pub(super) count: Option<i64>,

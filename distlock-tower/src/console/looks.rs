@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::{Clock, Millis};
 use super::history::{Found, History};
 use super::lock::{Lock, PastHold};
-use super::own::Own;
+use super::own::{Own, OwnWaiters};
 use super::problems::problems;
 use super::view::{Trouble, View};
 
@@ -76,6 +76,11 @@ impl Looks {
         &self.pattern
     }
 
+    /// Whether the console is about this key.
+    pub(super) fn covers(&self, key: &str) -> bool {
+        self.client.scan(&*self.pattern).matches(key)
+    }
+
     pub(super) fn max_keys(&self) -> u32 {
         self.max_keys
     }
@@ -128,6 +133,7 @@ impl Looks {
         let found = Found {
             look: 0,
             reports: vec![(at, report)],
+            own: OwnWaiters::of(&self.client.snapshot()),
             is_complete: false,
             is_after_pause: true,
         };
@@ -145,6 +151,8 @@ impl Looks {
         let look = before.look + 1;
         let scanned = self.scan().await;
         let now = self.now();
+        // It asks no server, and is there also when none answers.
+        let snapshot = self.client.snapshot().matching(&self.pattern);
         let mut history = self.history.lock();
         let mut view = View {
             look,
@@ -161,6 +169,7 @@ impl Looks {
                 let found = Found {
                     look,
                     reports,
+                    own: OwnWaiters::of(&snapshot),
                     is_complete: !is_cut,
                     is_after_pause,
                 };
@@ -174,8 +183,6 @@ impl Looks {
             }
         }
         view.contention = history.contention();
-        // It asks no server, and is there also when none answers.
-        let snapshot = self.client.snapshot().matching(&self.pattern);
         view.own = Own::new(now, &snapshot, &before.own);
         view.problems = problems(now, &view.locks, &history, &snapshot);
         view

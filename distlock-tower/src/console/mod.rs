@@ -8,6 +8,7 @@ mod own;
 mod problems;
 mod release;
 mod router;
+mod senders;
 mod view;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use http::request::Parts;
 
 use self::looks::Looks;
 use self::release::{Releases, WhoFn};
+use self::senders::Senders;
 
 /// How many locks a look finds at most by default.
 const DEFAULT_MAX_KEYS: u32 = 10_000;
@@ -58,6 +60,7 @@ pub fn console(client: Client) -> Console {
         max_keys: DEFAULT_MAX_KEYS,
         may_release: false,
         who: None,
+        senders: Senders::default(),
     }
 }
 
@@ -71,7 +74,8 @@ pub fn console(client: Client) -> Console {
 /// | --- | --- |
 /// | `GET /` | the page |
 /// | `GET /api/locks` | all locks as JSON, and what this client holds and waits for |
-/// | `GET /api/locks/{key}` | one lock, with its recent history, and this client's holds and waits of it |
+/// | `GET /api/lock?key={key}` | one lock, with its recent history, and this client's holds and waits of it |
+/// | `GET /api/locks/{key}` | the same. Clients and proxies may change a key with `.`, `..` or a slash in the path |
 /// | `GET /api/events` | server-sent events: one for each look, with the locks that have changed |
 /// | `POST /api/force-release` | frees a lock, if [`allow_force_release`](Console::allow_force_release) is set |
 ///
@@ -94,8 +98,10 @@ pub fn console(client: Client) -> Console {
 /// waits for a page that is open for at most 5 s.
 ///
 /// # Security
-/// The page loads nothing from other hosts, and its `Content-Security-Policy` forbids scripts other than its own. It may not
-/// be framed, and no answer may be cached. A request that changes something is refused if it comes from another origin.
+/// The page needs authentication, which the console does not have: whoever reaches the router can read it. The page loads
+/// nothing from other hosts, and its `Content-Security-Policy` forbids scripts other than its own. It may not be framed, and no
+/// answer may be cached. A request that frees a lock is refused if it comes from another
+/// [origin](Console::trusted_origins), or if it calls the program by an unknown [host](Console::hosts).
 ///
 /// # Examples
 /// ```
@@ -118,6 +124,7 @@ pub fn console(client: Client) -> Console {
 /// let console = distlock_tower::console(Client::in_memory())
 ///     .pattern("order:*")
 ///     .allow_force_release()
+///     .hosts(["ops.shop.example"])
 ///     .who(|request| match request.headers.get("x-user") {
 ///         Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
 ///         None => String::from("nobody"),
@@ -134,11 +141,15 @@ pub struct Console {
     max_keys: u32,
     may_release: bool,
     who: Option<WhoFn>,
+    senders: Senders,
 }
 
 impl Console {
-    /// Shows only the keys that match a pattern, in the form of [`Client::scan`]. The default is `"*"`: all keys with the
-    /// client's prefix.
+    /// Restricts the console to the keys that match a pattern, in the form of [`Client::scan`]: without the client's prefix.
+    /// The default is `"*"`: all keys with the client's prefix.
+    ///
+    /// Requests for a single other key, also to free it, are answered with 404. A possible deadlock is shown with all of its
+    /// keys if one of them matches.
     ///
     /// # Examples
     /// See [`Console`].
@@ -165,7 +176,8 @@ impl Console {
     /// Lets people free locks on the page, no matter who holds them. Without this setting the console only reads.
     ///
     /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
-    /// origin, where browsers send the user's cookies along. Each request is logged as a warning, with the key, its holders and
+    /// [origin](Console::trusted_origins), where browsers send the user's cookies along, and if it calls the program by a name
+    /// other than `localhost`, unless [`hosts`](Console::hosts) has it. Each request is logged as a warning, with the key, its holders and
     /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
     /// Locks, fair locks, fenced locks and read/write locks can be freed. Semaphores and latches cannot.
@@ -174,6 +186,44 @@ impl Console {
     /// See [`Console`].
     pub fn allow_force_release(mut self) -> Self {
         self.may_release = true;
+        self
+    }
+
+    /// Sets by which names the console may be called to free a lock, beside those of the loopback interface (`localhost`,
+    /// names below `.localhost`, and addresses such as `127.0.0.1` and `[::1]`), which are always allowed.
+    ///
+    /// A name is the value of the header `Host`: `ops.shop.example` for each port, or `ops.shop.example:8443`. Behind a proxy it
+    /// is the host that the proxy sends. Every other request that frees a lock is refused with 403, and the answer names the
+    /// host. Otherwise the page of another site could free locks on a console without authentication, by a name of
+    /// that site that points to this machine. Reading is not restricted by the host: only authentication protects it.
+    ///
+    /// # Examples
+    /// See [`Console`].
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.senders.hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets from which origins a request may free a lock, beside the origin of the console itself.
+    ///
+    /// A browser sends the origin of its page, such as `https://ops.shop.example`, in the header `Origin`. The console compares
+    /// it with the header `Host`. Both differ behind a proxy that changes `Host`. The answer to a refused request names both
+    /// values.
+    ///
+    /// # Examples
+    /// ```
+    /// let console = distlock_tower::console(distlock::Client::in_memory())
+    ///     .allow_force_release()
+    ///     .hosts(["locks.internal"])
+    ///     .trusted_origins(["https://ops.shop.example"]);
+    /// # drop(axum::Router::<()>::from(console));
+    /// ```
+    pub fn trusted_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let origins = origins.into_iter().map(Into::into);
+        // People copy an origin from the address of a page.
+        self.senders.origins = origins
+            .map(|origin: String| origin.trim_end_matches('/').to_owned())
+            .collect();
         self
     }
 
@@ -194,6 +244,7 @@ impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
         let releases = Releases {
             are_allowed: console.may_release,
             who: console.who,
+            senders: console.senders,
         };
         router::router(looks, releases)
     }
@@ -206,6 +257,7 @@ impl fmt::Debug for Console {
             .field("pattern", &self.pattern)
             .field("max_keys", &self.max_keys)
             .field("may_release", &self.may_release)
+            .field("senders", &self.senders)
             .finish_non_exhaustive()
     }
 }

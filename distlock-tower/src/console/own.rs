@@ -1,8 +1,9 @@
 //! What the process that has the console holds and waits for itself, with the lines of its code.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use distlock::{BlockedBy, HoldSnapshot, Snapshot, WaitSnapshot};
+use distlock::{BlockedBy, HoldSnapshot, Kind, Snapshot, WaitSnapshot};
 use serde::Serialize;
 
 use super::clock::{Millis, millis};
@@ -68,6 +69,34 @@ pub(super) enum Blocker {
         lease_ends: Millis,
     },
     Unknown,
+}
+
+/// How many wait for a key in this process. The server knows at most one of them, unless it keeps them in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnWaiters {
+    count: u64,
+    /// Whether the server counts this process among those that listen. Only spin locks do not. A process that has waited for
+    /// milliseconds behind a hold of its own may not listen yet; the sum may then be too small by one.
+    is_listening: bool,
+}
+
+impl OwnWaiters {
+    /// Those of all keys.
+    pub(super) fn of(snapshot: &Snapshot) -> HashMap<String, Self> {
+        let mut all: HashMap<String, Self> = HashMap::new();
+        for wait in &snapshot.waits {
+            let own = all.entry(wait.key.clone()).or_default();
+            own.count += 1;
+            own.is_listening |= wait.kind != Kind::Spin;
+        }
+        all
+    }
+
+    /// How many wait in all processes together, as far as it is known.
+    pub(super) fn with(self, in_queue: u64, listeners: u64) -> u64 {
+        let others = listeners.saturating_sub(u64::from(self.is_listening));
+        in_queue.max(others + self.count)
+    }
 }
 
 impl Own {

@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use distlock::{Client, Error, KeyReport, Primitive};
-use http::header::{HOST, HeaderName, ORIGIN};
+use http::StatusCode;
 use http::request::Parts;
-use http::uri::Authority;
-use http::{StatusCode, Uri};
 use serde::Deserialize;
 
 use super::lock::can_be_released;
+use super::senders::Senders;
 
 pub(super) type WhoFn = Arc<dyn Fn(&Parts) -> String + Send + Sync>;
-
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether people may free locks, and how they are called.
 pub(super) struct Releases {
     pub(super) are_allowed: bool,
     pub(super) who: Option<WhoFn>,
+    pub(super) senders: Senders,
 }
 
 /// The body of a request.
@@ -58,11 +56,8 @@ impl Releases {
             let text = "this console only reads: the program does not allow to free locks by force";
             return Err(Refusal::new(StatusCode::FORBIDDEN, text));
         }
-        if !is_from_here(parts) {
-            let text = "the request comes from another origin";
-            return Err(Refusal::new(StatusCode::FORBIDDEN, text));
-        }
-        Ok(())
+        let checked = self.senders.check(parts);
+        checked.map_err(|text| Refusal::new(StatusCode::FORBIDDEN, text))
     }
 }
 
@@ -78,25 +73,6 @@ impl Request {
         }
         Ok(request)
     }
-}
-
-/// Whether a request was sent by a page of this server, or by a program that is no browser.
-///
-/// Browsers say by `Sec-Fetch-Site` where a request comes from, unless the page is served without TLS, and by `Origin`
-/// whenever a request may change something.
-fn is_from_here(parts: &Parts) -> bool {
-    if let Some(site) = parts.headers.get(SEC_FETCH_SITE) {
-        return site == "same-origin";
-    }
-    let Some(origin) = parts.headers.get(ORIGIN) else {
-        return true;
-    };
-    // HTTP/2 has the host in the URI.
-    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| parts.uri.authority().map(Authority::as_str));
-    let origin = origin.to_str().ok().and_then(|it| it.parse::<Uri>().ok());
-    let origin = origin.as_ref().and_then(Uri::authority);
-    host.is_some_and(|host| origin.is_some_and(|origin| origin.as_str().eq_ignore_ascii_case(host)))
 }
 
 /// Frees a lock, and returns whether it was held.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{OriginalUri, Path, Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{OriginalUri, Path, Query, Request, State};
 use axum::middleware::map_response;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +20,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -67,6 +69,17 @@ struct Console {
 }
 
 impl Console {
+    /// Refuses a key outside of the console's pattern.
+    fn check_key(&self, key: &str) -> Result<(), Refusal> {
+        if self.looks.covers(key) {
+            return Ok(());
+        }
+        let pattern = self.looks.pattern();
+        let text =
+            format!("the key {key:?} does not match the pattern {pattern:?} of this console");
+        Err(Refusal::new(StatusCode::NOT_FOUND, text))
+    }
+
     fn shown(&self) -> Shown<'_> {
         Shown {
             now: self.looks.now(),
@@ -88,7 +101,8 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
         .route("/console.css", file(CSS, STYLE))
         .route("/icon.svg", file(SVG, ICON))
         .route("/api/locks", get(locks))
-        .route("/api/locks/{*key}", get(lock))
+        .route("/api/locks/{*key}", get(lock_of_path))
+        .route("/api/lock", get(lock_of_query))
         .route("/api/events", get(events))
         .route("/api/force-release", post(release))
         .layer(map_response(with_headers))
@@ -146,7 +160,35 @@ async fn locks(State(console): State<Arc<Console>>) -> Response {
     Json(view.update(None, console.shown())).into_response()
 }
 
-async fn lock(State(console): State<Arc<Console>>, Path(key): Path<String>) -> Response {
+/// The path in front of the console may have captures as well, which come first.
+async fn lock_of_path(
+    State(console): State<Arc<Console>>,
+    Path(captures): Path<Vec<(String, String)>>,
+) -> Response {
+    let key = captures.into_iter().next_back();
+    lock(&console, key.map(|(_, key)| key).unwrap_or_default()).await
+}
+
+#[derive(Deserialize)]
+struct KeyQuery {
+    key: String,
+}
+
+/// In a path, clients and proxies take `.` and `..` for folders, and some proxies refuse a slash as `%2F`.
+async fn lock_of_query(
+    State(console): State<Arc<Console>>,
+    query: Result<Query<KeyQuery>, QueryRejection>,
+) -> Response {
+    match query {
+        Ok(Query(KeyQuery { key })) => lock(&console, key).await,
+        Err(error) => refused(Refusal::new(error.status(), error.body_text())),
+    }
+}
+
+async fn lock(console: &Console, key: String) -> Response {
+    if let Err(refusal) = console.check_key(&key) {
+        return refused(refusal);
+    }
     let view = console.looks.current().await;
     let mut trouble = view.trouble.clone();
     let mut lock = view.locks.get(&key).cloned();
@@ -225,6 +267,7 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
         )
     })?;
     let request = release::Request::read(&body)?;
+    console.check_key(&request.key)?;
     let (client, who) = (console.looks.client(), console.releases.who(&parts));
     let report = client.inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error))?;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use axum::Router;
+use http::StatusCode;
+use serde_json::{Value, json};
 
-use super::{app, clients, json, until_next_look};
+use super::{app, clients, get, json, text, until_next_look};
 
 #[tokio::test(start_paused = true)]
 async fn lock_of_another_client_is_there_with_its_holder() {
@@ -53,6 +55,49 @@ async fn key_has_its_waiters_and_after_its_release_its_history() {
         seen["lock"]["holders"][0]["owner"],
         second.owner().to_string()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_that_no_path_can_have_is_found_by_the_query() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    for (key, query) in [
+        (".", "."),
+        ("..", ".."),
+        ("a/b", "a%2Fb"),
+        ("/", "/"),
+        ("a+b c&d=1", "a%2Bb+c%26d%3D1"),
+        ("%", "%25"),
+    ] {
+        let _guard = worker.lock(key).acquire().await.unwrap();
+        until_next_look().await;
+        let seen = json(&app, &format!("/locks/api/lock?key={query}")).await;
+        assert_eq!(seen["key"], key);
+        assert_eq!(seen["lock"]["primitive"], "lock", "{key}");
+    }
+    let response = get(&app, "/locks/api/lock").await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let answer: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert!(
+        answer["error"].as_str().unwrap().contains("key"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_is_found_below_a_path_with_captures() {
+    let (watcher, worker) = clients();
+    let _guard = worker.lock("a/b").acquire().await.unwrap();
+    let console = || Router::from(distlock_tower::console(watcher.clone()));
+    let nested: Router = Router::new().nest("/{tenant}/{site}/locks", console());
+    let service: Router = Router::new().nest_service("/{tenant}/{site}/locks", console());
+    for app in [nested, service] {
+        for path in ["api/locks/a%2Fb", "api/locks/a/b", "api/lock?key=a%2Fb"] {
+            let seen = json(&app, &format!("/acme/north/locks/{path}")).await;
+            assert_eq!(seen["key"], "a/b", "{path}");
+            assert_eq!(seen["lock"]["primitive"], "lock", "{path}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod events;
 mod own;
 mod page;
 mod release;
+mod senders;
 
 use std::time::Duration;
 

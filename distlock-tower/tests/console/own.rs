@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use distlock::{Client, Guard};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -87,6 +88,55 @@ async fn many_waits_are_counted_and_some_are_shown() {
     let own = &json(&app(&watcher), "/locks/api/locks").await["own"];
     assert_eq!(own["wait_total"], 150);
     assert_eq!(own["waits"].as_array().unwrap().len(), 100);
+}
+
+/// How many wait for a key: in the list, on its own page, and in the sum of all keys.
+async fn waiting(app: &Router, key: &str) -> (Value, Value, Value) {
+    until_next_look().await;
+    let seen = json(app, "/locks/api/locks").await;
+    let locks = seen["locks"].as_array().unwrap();
+    let lock = locks.iter().find(|lock| lock["key"] == key).unwrap();
+    let one = json(app, &format!("/locks/api/locks/{key}")).await;
+    let sum = seen["contention"].as_array().unwrap().last().unwrap();
+    (
+        lock["waiting"].clone(),
+        one["lock"]["waiting"].clone(),
+        sum["waiting"].clone(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_of_this_process_and_of_others_are_counted_once_each() {
+    let (watcher, worker) = clients();
+    let app = app(&watcher);
+    let _guards = (
+        worker.lock("theirs").acquire().await.unwrap(),
+        watcher.lock("ours").acquire().await.unwrap(),
+        worker.fair_lock("fair").acquire().await.unwrap(),
+    );
+    for key in ["theirs", "ours"] {
+        for _ in 0..7 {
+            tokio::spawn(watcher.lock(key).acquire().wait(MINUTE).into_future());
+        }
+    }
+    for _ in 0..7 {
+        tokio::spawn(
+            watcher
+                .fair_lock("fair")
+                .acquire()
+                .wait(MINUTE)
+                .into_future(),
+        );
+    }
+    tokio::spawn(worker.lock("ours").acquire().wait(MINUTE).into_future());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Seven of this process behind another one, seven behind its own hold and one process more, and seven in a queue.
+    assert_eq!(
+        waiting(&app, "theirs").await,
+        (json!(7), json!(7), json!(22))
+    );
+    assert_eq!(waiting(&app, "ours").await, (json!(8), json!(8), json!(22)));
+    assert_eq!(waiting(&app, "fair").await, (json!(7), json!(7), json!(22)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::Client;
 use super::report::{Names, report, unreadable};
 use crate::backend::reports::{KeyReport, Primitive};
-use crate::backend::{Fault, ScanPosition};
+use crate::backend::{Fault, ScanPosition, glob};
 use crate::config::{EXAMINED_AT_ONCE, MAX_SCAN_PAGE, SCAN_PAGE};
 use crate::error::Error;
 use crate::resource::key::Key;
@@ -102,6 +102,20 @@ impl Scan {
     pub fn page_size(mut self, keys: u32) -> Self {
         self.page_size = keys;
         self
+    }
+
+    /// Whether the pattern of the scan matches a key, without the client's prefix. It asks no server.
+    ///
+    /// # Examples
+    /// ```
+    /// let client = distlock::Client::builder().key_prefix("shop:").in_memory(&distlock::MemoryServer::new())?;
+    /// let orders = client.scan("order:*");
+    /// assert!(orders.matches("order:42"));
+    /// assert!(!orders.matches("stock:7"));
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn matches(&self, key: &str) -> bool {
+        glob::matches(self.pattern.as_bytes(), key.as_bytes())
     }
 
     /// Reads the next page; `None` after the last one.

@@ -129,7 +129,10 @@ async fn in_redis(_: &str) -> Result<(Client, Stock), Failure> {
     Err("--redis needs a feature: cargo run --bin order_service --features redis -- ..".into())
 }
 
-/// Serves until the program is told to end, with a console of the locks. A real program would mount it behind its authentication.
+/// Serves until the program is told to end, with a console of the locks.
+///
+/// A real program mounts the console behind its authentication, since everybody who reaches it can read it. It frees locks for
+/// requests to `localhost` alone, unless `Console::hosts` names other hosts.
 async fn serve(shop: &Shop, address: SocketAddr, traffic: bool) -> Result<(), Failure> {
     let console = distlock_tower::console(shop.locks.clone()).allow_force_release();
     let router = routes::router(shop).nest_service("/locks", Router::from(console));
