@@ -72,8 +72,8 @@ async fn options_of_the_readme_are_those_of_the_help() {
         all.extend(of_command);
     }
     let documented = options(&readme);
-    // `--help` and `--version` need no words, and `--all`, `--token` and `--locked` are of other programs.
-    let known = ["--help", "--version", "--all", "--token"].map(str::to_owned);
+    // `--help` and `--version` need no words, and `--all`, `--path` and `--token` are of other programs.
+    let known = ["--help", "--version", "--all", "--path", "--token"].map(str::to_owned);
     let missing: Vec<_> = all
         .difference(&documented)
         .filter(|one| !known.contains(one))
