@@ -45,7 +45,7 @@ impl Crate {
             .iter()
             .flat_map(|(module, file)| {
                 let names = file.source.test_modules.iter();
-                names.map(|name| [module.as_slice(), &[name.clone()]].concat())
+                names.map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
             })
             .collect();
         modules.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
@@ -121,7 +121,7 @@ impl Crate {
     fn resolve(&self, path: &[String], depth: usize) -> Option<Module> {
         let mut module = Module::new();
         for (at, name) in path.iter().enumerate() {
-            let inner = [module.as_slice(), &[name.clone()]].concat();
+            let inner = [module.as_slice(), std::slice::from_ref(name)].concat();
             if self.modules.contains_key(&inner) {
                 module = inner;
                 continue;
