@@ -123,9 +123,9 @@ fn read(value: &Value, right: &'static str) -> Option<Examined> {
 fn value_of(kind: &[u8], text: &Value, fields: &[Value]) -> Option<ValueSeen> {
     Some(match kind {
         b"none" => ValueSeen::Nothing,
-        b"string" => match number(bytes(text)?) {
-            Some(number) => ValueSeen::Number(number),
-            None => ValueSeen::Other,
+        b"string" => match bytes(text)? {
+            text if text.len() > LONGEST_NUMBER => ValueSeen::Other,
+            text => number(text).map_or(ValueSeen::Other, ValueSeen::Number),
         },
         b"hash" => owners_of_lock(fields)?,
         _ => ValueSeen::Other,
@@ -237,6 +237,9 @@ fn bytes(value: &Value) -> Option<&[u8]> {
         _ => None,
     }
 }
+
+/// The longest number of a semaphore or a latch, as in `scripts/number.lua`.
+const LONGEST_NUMBER: usize = 15;
 
 /// A number as Redis and Redisson write it.
 fn number(text: &[u8]) -> Option<i64> {

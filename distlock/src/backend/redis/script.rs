@@ -61,16 +61,16 @@ scripts! {
     LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
     FENCED_ACQUIRE = "scripts/owner.lua", "scripts/fenced_acquire.lua";
-    PERMIT_ACQUIRE = "scripts/permit.lua", "scripts/permit_acquire.lua";
-    PERMIT_RENEW = "scripts/permit.lua", "scripts/permit_renew.lua";
-    PERMIT_RELEASE = "scripts/permit.lua", "scripts/permit_release.lua";
-    PERMIT_DELETE = "scripts/permit.lua", "scripts/permit_delete.lua";
-    PERMIT_INSPECT = "scripts/permit.lua", "scripts/permit_inspect.lua";
-    PERMIT_COUNT = "scripts/permit.lua", "scripts/permit_count.lua";
-    PERMIT_SET = "scripts/permit.lua", "scripts/permit_set.lua";
-    PERMIT_RELEASE_ONE = "scripts/permit.lua", "scripts/permit_release_one.lua";
-    PERMIT_UPDATE_LEASE = "scripts/permit.lua", "scripts/permit_update_lease.lua";
-    PERMIT_REMAINING = "scripts/permit.lua", "scripts/permit_remaining.lua";
+    PERMIT_ACQUIRE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
+    PERMIT_RENEW = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
+    PERMIT_RELEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
+    PERMIT_DELETE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_delete.lua";
+    PERMIT_INSPECT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_inspect.lua";
+    PERMIT_COUNT = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_count.lua";
+    PERMIT_SET = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_set.lua";
+    PERMIT_RELEASE_ONE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release_one.lua";
+    PERMIT_UPDATE_LEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_update_lease.lua";
+    PERMIT_REMAINING = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_remaining.lua";
     FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
@@ -81,18 +81,18 @@ scripts! {
     RW_RENEW = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_renew.lua";
     RW_FORCE_RELEASE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_force_release.lua";
     RW_INSPECT = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/rw_inspect.lua";
-    SEMAPHORE_ACQUIRE = "scripts/semaphore_acquire.lua";
-    SEMAPHORE_RELEASE = "scripts/semaphore_release.lua";
+    SEMAPHORE_ACQUIRE = "scripts/number.lua", "scripts/semaphore_acquire.lua";
+    SEMAPHORE_RELEASE = "scripts/number.lua", "scripts/semaphore_release.lua";
     SEMAPHORE_STATE = "scripts/semaphore_state.lua";
-    SEMAPHORE_ADJUST = "scripts/semaphore_adjust.lua";
-    LATCH_ADJUST = "scripts/latch_adjust.lua";
-    LATCH_SEEN = "scripts/latch_seen.lua";
-    LATCH_DELETE = "scripts/latch_delete.lua";
-    NUMBER_COUNT = "scripts/number_count.lua";
-    NUMBER_DELETE = "scripts/number_delete.lua";
-    LOOK = "scripts/look.lua";
+    SEMAPHORE_ADJUST = "scripts/number.lua", "scripts/semaphore_adjust.lua";
+    LATCH_ADJUST = "scripts/number.lua", "scripts/latch_adjust.lua";
+    LATCH_SEEN = "scripts/number.lua", "scripts/latch_seen.lua";
+    LATCH_DELETE = "scripts/number.lua", "scripts/latch_delete.lua";
+    NUMBER_COUNT = "scripts/number.lua", "scripts/number_count.lua";
+    NUMBER_DELETE = "scripts/number.lua", "scripts/number_delete.lua";
+    LOOK = "scripts/number.lua", "scripts/look.lua";
     EXAMINE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_readers.lua", "scripts/examine.lua";
-    NUMBER_INSPECT = "scripts/number_inspect.lua";
+    NUMBER_INSPECT = "scripts/number.lua", "scripts/number_inspect.lua";
 }
 
 impl Script {

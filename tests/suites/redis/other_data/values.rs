@@ -68,7 +68,18 @@ fn values() -> Vec<(Seen, Vec<Vec<String>>)> {
     };
     let mut values: Vec<(Seen, Vec<Vec<String>>)> = hashes.iter().map(hash).collect();
     values.push((Seen::Lock, vec![command(&["HSET", "k", JAVA, "1"])]));
-    for text in ["precious", "", " 7", "7.5", "1e3", "+7", "0x10", "inf"] {
+    let texts = ["precious", "", " 7", "7.5", "1e3", "+7", "0x10", "inf"];
+    // Integers that Redis or Lua do not count, or that no lock has.
+    let integers = [
+        "007",
+        "-0",
+        "-",
+        "1000000000000000",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-99999999999999999999",
+    ];
+    for text in texts.into_iter().chain(integers) {
         values.push((Seen::Other, vec![command(&["SET", "k", text])]));
     }
     for words in [

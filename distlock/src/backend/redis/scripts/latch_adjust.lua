@@ -10,9 +10,7 @@ local change, count, channel, kept, remembered = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 local answered = redis.call('GET', mark)
 if answered then return tonumber(answered) end
-local left = redis.call('GET', latch)
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if left and not string.find(left, '^%-?%d+$') then redis.call('HEXISTS', latch, '') end
+local left = number_of(latch)
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.
 redis.call('PEXPIRE', mark, kept)

@@ -5,10 +5,8 @@
 local latch, opened = KEYS[1], KEYS[2]
 local channel, opening, kept = ARGV[1], ARGV[2], ARGV[3]
 
-local count = redis.call('GET', latch)
+local count = number_of(latch)
 if not count then return 0 end
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', latch, '') end
 -- Before the first change: a PEXPIRE checks the time even if the key is missing, passes when memory is full, and then
 -- lets the other writes pass.
 redis.call('PEXPIRE', opened, kept)

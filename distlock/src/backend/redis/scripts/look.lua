@@ -14,12 +14,12 @@ for i, key in ipairs(KEYS) do
   elseif wanted == 'count' then
     local count = redis.pcall('GET', key)
     -- A latch that is gone, and a value of another type, are for the waiter's own read to report.
-    left = type(count) == 'string' and tonumber(count) or 0
+    left = type(count) == 'string' and is_number(count) and tonumber(count) or 0
     open = left <= 0
   elseif wanted ~= 'free' then
     local free = redis.pcall('GET', key)
     -- A number that is gone, and a value of another type, are for the attempt to report.
-    open = not free or type(free) == 'table' or (tonumber(free) or 0) >= tonumber(wanted)
+    open = not free or type(free) == 'table' or not is_number(free) or tonumber(free) >= tonumber(wanted)
     -- A number is not held by anybody whose lease could end.
     left = -1
   end

@@ -5,9 +5,7 @@
 local number = KEYS[1]
 local channel, said = ARGV[1], ARGV[2]
 
-local count = redis.call('GET', number)
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if count and not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', number, '') end
+local count = number_of(number)
 -- Fails on a value of another type, which is not ours.
 for at = 2, #KEYS do redis.call('HLEN', KEYS[at]) end
 redis.call('DEL', unpack(KEYS))

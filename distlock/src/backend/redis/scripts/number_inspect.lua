@@ -4,7 +4,5 @@
 -- Reply array: ms left (-1 without an end, -2 there is none)
 local number = KEYS[1]
 
-local count = redis.call('GET', number)
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if count and not string.find(count, '^%-?%d+$') then redis.call('HEXISTS', number, '') end
+local count = number_of(number)
 return { redis.call('PTTL', number) }

@@ -17,7 +17,7 @@ local function end_of(lease, now) return math.ceil(now + lease) end
 -- The number of free permits; false if it was never set.
 local function free(semaphore)
   local number = redis.call('GET', semaphore)
-  if number and not string.find(number, '^-?%d+$') then error('WRONGTYPE the key holds no number') end
+  if number and not is_number(number) then error('WRONGTYPE the key holds no number') end
   return number and tonumber(number)
 end
 

@@ -7,10 +7,8 @@
 local permits, owners, ended = KEYS[1], KEYS[2], KEYS[3]
 local owner, wanted = ARGV[1], ARGV[2]
 
-local free = redis.call('GET', permits)
+local free = number_of(permits)
 if not free then return -2 end
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if not string.find(free, '^%-?%d+$') then redis.call('HEXISTS', permits, '') end
 if redis.call('HEXISTS', owners, owner) == 1 then return nil end
 if tonumber(free) < tonumber(wanted) or redis.call('EXISTS', ended) == 1 then return -1 end
 -- Changes nothing, passes when memory is full, and then lets the other writes pass.

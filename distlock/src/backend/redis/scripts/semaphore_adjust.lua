@@ -10,9 +10,7 @@ local change, many, channel, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local answered = redis.call('GET', mark)
 if answered then return tonumber(answered) end
-local free = redis.call('GET', permits)
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if free and not string.find(free, '^%-?%d+$') then redis.call('HEXISTS', permits, '') end
+local free = number_of(permits)
 if change == 'add' then
   local sum = tonumber(free or '0') + tonumber(many)
   if math.abs(sum) > 2147483647 then return sum end

@@ -8,9 +8,7 @@
 local permits, owners, ended = KEYS[1], KEYS[2], KEYS[3]
 local owner, many, channel, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local free = redis.call('GET', permits)
--- A text that is not a number counts as another type of value: HEXISTS makes the server answer WRONGTYPE.
-if free and not string.find(free, '^%-?%d+$') then redis.call('HEXISTS', permits, '') end
+local free = number_of(permits)
 -- First write: passes when memory is full, and then lets the other writes pass.
 local had = redis.call('HDEL', owners, owner)
 if kept ~= '0' then redis.call('SET', ended, '1', 'PX', kept) end
