@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Builder, Client, Error, Quorum};
+use distlock::{Blocker, Builder, Client, Error, Quorum};
 use distlock_tests::any_lock::PERMITS;
 use distlock_tests::{LockKind, Proxy, RedisServer, Select, eventually, eventually_eq};
 use futures_util::future::join_all;
@@ -237,6 +237,47 @@ async fn f56_all_tasks_that_wait_for_a_free_key_are_told_of_the_outage_of_the_re
     pair.replica.cont();
     let [one, other] = &pair_of_clients;
     free(&pair.primary, &[&client, one, other]).await;
+}
+
+/// What others can see of a lock: its owners with their counts, and how much of a lease is left, to a second.
+async fn seen(server: &RedisServer, key: &str) -> (Vec<String>, u64) {
+    let owners: Vec<String> = server.try_cli(&["HVALS", key]).await.unwrap();
+    let left: u64 = server.try_cli(&["PTTL", key]).await.unwrap();
+    (owners, left / 1_000)
+}
+
+/// The answer of WAIT is for the client that has asked. So the server has the same of a grant that no replica has as of a hold,
+/// and a client that has met no outage is told of a hold.
+async fn f56_grant_that_waits_for_its_confirmation_is_a_hold_to_other_clients(row: &Row) {
+    let pair = Pair::start().await;
+    let client = pair.client_that_waits(SOON * 2).await;
+    let other = pair.confirmed_client().await;
+    drop(other.lock("first").acquire().await.unwrap());
+    idle(&other).await;
+    let held = client.lock("held").acquire().await.unwrap();
+    let of_a_hold = seen(&pair.primary, "held").await;
+    pair.cut().await;
+    let waiting = tokio::spawn(client.lock("k").acquire().into_future());
+    let granted = || async { pair.primary.keys().await.contains(&"k".to_owned()) };
+    eventually_eq(SOON, "granted", true, granted).await;
+    row.injected("grant that waits for its confirmation", 1);
+    let (owners, left) = seen(&pair.primary, "k").await;
+    assert_eq!(owners, of_a_hold.0);
+    assert!(left.abs_diff(of_a_hold.1) <= 1, "{left} s");
+    let told = other.lock("k").acquire().wait(Duration::ZERO).await;
+    let error = told.expect_err("not confirmed");
+    let is_held = matches!(
+        &error,
+        Error::Timeout {
+            blocker: Blocker::Owner(Some(_)),
+            ..
+        }
+    );
+    assert!(is_held && error.is_busy(), "{error}");
+    pair.join().await;
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    held.release().await.unwrap();
+    free(&pair.primary, &[&client, &other]).await;
 }
 
 async fn f56_waiter_is_granted_when_the_replica_is_back(row: &Row) {
@@ -519,6 +560,7 @@ rows! {
         f56_every_kind_is_confirmed_or_undone,
         f56_waiter_is_granted_when_the_replica_is_back,
         f56_all_tasks_that_wait_for_a_free_key_are_told_of_the_outage_of_the_replica,
+        f56_grant_that_waits_for_its_confirmation_is_a_hold_to_other_clients,
         f56_renewals_go_on_while_a_grant_waits_for_its_confirmation,
         f56_grants_that_come_together_are_confirmed_together,
         f56_more_replicas_than_the_server_has_are_told_with_both_numbers,

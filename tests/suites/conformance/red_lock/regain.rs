@@ -1,8 +1,13 @@
 //! A hold comes back to the servers that it missed or lost, and does not come back if it was lost as a whole.
 
 use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use distlock::Guard;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -50,6 +55,44 @@ async fn server_that_was_away_at_the_grant_has_it_later() {
     sleep(LEASE / 2).await;
     assert!(guard.is_held());
     drop(guard);
+    servers.are_empty().await;
+}
+
+/// A waker that uses the guard at once, as an executor does that polls a task where it is woken.
+struct EntersAgain {
+    guard: Guard,
+    entered: AtomicU32,
+}
+
+impl Wake for EntersAgain {
+    fn wake(self: Arc<Self>) {
+        let again = self.guard.reenter().unwrap();
+        self.entered.fetch_add(1, Ordering::Relaxed);
+        drop(again);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn part_comes_back_while_the_waker_that_hears_of_it_enters_the_lock_again() {
+    let servers = Servers::new(3);
+    let program = servers.program();
+    program.hang([0]);
+    let watched = Arc::new(EntersAgain {
+        guard: program.lock().acquire().await.unwrap(),
+        entered: AtomicU32::new(0),
+    });
+    program.heal();
+    let waker = Waker::from(Arc::clone(&watched));
+    {
+        let mut lost = pin!(watched.guard.lost());
+        let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        sleep(LEASE).await;
+    }
+    assert_eq!(parts(&program).await, 3);
+    let entered = watched.entered.load(Ordering::Relaxed);
+    assert!(entered > 0, "the new part was told to nobody");
+    drop((waker, watched));
     servers.are_empty().await;
 }
 
