@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Blocker, Client, Error, MultiLock, Quorum};
+use distlock::{Blocker, Client, Error, Guard, MultiLock, Quorum};
 use futures_util::FutureExt;
 use tokio::join;
 use tokio::sync::oneshot;
@@ -85,25 +85,34 @@ async fn branch_that_has_a_key_beside_the_scope_takes_the_scopes_key_before_a_mu
     }
 }
 
-async fn scopes_key_is_entered_while_a_multi_lock_waits_for_another_process(stage: &Stage) {
+/// In a scope of `a`, a multi-lock of both keys waits for another process, which has `b`. Meanwhile another branch of the scope
+/// does something with the client, the other client, and its guard.
+async fn beside_a_multi_lock_that_waits_for_another_process(
+    stage: &Stage,
+    branch: impl AsyncFnOnce(Client, Client, Guard),
+) {
     let (client, other) = (stage.client().await, stage.client().await);
     let held = other.lock("b").acquire().await.unwrap();
-    let enter = async {
+    let branch = async {
         stage.waiting(&client, 1).await;
+        branch(client.clone(), other, held).await;
+    };
+    let body = in_time(stage, async { join!(take(&client, &["a", "b"]), branch) });
+    client.lock("a").acquire().run(body).await.unwrap();
+}
+
+async fn scopes_key_is_entered_while_a_multi_lock_waits_for_another_process(stage: &Stage) {
+    let enter = async |client: Client, _, held: Guard| {
         let wait = stage.part(2);
         let again = client.lock("a").acquire().wait(wait).await.unwrap();
         again.release().await.unwrap();
         held.release().await.unwrap();
     };
-    let body = in_time(stage, async { join!(take(&client, &["a", "b"]), enter) });
-    client.lock("a").acquire().run(body).await.unwrap();
+    beside_a_multi_lock_that_waits_for_another_process(stage, enter).await;
 }
 
 async fn multi_lock_waits_for_a_branch_and_gives_the_other_processs_key_back(stage: &Stage) {
-    let (client, other) = (stage.client().await, stage.client().await);
-    let held = other.lock("b").acquire().await.unwrap();
-    let enter = async {
-        stage.waiting(&client, 1).await;
+    let enter = async |client: Client, other: Client, held: Guard| {
         let again = client.lock("a").acquire().await.unwrap();
         // The multi-lock is granted this key, and waits for the branch from then on.
         held.release().await.unwrap();
@@ -113,8 +122,7 @@ async fn multi_lock_waits_for_a_branch_and_gives_the_other_processs_key_back(sta
         between.release().await.unwrap();
         again.release().await.unwrap();
     };
-    let body = in_time(stage, async { join!(take(&client, &["a", "b"]), enter) });
-    client.lock("a").acquire().run(body).await.unwrap();
+    beside_a_multi_lock_that_waits_for_another_process(stage, enter).await;
 }
 
 async fn multi_lock_without_a_wait_is_refused_by_a_branch_and_closes_no_gate(stage: &Stage) {

@@ -88,6 +88,14 @@ impl Scene {
         assert!(cut >= 2, "{cut} connections cut");
     }
 
+    /// What the waiter returns after the latch has ended while there were no connections.
+    async fn told_of_what_it_missed(self, end: End) -> Result<(), Error> {
+        self.lose_connections();
+        self.ends(end).await;
+        self.restore();
+        self.told().await
+    }
+
     fn restore(&self) {
         self.proxy.heal();
     }
@@ -120,10 +128,7 @@ impl Scene {
 async fn latch_that_opens_while_the_connections_are_lost_lets_its_waiters_go() {
     for end in [End::CountedByUs, End::DeletedByUs, End::CountedByJava] {
         let scene = Scene::new().await;
-        scene.lose_connections();
-        scene.ends(end).await;
-        scene.restore();
-        let told = scene.told().await;
+        let told = scene.told_of_what_it_missed(end).await;
         assert!(told.is_ok(), "{end:?}: {told:?}");
     }
 }
@@ -133,10 +138,7 @@ async fn latch_that_opens_while_the_connections_are_lost_lets_its_waiters_go() {
 async fn latch_that_we_open_lets_a_waiter_go_who_may_not_ask_for_the_run_of_the_server() {
     for end in [End::CountedByUs, End::DeletedByUs] {
         let scene = Scene::without("+info").await;
-        scene.lose_connections();
-        scene.ends(end).await;
-        scene.restore();
-        let told = scene.told().await;
+        let told = scene.told_of_what_it_missed(end).await;
         assert!(told.is_ok(), "{end:?}: {told:?}");
     }
 }
@@ -145,10 +147,8 @@ async fn latch_that_we_open_lets_a_waiter_go_who_may_not_ask_for_the_run_of_the_
 async fn latch_that_java_opens_unheard_is_lost_to_who_may_not_ask_for_the_run_and_the_error_says_so()
  {
     let scene = Scene::without("+info").await;
-    scene.lose_connections();
-    scene.ends(End::CountedByJava).await;
-    scene.restore();
-    let error = scene.told().await.unwrap_err();
+    let told = scene.told_of_what_it_missed(End::CountedByJava).await;
+    let error = told.unwrap_err();
     assert!(
         error.is_lost() && error.to_string().contains("`+info`"),
         "{error}"

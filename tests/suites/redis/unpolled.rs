@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
-use distlock::Client;
+use distlock::{Acquiring, Client};
 use distlock_tests::{RedisServer, eventually_eq};
 use futures_util::future::poll_immediate;
 use tokio::task::unconstrained;
@@ -22,6 +22,15 @@ async fn poll_once<F: Future + Unpin>(left: &mut [F]) {
     unconstrained(poll).await;
 }
 
+/// Begins this many acquisitions, each of a key of its own, and leaves them after one poll. Other acquisitions are served.
+async fn leave_acquisitions(client: &Client) -> Vec<Acquiring> {
+    let acquire = |n| client.lock(format!("left:{n}")).acquire().into_future();
+    let mut left: Vec<_> = (0..LEFT).map(acquire).collect();
+    poll_once(&mut left).await;
+    others_are_served(client).await;
+    left
+}
+
 async fn keys(server: &RedisServer) -> u64 {
     server.try_cli(&["DBSIZE"]).await.unwrap()
 }
@@ -38,10 +47,7 @@ async fn others_are_served(client: &Client) {
 async fn attempts_whose_answers_nobody_takes_do_not_stop_the_client() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
-    let acquire = |n| client.lock(format!("left:{n}")).acquire().into_future();
-    let mut left: Vec<_> = (0..LEFT).map(acquire).collect();
-    poll_once(&mut left).await;
-    others_are_served(&client).await;
+    let left = leave_acquisitions(&client).await;
     // Single tries need a slot too.
     let tried = client
         .lock("tried")
@@ -68,10 +74,7 @@ async fn questions_for_a_latch_whose_answers_nobody_takes_do_not_stop_the_client
 async fn attempts_that_are_left_and_then_polled_are_granted() {
     let server = RedisServer::start().await;
     let client = client(&server).await;
-    let acquire = |n| client.lock(format!("left:{n}")).acquire().into_future();
-    let mut left: Vec<_> = (0..LEFT).map(acquire).collect();
-    poll_once(&mut left).await;
-    others_are_served(&client).await;
+    let left = leave_acquisitions(&client).await;
     for acquired in futures_util::future::join_all(left).await {
         acquired.unwrap().release().await.unwrap();
     }
