@@ -1,6 +1,7 @@
 //! The part that all primitives share: a kind and a key of one client, and the questions about them to the server.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,7 +146,8 @@ impl Handle {
     pub(crate) async fn until_zero(&self, wait: Option<Duration>) -> Result<(), Error> {
         let wait = checked_wait(wait.or(self.session().config.default_wait))?;
         let resource = self.resource()?;
-        let waiting = async {
+        // Made where it stays: a future that is moved is copied.
+        let waiting = pin!(async {
             loop {
                 let session = self.latest_registry();
                 let session = &session.session;
@@ -156,7 +158,7 @@ impl Handle {
                     () = session.given_up() => {}
                 }
             }
-        };
+        });
         watching(|| self.look(), waiting).await
     }
 

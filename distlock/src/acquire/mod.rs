@@ -11,6 +11,7 @@ mod reentry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::pin::pin;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,9 +127,18 @@ impl LockSet {
     }
 
     /// Gives each client a new identity if this process is a copy of the one that made it.
+    #[inline]
     fn look(&self) {
+        match self {
+            Self::One(handle) => handle.look(),
+            Self::All(handles) | Self::Quorum(handles) => Self::look_at(handles),
+            Self::Refused(_) => {}
+        }
+    }
+
+    fn look_at(handles: &[Handle]) {
         let mut before: Option<&Handle> = None;
-        for handle in self.handles() {
+        for handle in handles {
             // Those of a multi-lock are of one client.
             if !before.is_some_and(|before| before.is_of_client_of(handle)) {
                 handle.look();
@@ -365,16 +375,17 @@ impl<G: From<Guard> + 'static> Acquire<G> {
 
     /// Acquires in the name of the client in this process. If the client takes another identity meanwhile, the acquisition
     /// starts again.
-    fn acquire(&self) -> impl Future<Output = Result<Guard, Error>> + Send {
-        let look = || self.locks.look();
-        watching(look, async {
+    async fn acquire(&self) -> Result<Guard, Error> {
+        // Made where it stays: a future that is moved is copied, which costs more than the look.
+        let acquiring = pin!(async {
             loop {
                 match self.acquire_as_it_is().await {
                     Err(Error::Closed { .. }) if !self.locks.are_closed() => {}
                     ended => return ended,
                 }
             }
-        })
+        });
+        watching(|| self.locks.look(), acquiring).await
     }
 
     async fn acquire_as_it_is(&self) -> Result<Guard, Error> {

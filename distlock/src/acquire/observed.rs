@@ -20,28 +20,31 @@ struct Observation<'a> {
     is_over: bool,
 }
 
-/// Runs an acquisition, and observes it. `keys`: all its keys.
-pub(super) async fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
+/// Runs an acquisition, and observes it from now on. `keys`: all its keys. No `async fn`, which would keep all
+/// arguments while the acquisition waits.
+pub(super) fn observed<'k, T, F: Future<Output = Result<T, Error>>>(
     one: &ClientRequest,
     lock_type: LockType,
     keys: impl Iterator<Item = &'k Key>,
     acquire: impl FnOnce() -> F,
-) -> Result<T, Error> {
+) -> impl Future<Output = Result<T, Error>> {
     let observation = Observation::begin(one, lock_type, keys);
-    // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
-    let acquired = match observation.span.as_deref() {
-        None => acquire().await,
-        Some(span) => {
-            let mut acquiring = Box::pin(acquire()).instrument(span.clone());
-            let acquired = Pin::new(&mut acquiring).await;
-            // Here, and not at the end of the block: the span's exit calls the subscriber, which may panic, and the result of a
-            // block whose end panics is not dropped, so its hold would not be released.
-            drop(acquiring);
-            acquired
-        }
-    };
-    observation.end(acquired.as_ref().err());
-    acquired
+    async move {
+        // Made here, and not by the caller: a large future that is moved costs more than all else in this function.
+        let acquired = match observation.span.as_deref() {
+            None => acquire().await,
+            Some(span) => {
+                let mut acquiring = Box::pin(acquire()).instrument(span.clone());
+                let acquired = Pin::new(&mut acquiring).await;
+                // Here, and not at the end of the block: the span's exit calls the subscriber, which may panic, and the result of a
+                // block whose end panics is not dropped, so its hold would not be released.
+                drop(acquiring);
+                acquired
+            }
+        };
+        observation.end(acquired.as_ref().err());
+        acquired
+    }
 }
 
 impl<'a> Observation<'a> {

@@ -90,6 +90,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) token: Option<u64>,
     /// When the attempt was queued: the lease counts from then.
     pub(crate) sent: Tick,
+    /// When the grant was noticed.
+    pub(crate) now: Tick,
     pub(crate) lease: Duration,
     /// The lease that the watchdog renews.
     pub(crate) watchdog: Duration,
@@ -206,6 +208,7 @@ impl Hold {
             target,
             token,
             sent,
+            now,
             lease,
             watchdog,
             in_doubt,
@@ -230,7 +233,7 @@ impl Hold {
                 count: 1,
                 stated: 1,
                 taken_until: Tick::default(),
-                since: origin.clock.now(),
+                since: now,
                 call_site,
             }),
         };

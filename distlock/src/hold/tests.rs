@@ -27,6 +27,7 @@ fn granted() -> Arc<HoldRef> {
         target: &target,
         token: None,
         sent: origin.clock.now(),
+        now: origin.clock.now(),
         lease: LEASE,
         watchdog: LEASE,
         in_doubt: None,

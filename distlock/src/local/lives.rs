@@ -7,13 +7,14 @@
 //! Nothing here waits for a mutex: a copy has no thread that would unlock it.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::RefUnwindSafe;
 use std::pin::Pin;
+use std::process;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
-use pin_project_lite::pin_project;
 
 use super::Registry;
 use crate::error::Error;
@@ -25,6 +26,8 @@ type MakeRegistry = Box<dyn Fn() -> Result<Arc<Registry>, Error> + Send + Sync>;
 /// The registry of a client, under the identity that the client has now.
 pub(crate) struct Lives {
     now: ArcSwap<Registry>,
+    /// The process for which the last look has found `now` valid; 0 if there was none since a registry was made or given up.
+    process: AtomicU32,
     make: MakeRegistry,
 }
 
@@ -35,6 +38,7 @@ impl Lives {
     /// `first` was made as `make` does it.
     pub(crate) fn new(first: Arc<Registry>, make: MakeRegistry) -> Arc<Self> {
         Arc::new(Self {
+            process: AtomicU32::new(0),
             now: ArcSwap::new(first),
             make,
         })
@@ -60,8 +64,12 @@ impl Lives {
 
     /// Begins anew if this is a copy of the process that the registry belongs to.
     pub(crate) fn look(&self) {
-        if !self.now.load().session.identity.is_valid() {
-            drop(self.current());
+        let process = process::id();
+        // Relaxed, here and below: it only saves the closer look, which an acquisition also takes before it fails as closed.
+        if self.process.load(Ordering::Relaxed) != process
+            && self.current().session.identity.is_valid()
+        {
+            self.process.store(process, Ordering::Relaxed);
         }
     }
 
@@ -76,6 +84,8 @@ impl Lives {
             Ok(new) => new,
             Err(error) => {
                 if !former.session.identity.is_given_up() {
+                    // Each look tries again.
+                    self.process.store(0, Ordering::Relaxed);
                     former.give_up();
                     telemetry::identity_failed(former.session.id, &error);
                 }
@@ -94,28 +104,15 @@ impl Lives {
     }
 }
 
-pin_project! {
-    /// An operation that may wait, with a look before each of its polls. Not an `async fn`, which would keep the operation twice.
-    pub(crate) struct Watching<L, F> {
-        look: L,
-        #[pin]
-        operation: F,
-    }
-}
-
 /// Carries out an operation that may wait, and calls `look` before each of its polls.
-pub(crate) fn watching<L: Fn(), F: Future>(look: L, operation: F) -> Watching<L, F> {
-    Watching { look, operation }
-}
-
-impl<L: Fn(), F: Future> Future for Watching<L, F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        (this.look)();
-        this.operation.poll(cx)
-    }
+pub(crate) fn watching<F: Future>(
+    look: impl Fn(),
+    mut operation: Pin<&mut F>,
+) -> impl Future<Output = F::Output> {
+    poll_fn(move |cx| {
+        look();
+        operation.as_mut().poll(cx)
+    })
 }
 
 impl fmt::Debug for Lives {

@@ -492,16 +492,14 @@ impl Callbacks for Registry {
                     // grant was noticed before this answer.
                     entry.queue.end_run();
                 }
-            }
-            if let Some(entry) = entries.get_mut(resource)
-                && entry.is_held_by(hold)
-            {
-                entry.holder = None;
-                let others = RoundRobin::released(others, entry.queue.turn_of_others());
-                entry.yield_to(others);
-                if entry.is_idle() {
-                    entries.remove(resource);
-                    yielded = Some(others);
+                if entry.is_held_by(hold) {
+                    entry.holder = None;
+                    let others = RoundRobin::released(others, entry.queue.turn_of_others());
+                    entry.yield_to(others);
+                    if entry.is_idle() {
+                        entries.remove(resource);
+                        yielded = Some(others);
+                    }
                 }
             }
         }

@@ -130,10 +130,10 @@ impl HoldShare {
     }
 
     /// Decreases the count, and returns the work that remains.
-    pub(crate) fn end(self) -> Remaining {
+    pub(crate) fn end(mut self) -> Remaining {
         let remaining = self.open.end();
-        // By name: the gate wakes the next branch, and what a function returns is not dropped if its end panics.
-        drop(self);
+        // By name: it wakes the next branch, and what a function returns is not dropped if its end panics.
+        drop(self.gate.take());
         remaining
     }
 
@@ -181,10 +181,15 @@ impl OpenShare {
     }
 
     fn end(&self) -> Remaining {
-        let ending = self.registry.session.ending();
         let (term, now) = (self.hold_ref.term(), self.hold_ref.now());
         let late = term.has_ended(now).then(|| term.loss());
-        let remaining = match (self.end_at(now, false), late) {
+        // Declared before: if the end of the block panics, the outcome is dropped, and the release goes on.
+        let outcome;
+        {
+            let _ending = self.registry.session.ending();
+            outcome = self.end_at(now, false);
+        }
+        match (outcome, late) {
             (EndOutcome::Done, None) => Remaining::Nothing(Ok(())),
             (EndOutcome::Done, Some(loss)) | (EndOutcome::Lost(loss), _) => {
                 Remaining::Nothing(Err(Error::lost(self.key(), loss)))
@@ -192,10 +197,7 @@ impl OpenShare {
             (EndOutcome::Release(ticket), late) => {
                 Remaining::Release(Release::new(self.hold(), ticket, late))
             }
-        };
-        // By name, as in the function of the same name of a `HoldShare`.
-        drop(ending);
-        remaining
+        }
     }
 
     fn end_now(&self, was_dropped: bool) -> EndOutcome {

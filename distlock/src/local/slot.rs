@@ -379,7 +379,10 @@ impl QueueSlot {
             (former, left_over, effect, dismissed)
         });
         self.ticket = None;
-        self.registry.forget_if_idle(&self.resource);
+        // Holds that exclude each other are the holders of their entries.
+        if left.is_none() || kind.line() == Line::Shared {
+            self.registry.forget_if_idle(&self.resource);
+        }
         let Some((former, left_over, effect, dismissed)) = left else {
             // It had lost its place, and nobody else is there.
             if granted_at.is_some() {

@@ -1,6 +1,7 @@
 //! Keys: the text from the user, checked once, and the name under which the server stores it.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::config;
@@ -12,7 +13,7 @@ use crate::resource::kind::Kind;
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     name: Arc<str>,
     prefix: usize,
@@ -58,12 +59,28 @@ impl Key {
     not(feature = "test-util"),
     allow(unreachable_pub, reason = "only the tests' crate names it")
 )]
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// The primitive.
     pub kind: Kind,
     /// The key, with its client's prefix.
     pub key: Key,
+}
+
+/// Of the name alone, since all keys of a client have one prefix. An acquisition looks its key up several times.
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.name.as_bytes());
+    }
+}
+
+impl Hash for Resource {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+        state.write_u8(self.kind as u8);
+    }
 }
 
 impl fmt::Debug for Key {

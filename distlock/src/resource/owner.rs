@@ -3,6 +3,8 @@
 use std::fmt;
 
 use uuid::Uuid;
+#[cfg(feature = "redis")]
+use uuid::fmt::Hyphenated;
 
 /// The identity under which the server stores a hold: `<client uuid>:<number>`.
 ///
@@ -36,6 +38,13 @@ pub struct Owner {
     number: u64,
 }
 
+/// Room for the text of an owner: the id, a colon, and a number of 64 bits.
+#[cfg(feature = "redis")]
+pub(crate) type OwnerBuffer = [u8; Hyphenated::LENGTH + 1 + u64::MAX.ilog10() as usize + 1];
+
+#[cfg(feature = "redis")]
+pub(crate) const OWNER_BUFFER: OwnerBuffer = [0; size_of::<OwnerBuffer>()];
+
 /// An owner that holds a lock, and how often it has entered the lock.
 ///
 /// # Examples
@@ -67,7 +76,21 @@ impl Owner {
         format!("{}:", self.client)
     }
 
-    /// The text that the server stores. It is part of every command, so it is built without `format!`, which is slower.
+    /// The text that the server stores, in a buffer of the caller's. It is part of every command, and most commands are sent with
+    /// nothing else that has to be allocated for it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn encode<'b>(&self, buffer: &'b mut OwnerBuffer) -> &'b [u8] {
+        let mut number = itoa::Buffer::new();
+        let number = number.format(self.number).as_bytes();
+        let (client, rest) = buffer.split_at_mut(Hyphenated::LENGTH);
+        self.client.as_hyphenated().encode_lower(client);
+        let (colon, rest) = rest.split_at_mut(1);
+        colon.copy_from_slice(b":");
+        rest[..number.len()].copy_from_slice(number);
+        &buffer[..Hyphenated::LENGTH + 1 + number.len()]
+    }
+
+    /// The text that the server stores. It is built without `format!`, which is slower.
     pub(crate) fn text(&self) -> String {
         let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());
         let (uuid, number) = (
@@ -119,5 +142,20 @@ impl fmt::Display for Owner {
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Owner({self})")
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_the_text_are_the_same() {
+        for number in [1, 42, u64::MAX] {
+            let owner = Owner::new(Uuid::from_u128(7), number);
+            let expected = format!("{}:{number}", Uuid::from_u128(7));
+            assert_eq!(owner.text(), expected);
+            assert_eq!(owner.encode(&mut OWNER_BUFFER.clone()), expected.as_bytes());
+        }
     }
 }

@@ -358,7 +358,7 @@ impl Attempts {
             telemetry::late_grant(&late.target.resource.key, late.target.owner);
             return Outcome::TooLate;
         }
-        let share = |attempt: &Attempt| self.share(attempt, (sent, epoch), token, before);
+        let share = |attempt: &Attempt| self.share(attempt, (sent, now, epoch), token, before);
         let shares = self.attempts.iter().map(share).collect();
         // Not before the shares exist: until then the drop of the attempts ends the owners.
         self.in_doubt = None;
@@ -369,7 +369,7 @@ impl Attempts {
     fn share(
         &self,
         attempt: &Attempt,
-        (sent, epoch): (Tick, u64),
+        (sent, now, epoch): (Tick, Tick, u64),
         token: Option<u64>,
         in_doubt: Option<InDoubtAttempt>,
     ) -> OpenShare {
@@ -386,6 +386,7 @@ impl Attempts {
             target,
             token,
             sent,
+            now,
             lease: *lease,
             watchdog: self.session().config.watchdog_timeout,
             in_doubt,
@@ -426,6 +427,9 @@ impl Drop for Attempts {
             self.count_doubt_from_now();
         }
         let (in_doubt, placed_until) = (self.still_in_doubt(), self.placed_until);
+        if in_doubt.is_none() && placed_until.is_none() {
+            return;
+        }
         let session = &self.registry.session;
         // Each of them, also if the metrics panic.
         foreign::each(self.attempts.drain(..), |attempt| {

@@ -14,28 +14,34 @@ use crate::session::Session;
 /// look at the key shows that no owner blocks it any more, if the server does not answer, or if messages may not arrive.
 ///
 /// Each look tells anew when the lease is over, so a holder that renews it costs no attempts.
-pub(super) async fn due_without_a_message(
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
+)]
+pub(super) fn due_without_a_message(
     session: &Arc<Session>,
     target: &Target,
     lease: &mut LeaseInTheWay<'_>,
     was_active: bool,
-) {
-    loop {
-        let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
-        let next = session.now().after(pause).min(lease.over_at);
-        session.clock.sleep_until(next).await;
-        if !was_active || next == lease.over_at {
-            return;
+) -> impl Future<Output = ()> {
+    async move {
+        loop {
+            let pause = MAX_SLEEP_WITHOUT_MESSAGE.mul_f64(rand::random_range(LOOK_AFTER));
+            let next = session.now().after(pause).min(lease.over_at);
+            session.clock.sleep_until(next).await;
+            if !was_active || next == lease.over_at {
+                return;
+            }
+            let looked = tokio::select! {
+                biased;
+                looked = session.peek(target) => looked,
+                () = session.clock.sleep_until(lease.over_at) => return,
+            };
+            let Some(looked) = looked.filter(|looked| !looked.is_open) else {
+                return;
+            };
+            lease.told(looked.ttl, session.now());
         }
-        let looked = tokio::select! {
-            biased;
-            looked = session.peek(target) => looked,
-            () = session.clock.sleep_until(lease.over_at) => return,
-        };
-        let Some(looked) = looked.filter(|looked| !looked.is_open) else {
-            return;
-        };
-        lease.told(looked.ttl, session.now());
     }
 }
 

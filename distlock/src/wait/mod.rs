@@ -186,48 +186,54 @@ async fn try_keys(
 }
 
 /// Waits until all requested keys are granted. Every acquisition that is not a re-entry goes this way.
-pub(crate) async fn acquire(
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` keeps its arguments twice, and each waiter has room for this"
+)]
+pub(crate) fn acquire(
     registry: &Arc<Registry>,
     request: &Request,
-) -> Result<OpenShares, Error> {
-    if request.is_single_try() {
-        let tried = tokio::select! {
-            biased;
-            tried = try_once(registry, request) => tried?,
-            () = registry.session.closing() => return Err(request.closed()),
-        };
-        return match tried {
-            TryOutcome::Granted(shares) => Ok(shares),
-            TryOutcome::Held { at, ttl, is_unset } => {
-                let now = registry.session.now();
-                let blocker = match is_unset {
-                    true => Blocker::PermitsNotSet,
-                    false => Blocker::Owner(ttl),
-                };
-                Err(request.timed_out(&request.requested[at].resource.key, now, blocker))
+) -> impl Future<Output = Result<OpenShares, Error>> {
+    async move {
+        if request.is_single_try() {
+            let tried = tokio::select! {
+                biased;
+                tried = try_once(registry, request) => tried?,
+                () = registry.session.closing() => return Err(request.closed()),
+            };
+            return match tried {
+                TryOutcome::Granted(shares) => Ok(shares),
+                TryOutcome::Held { at, ttl, is_unset } => {
+                    let now = registry.session.now();
+                    let blocker = match is_unset {
+                        true => Blocker::PermitsNotSet,
+                        false => Blocker::Owner(ttl),
+                    };
+                    Err(request.timed_out(&request.requested[at].resource.key, now, blocker))
+                }
+            };
+        }
+        registry.session.start_tasks();
+        let mut next = WaitPosition::first(request);
+        loop {
+            // Declared before: the drop of the waiter may wake and count, and if a block's end panics, the value of the block is not
+            // dropped.
+            let outcome;
+            {
+                let mut waiter = Waiter::join(registry, request, next);
+                outcome = waiter.win().await?;
+                // Before anything else happens, the waiter's owner is ended, and its turn goes to the next one.
             }
-        };
-    }
-    registry.session.start_tasks();
-    let mut next = WaitPosition::first(request);
-    loop {
-        let outcome = {
-            let mut waiter = Waiter::join(registry, request, next);
-            let outcome = waiter.win().await?;
-            // Before anything else happens: its owner is ended, and its turn goes to the next one. By name: the drop may wake
-            // and count, and if a block's end panics, the value of the block is not dropped.
-            drop(waiter);
-            outcome
-        };
-        match outcome {
-            RoundOutcome::All(shares) if registry.session.is_closed() => {
-                drop(shares);
-                return Err(request.closed());
-            }
-            RoundOutcome::All(shares) => return Ok(shares),
-            RoundOutcome::Elsewhere(mut position) => {
-                Box::pin(position.rest(registry, request)).await;
-                next = *position;
+            match outcome {
+                RoundOutcome::All(shares) if registry.session.is_closed() => {
+                    drop(shares);
+                    return Err(request.closed());
+                }
+                RoundOutcome::All(shares) => return Ok(shares),
+                RoundOutcome::Elsewhere(mut position) => {
+                    Box::pin(position.rest(registry, request)).await;
+                    next = *position;
+                }
             }
         }
     }
@@ -305,26 +311,25 @@ impl<'a> Waiter<'a> {
             let is_unanswered = |at| session.unanswered_at(key, at).is_some();
             // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
             let turn = self.turn.wait(self.deadline, is_unanswered).await?;
-            match turn {
+            let yield_first = match turn {
                 MyTurn::HandedOver(share) => {
                     return Ok(RoundOutcome::All(smallvec![share]));
                 }
                 MyTurn::TimedOut => return Err(self.timed_out()),
                 MyTurn::GivenUp => return Err(self.given_up()),
-                MyTurn::Attempt { yield_first } => {
-                    let (session, request) = (self.session, self.request);
-                    let checks = self.turn.slot.answer_checks();
-                    let outcome = tokio::select! {
-                        // In this order: the others are looked at only while the server's answer is not there.
-                        biased;
-                        outcome = self.go_to_server(yield_first) => outcome?,
-                        () = session.closing() => return Err(request.closed()),
-                        never = checks => match never {},
-                    };
-                    if let Some(outcome) = outcome {
-                        return Ok(outcome);
-                    }
-                }
+                MyTurn::Attempt { yield_first } => yield_first,
+            };
+            let (session, request) = (self.session, self.request);
+            let checks = self.turn.slot.answer_checks();
+            let outcome = tokio::select! {
+                // In this order: the others are looked at only while the server's answer is not there.
+                biased;
+                outcome = self.go_to_server(yield_first) => outcome?,
+                () = session.closing() => return Err(request.closed()),
+                never = checks => match never {},
+            };
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
             }
         }
     }

@@ -5,23 +5,26 @@ use super::{RedisBackend, names, reply};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
 use crate::resource::key::Key;
 use crate::resource::kind::Kind;
+use crate::resource::owner::OWNER_BUFFER;
 
 pub(super) async fn attempt(backend: &RedisBackend, attempt: &Attempt) -> Result<Attempted, Fault> {
     let target = &attempt.target;
     let key = &target.resource.key;
     let name = &**key.name();
-    let (owner, lease) = (target.owner.text(), reply::millis(attempt.lease));
+    let mut buffer = OWNER_BUFFER;
+    let owner = target.owner.encode(&mut buffer);
+    let lease = reply::millis(attempt.lease);
     if target.resource.kind == Kind::Fenced {
         let fence = names::fence(name);
         let token_ttl = backend.fencing_token_ttl.map_or(0, reply::millis);
         let with = |call: Call| {
-            let call = call.keys([name, &fence].into_iter()).arg(&owner).arg(lease);
+            let call = call.keys([name, &fence].into_iter()).arg(owner).arg(lease);
             call.arg(attempt.above).arg(token_ttl)
         };
         let value = backend.run(key, &script::FENCED_ACQUIRE, with);
         return value.await.and_then(reply::attempted);
     }
-    let with = |call: Call| call.key(name).arg(&owner).arg(lease);
+    let with = |call: Call| call.key(name).arg(owner).arg(lease);
     let value = backend.run(key, &script::LOCK_ACQUIRE, with);
     value.await.and_then(reply::attempted)
 }
@@ -87,8 +90,10 @@ pub(super) fn renewals(batch: &[Renewal]) -> impl Fn(Call) -> Call {
 pub(super) async fn release(backend: &RedisBackend, target: &Target) -> Result<Released, Fault> {
     let key = &target.resource.key;
     let name = key.name();
-    let (owner, channel) = (target.owner.text(), names::lock_channel(name));
-    let with = |call: Call| call.key(name).arg(&owner).arg(&channel);
+    let mut buffer = OWNER_BUFFER;
+    let owner = target.owner.encode(&mut buffer);
+    let channel = names::lock_channel(name);
+    let with = |call: Call| call.key(name).arg(owner).arg(&channel);
     let value = if target.taken_for.is_zero() {
         backend.run(key, &script::LOCK_RELEASE, with).await?
     } else {

@@ -107,6 +107,10 @@ impl Backend for RedisBackend {
     fn attempt<'a>(&'a self, attempt: &'a Attempt) -> Reply<'a, Attempted> {
         Box::pin(async move {
             match self.attempt_sender(&attempt.target.resource.key)? {
+                // The usual case, which needs no look at the other families.
+                Sender::Caller(_slot) if attempt.target.hold_family()? == HoldFamily::Lock => {
+                    lock::attempt(self, attempt).await
+                }
                 Sender::Caller(_slot) => self.send_attempt(attempt).await,
                 Sender::Task(slots) => {
                     let (targets, attempt) = (vec![attempt.target.clone()], attempt.clone());

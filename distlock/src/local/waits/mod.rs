@@ -73,12 +73,13 @@ impl Waits {
     pub(in crate::local) fn add(&mut self, wait: Wait) -> usize {
         let next_due = self.next_due.get_or_insert(wait.due);
         *next_due = wait.due.min(*next_due);
+        if wait.inside.is_empty() {
+            return self.waits.add(wait);
+        }
         // Numbered first, and indexed by a copy of its holds: the wait is moved into its place.
         let owners: SmallVec<[Owner; 4]> = wait.inside.iter().map(|(owner, _)| *owner).collect();
         let number = self.waits.add(wait);
-        if !owners.is_empty() {
-            self.unsearched.push(number);
-        }
+        self.unsearched.push(number);
         for owner in owners {
             self.by_hold.entry(owner).or_default().insert(number);
         }
@@ -89,6 +90,9 @@ impl Waits {
         let Some(wait) = self.waits.remove(number) else {
             return;
         };
+        if wait.inside.is_empty() {
+            return;
+        }
         for (owner, _) in wait.inside {
             if let Some(inside) = self.by_hold.get_mut(&owner) {
                 inside.remove(&number);

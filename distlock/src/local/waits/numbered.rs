@@ -90,10 +90,19 @@ impl<T> Numbered<T> {
         let block = self.blocks.get_mut(index)?;
         let was_full = block.is_full();
         let value = block.remove(at)?;
+        let is_empty = block.used == 0;
         self.len -= 1;
         if was_full {
             self.with_room.push(index);
         }
+        if is_empty {
+            self.give_back_blocks();
+        }
+        Some(value)
+    }
+
+    /// Gives back the memory of empty blocks at the end.
+    fn give_back_blocks(&mut self) {
         while self.blocks.len() > 1 && self.blocks.last().is_some_and(|last| last.used == 0) {
             self.blocks.pop();
         }
@@ -102,7 +111,6 @@ impl<T> Numbered<T> {
             self.with_room.retain(|block| *block < self.blocks.len());
             self.with_room.shrink_to(2 * self.with_room.len());
         }
-        Some(value)
     }
 
     pub(in crate::local) fn get(&self, number: usize) -> Option<&T> {

@@ -13,13 +13,13 @@ use crate::clock::Tick;
 use crate::config::RETRY_BACKOFF;
 use crate::error::{Error, Loss};
 use crate::hold::Hold;
+use crate::resource::key::Key;
 use crate::session::Session;
 use crate::telemetry;
 
 /// A release that is to be sent and confirmed. If it is dropped before that, it continues in the background.
 pub(crate) struct Release {
-    session: Arc<Session>,
-    target: Target,
+    hold: Arc<Hold>,
     ticket: ReleaseTicket,
     deadline: Tick,
     /// The loss, if the guard's own term was over before the release.
@@ -30,11 +30,10 @@ pub(crate) struct Release {
 
 impl Release {
     /// The ticket is that of a hold that was just ended.
-    pub(crate) fn new(hold: &Hold, mut ticket: ReleaseTicket, late: Option<Loss>) -> Self {
+    pub(crate) fn new(hold: &Arc<Hold>, mut ticket: ReleaseTicket, late: Option<Loss>) -> Self {
         let unconfirmed = ticket.pending().map(PendingRelease::take_unconfirmed);
         Self {
-            session: Arc::clone(ticket.session()),
-            target: hold.target(),
+            hold: Arc::clone(hold),
             ticket,
             deadline: hold.deadline(),
             late,
@@ -44,12 +43,11 @@ impl Release {
 
     /// Whether one command can release both.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
-        let now = self.session.now();
-        let slot = |one: &Self| one.session.backend.home(&one.target.resource.key).slot;
-        let plain = |one: &Self| {
-            one.target.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now
-        };
-        Arc::ptr_eq(&self.session, &other.session)
+        let now = self.session().now();
+        let slot = |one: &Self| one.session().backend.home(one.key()).slot;
+        let plain =
+            |one: &Self| one.hold.resource.kind.is_plain_lock() && one.ticket.taken_until() <= now;
+        Arc::ptr_eq(self.session(), other.session())
             && plain(self)
             && plain(other)
             && slot(self) == slot(other)
@@ -58,35 +56,36 @@ impl Release {
     pub(crate) async fn confirm(self) -> Result<(), Error> {
         let targets = |now| smallvec![self.target_at(now)];
         let note_sent = |over| self.ticket.note_sent(over);
-        let sent = send(&self.session, targets, note_sent, self.deadline).await;
+        let sent = send(self.session(), targets, note_sent, self.deadline).await;
         // Dropping the ticket leaves the release to the background.
-        let answer =
-            sent.map_err(|(fault, after)| fault.into_error(&self.target.resource.key, after))?;
+        let answer = sent.map_err(|(fault, after)| fault.into_error(self.key(), after))?;
         match answer.released.first() {
             Some(released) => self.settle(*released, answer.doubtful, answer.epoch),
             None => Ok(()),
         }
     }
 
+    fn session(&self) -> &Arc<Session> {
+        self.ticket.session()
+    }
+
+    fn key(&self) -> &Key {
+        &self.hold.resource.key
+    }
+
     fn target_at(&self, now: Tick) -> Target {
-        self.target
-            .clone()
-            .taken_until(self.ticket.taken_until(), now)
+        let target = self.hold.target();
+        target.taken_until(self.ticket.taken_until(), now)
     }
 
     /// Interprets the answer. `NotOurs` is a loss, unless an earlier try of this release may have been carried out
     /// without an answer and the lease has not ended yet.
     fn settle(self, released: Released, doubtful: bool, epoch: u64) -> Result<(), Error> {
-        let key = self.target.resource.key.text();
+        let key = self.key().text();
         let ended = match released {
-            Released::NotOurs if !doubtful || self.session.now() >= self.deadline => {
-                self.ticket.found_lost(&self.session);
-                let resource = &self.target.resource;
-                telemetry::ended_before_the_loss(
-                    &resource.key,
-                    self.target.owner,
-                    self.unconfirmed,
-                );
+            Released::NotOurs if !doubtful || self.session().now() >= self.deadline => {
+                self.ticket.found_lost(self.session());
+                telemetry::ended_before_the_loss(self.key(), self.hold.owner, self.unconfirmed);
                 Err(Error::lost(key, Loss::Gone))
             }
             Released::Freed { .. } | Released::NotOurs => match self.late {
@@ -107,7 +106,7 @@ pub(crate) async fn confirm_all(
     let Some(first) = releases.first() else {
         return SmallVec::new();
     };
-    let session = Arc::clone(&first.session);
+    let session = Arc::clone(first.session());
     let targets = |now| releases.iter().map(|one| one.target_at(now)).collect();
     let deadlines = releases.iter().map(|one| one.deadline);
     let latest = deadlines.max().unwrap_or_default();
@@ -125,7 +124,7 @@ pub(crate) async fn confirm_all(
         // Dropping the tickets leaves the releases to the background.
         Err((fault, after)) => releases
             .iter()
-            .map(|one| Err(fault.clone().into_error(&one.target.resource.key, after)))
+            .map(|one| Err(fault.clone().into_error(one.key(), after)))
             .collect(),
     }
 }
