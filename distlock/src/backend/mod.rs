@@ -441,7 +441,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn epoch_changes(&self) -> u64;
 
     /// Completes with the new number of [changes](Backend::epoch_changes) when that is not `changes` any more: a connection
-    /// stands anew. The server behind it may be another one, or may have lost or regained data.
+    /// was re-established. The server behind it may be another one, or may have lost or regained data.
     fn epoch_changes_after(&self, changes: u64) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
 
     /// Whether there is a connection that may be replaced.

@@ -122,7 +122,7 @@ impl Receiver {
         self.shared.state.lock().signal
     }
 
-    /// Takes note of all changes until now.
+    /// Records all changes until now.
     pub fn mark_unchanged(&mut self) {
         self.seen = self.shared.state.lock().changes;
     }

@@ -95,8 +95,8 @@ pub(crate) const LOOK_BATCH: usize = 250;
 /// they wait. With 64 grants between two such releases, the two round trips of a release cost little.
 pub(crate) const HAND_OVER_GRANTS: u32 = 64;
 
-/// The same while no other client listened to the last release. With holds of some microseconds, 64 grants take twice as long as
-/// the round trip after them, in which the key is idle. A client that begins to wait then waits for longer.
+/// The same while no other client listened to the last release. A round trip after 64 holds of some microseconds would leave the
+/// key idle for a third of the time. The price: a client that starts to wait now waits up to 512 grants.
 pub(crate) const HAND_OVER_GRANTS_ALONE: u32 = 512;
 
 /// How long a client hands a hold over to its own waiters before it releases the hold in the server.

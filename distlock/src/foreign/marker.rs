@@ -51,7 +51,7 @@ pub fn is_waking() -> bool {
     WAKING.try_with(Cell::get).unwrap_or_default() > 0
 }
 
-/// Takes note that a waker is called, until it is dropped.
+/// Records that a waker is called, until it is dropped.
 pub(super) struct Waking(());
 
 impl Waking {

@@ -51,8 +51,7 @@ pub(crate) struct Hold {
     pub(crate) token: Option<u64>,
     /// An earlier attempt of this owner that was not answered: it may be carried out after the release.
     pub(crate) in_doubt: Option<InDoubtAttempt>,
-    /// The connection over which the server was asked for the hold last, or an earlier one: that of the granted attempt, or
-    /// one that stood anew since.
+    /// Epoch of the last connection on which the server confirmed this hold.
     asked_over: AtomicU64,
     pub(crate) meter: Meter,
     /// The connection over which its release was sent, while that is not answered; [`NOT_SENT`] otherwise.
@@ -274,7 +273,7 @@ impl Hold {
         self.state.lock().lease.is_held(now)
     }
 
-    /// Whether the server was not yet asked for the hold over connection `epoch`. Takes note that it is asked now.
+    /// Whether the server was not yet asked for the hold over connection `epoch`. Records that it is asked now.
     pub(crate) fn is_new_connection(&self, epoch: u64) -> bool {
         // Relaxed: the watchdog and the grant that is being watched may both ask, which does no harm.
         self.asked_over.swap(epoch, Ordering::Relaxed) != epoch
@@ -354,7 +353,7 @@ impl Hold {
         self.over.changed().await;
     }
 
-    /// Takes note of the connection over which its release was sent, while that is not answered; `None` if it has failed.
+    /// Records the connection over which its release was sent, while that is not answered; `None` if it has failed.
     pub(crate) fn note_release_sent(&self, over: Option<u64>) {
         // Release: pairs with the load in `is_release_sent_over`. What is sent after that load is sent after the release.
         self.release_sent_over
@@ -401,7 +400,7 @@ impl Hold {
         self.over.is_set()
     }
 
-    /// Takes note that a scope of its guard was entered.
+    /// Records that a scope of its guard was entered.
     pub(crate) fn note_scope(&self) {
         // Relaxed, here and below: it only decides whether a warning is logged.
         self.in_a_scope.store(true, Ordering::Relaxed);

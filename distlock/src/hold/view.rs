@@ -112,7 +112,7 @@ impl QuorumMembers {
         });
     }
 
-    /// Takes note that the guard ends, before its shares do.
+    /// Records that the guard ends, before its shares do.
     pub(crate) fn end(&self) {
         // Release: pairs with the load in `HoldView::has_ended`.
         self.ended.store(true, Ordering::Release);

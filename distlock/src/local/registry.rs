@@ -198,7 +198,7 @@ impl Registry {
             .is_some_and(|entry| !entry.queue.is_empty())
     }
 
-    /// Takes note of a hold that was granted to an acquisition which did not queue.
+    /// Records a hold that was granted to an acquisition which did not queue.
     pub(crate) fn granted(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.session.watch(hold);
         if hold.resource.kind.line() == Line::Shared {
@@ -488,8 +488,8 @@ impl Callbacks for Registry {
             if let Some(entry) = entries.get_mut(resource) {
                 entry.queue.released(is_alone);
                 if others > 0 {
-                    // An attempt that has followed the release is the last one that others have to wait for, also if its
-                    // grant was noticed before this answer.
+                    // Other clients listen. The attempt that was sent behind this release is the last grant of the run, even
+                    // if it was granted before this reply arrived.
                     entry.queue.end_run();
                 }
                 if entry.is_held_by(hold) {

@@ -12,7 +12,7 @@ use crate::mutex::Mutex;
 
 /// What is looked at while acquisitions wait, and what learns that a hold is over.
 pub(crate) trait Callbacks: fmt::Debug + Send + Sync {
-    /// Takes note that a hold of this client is over, and that so many other clients heard of it, if the server has told.
+    /// Records that a hold of this client is over, and that so many other clients heard of it, if the server has told.
     fn freed(&self, hold: &Hold, others: Option<u32>);
 
     /// Checks that the first waiters are still polled. Returns whether another look is needed.

@@ -187,7 +187,7 @@ impl Session {
             hold.meter.hold_began();
             telemetry::granted(&hold.resource, hold.owner, hold.token);
         }
-        // Compared after the hold is watched: of a connection that stands anew later, `reconnected` tells the hold.
+        // Compared after the hold is watched: of a connection that is re-established later, `reconnected` tells the hold.
         self.doubt_of_other_connection(hold);
         self.start_tasks();
     }
@@ -214,8 +214,8 @@ impl Session {
         }
     }
 
-    /// A connection stands anew. The server behind it may have lost what it had granted, and may have again what was
-    /// released: all holds and the last releases that live there are stated to it.
+    /// A connection was re-established. The server behind it may have lost what it had granted, and may have again what was
+    /// released. The client renews all holds of that server and repeats its recent releases.
     fn reconnected(self: &Arc<Self>) {
         for hold in self.watchdog.holds() {
             self.doubt_of_other_connection(&hold);
@@ -437,7 +437,7 @@ impl Session {
         self.losses.take(&former.losses);
     }
 
-    /// Takes note that the last handle of the client was dropped.
+    /// Records that the last handle of the client was dropped.
     pub(crate) fn retire(&self) {
         let _first = self.retired.set(self.now());
         // Each of them, whatever the wakers of the others do.
@@ -459,7 +459,7 @@ impl Session {
     }
 }
 
-/// A running task. Dropping it takes note that the task has ended, for whatever reason.
+/// A running task. Dropping it records that the task has ended, for whatever reason.
 struct RunningTask {
     session: Arc<Session>,
     runs: fn(&Session) -> &AtomicBool,

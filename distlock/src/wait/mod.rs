@@ -85,7 +85,7 @@
 //! [`session::outage`](crate::session). A wait that ends before any answer is unavailable if the server is known to be away, and
 //! a timeout otherwise.
 //!
-//! When a connection stands anew, the server behind it may be another one, or may have lost or regained data. The client then
+//! When a connection is re-established, the server behind it may be another one, or may have lost or regained data. The client then
 //! renews all its holds at once, repeats the releases of the last seconds, and ends the owners whose attempts it could not
 //! end before.
 

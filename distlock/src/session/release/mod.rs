@@ -61,7 +61,7 @@ impl Session {
         Ok(ticket)
     }
 
-    /// Takes note that a hold is over, and that so many other clients heard of it, if the server has told.
+    /// Records that a hold is over, and that so many other clients heard of it, if the server has told.
     pub(crate) fn freed(&self, hold: &Hold, others: Option<u32>) {
         match self.inspection.callbacks() {
             Some(registry) => registry.freed(hold, others),

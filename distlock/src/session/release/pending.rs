@@ -128,7 +128,7 @@ impl PendingRelease {
         self.target.clone().taken_until(self.taken_until, now)
     }
 
-    /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
+    /// Records the connection over which the release was sent, while it is not answered; `None` if that try failed.
     pub(crate) fn note_sent(&self, over: Option<u64>) {
         if over.is_some() {
             // Relaxed, here and below: only the task that has the release looks at it.
@@ -144,12 +144,12 @@ impl PendingRelease {
         self.may_be_done.load(Ordering::Relaxed)
     }
 
-    /// Takes note that no try was carried out.
+    /// Records that no try was carried out.
     pub(crate) fn note_not_done(&self) {
         self.may_be_done.store(false, Ordering::Relaxed);
     }
 
-    /// Takes note of how the release ended. Returns whether this was the first time.
+    /// Records how the release ended. Returns whether this was the first time.
     pub(crate) fn settle(&mut self, session: &Session, settled: ReleaseOutcome) -> bool {
         // First: the waiters that are woken below, and the metrics, may panic.
         let was_answered = std::mem::replace(&mut self.answered, true);
@@ -178,8 +178,7 @@ impl PendingRelease {
         std::mem::take(&mut self.unconfirmed)
     }
 
-    /// The connection over which an attempt was sent that may be carried out as long as nothing was answered over a later
-    /// one.
+    /// Epoch of the unanswered attempt. The server may still execute it until a later connection gets an answer.
     pub(crate) fn in_doubt_over(&self) -> Option<u64> {
         self.in_doubt
             .filter(|_| self.target.resource.kind.has_lease())

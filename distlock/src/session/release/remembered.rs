@@ -1,7 +1,7 @@
 //! The releases of one client that were answered in the last seconds, and the holds that were found to be gone.
 //!
 //! A replica that takes over may not have heard of them, and a server that restarts may not have stored them. It then has
-//! an owner again that nobody renews and nobody releases. So a release is sent when a connection stands anew.
+//! an owner again that nobody renews and nobody releases. So a release is sent when a connection is re-established.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ impl RememberedReleases {
             return None;
         }
         let mut releases = self.0.lock();
-        // Under the mutex: a connection that stands anew after this finds the release here.
+        // Under the mutex: a connection that is re-established after this finds the release here.
         if current(&pending.target().resource.key) != epoch {
             return Some(pending);
         }

@@ -84,21 +84,21 @@ impl ReleaseTicket {
             .unwrap_or_default()
     }
 
-    /// Takes note of the connection over which the release was sent, while it is not answered; `None` if that try failed.
+    /// Records the connection over which the release was sent, while it is not answered; `None` if that try failed.
     pub(crate) fn note_sent(&self, over: Option<u64>) {
         if let Some(pending) = &self.pending {
             pending.note_sent(over);
         }
     }
 
-    /// Takes note of the loss of a hold that the server does not have any more.
+    /// Records the loss of a hold that the server does not have any more.
     pub(crate) fn found_lost(&self, session: &Session) {
         if let Some(pending) = &self.pending {
             pending.found_lost(session);
         }
     }
 
-    /// Takes note that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
+    /// Records that the release was answered, and that it was sent over connection `epoch` or a later one. If an attempt
     /// may be carried out late, the releaser repeats it.
     pub(crate) fn settle(mut self, settled: ReleaseOutcome, epoch: u64) {
         if let Some(pending) = self.pending.take() {

@@ -10,7 +10,7 @@
 //!    A server that does not answer delays no renewals on other servers. A renewal counts as sent when its batch is sent.
 //!    A batch is filled up with holds that are due soon, so that few scripts renew many holds.
 //! 6. A hold that the server may have lost is confirmed ahead of its time, by a renewal: after it was handed over, and
-//!    when a connection stands anew.
+//!    when a connection is re-established.
 
 mod agenda;
 

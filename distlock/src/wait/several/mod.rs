@@ -1,7 +1,7 @@
 //! How an acquisition waits for several keys of one client that are granted together.
 //!
 //! It has the same place in the queues of all its keys: before everything that came later. It *waits* in one of these
-//! queues, and others pass it in the rest, so it is in nobody's way there. When it is first in that queue and the key is
+//! queues and blocks only that one. In the other queues, later waiters may overtake it. When it is first in that queue and the key is
 //! free, it takes its places in the other queues and *collects*: holds that end are offered to it, or it finds keys
 //! free. When nothing is missing that this client holds, it asks the server for the free keys and takes the offers. Keys in
 //! several slots of a cluster are asked for [slot by slot](self::parts).
@@ -277,7 +277,7 @@ impl Waiter<'_> {
         asked.map_or(at, |asked| asked[at])
     }
 
-    /// Takes note of what the server granted.
+    /// Records what the server granted.
     pub(super) fn granted(&mut self, shares: &OpenShares) {
         for (position, share) in shares.iter().enumerate() {
             self.granted_at(self.asked(position), share.hold());

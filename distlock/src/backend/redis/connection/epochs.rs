@@ -12,7 +12,7 @@ use crate::foreign;
 pub(crate) struct Epochs {
     /// The last number that was given to a connection, established or not.
     last: AtomicU64,
-    /// How often a connection stood anew.
+    /// How often a connection was re-established.
     changes: watch::Sender<u64>,
 }
 
@@ -23,12 +23,12 @@ impl Epochs {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A connection stands anew, or keys have another server.
+    /// A connection was re-established, or keys have another server.
     pub(crate) fn changed(&self) {
         foreign::send_modify(&self.changes, |changes| *changes += 1);
     }
 
-    /// How often a connection stood anew.
+    /// How often a connection was re-established.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }

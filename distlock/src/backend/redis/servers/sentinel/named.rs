@@ -33,7 +33,7 @@ impl MasterName {
         self.master.as_ref()
     }
 
-    /// Takes note of the server that a Sentinel names.
+    /// Records the server that a Sentinel names.
     pub(super) fn note(&mut self, sentinel: &Address, server: &Address) {
         self.by.insert(sentinel.clone(), server.clone());
         if let Some(left) = &mut self.left
