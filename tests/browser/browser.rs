@@ -51,6 +51,19 @@ impl WebDriverCompatibleCommand for OfChrome {
 /// Runs a test in a browser. The browser must have reported no error, and must have asked only the hosts that the test
 /// opened.
 pub(crate) async fn browse(test: impl AsyncFnOnce(&Page)) {
+    let reported = reported_by(test).await;
+    assert!(reported.is_empty(), "{reported:#?}");
+}
+
+/// Runs a test in which the console does not answer some requests, of which the browser reports an error each.
+pub(crate) async fn browse_with_failures(test: impl AsyncFnOnce(&Page)) {
+    let mut reported = reported_by(test).await;
+    reported.retain(|text| !text.contains("Failed to load resource"));
+    assert!(reported.is_empty(), "{reported:#?}");
+}
+
+/// Runs a test, and returns what the browser has reported.
+async fn reported_by(test: impl AsyncFnOnce(&Page)) -> Vec<String> {
     let (mut driver, port) = driver().await;
     let profile = TempDir::new().unwrap();
     let page = Page {
@@ -67,7 +80,7 @@ pub(crate) async fn browse(test: impl AsyncFnOnce(&Page)) {
     if let Err(panic) = passed {
         resume_unwind(panic);
     }
-    assert!(reported.is_empty(), "{reported:#?}");
+    reported
 }
 
 /// Starts a driver, and returns its port.

@@ -9,12 +9,14 @@ mod pictures;
 mod process;
 mod site;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock::Client;
 use distlock_tests::RedisServer;
+use serde_json::Value;
 
-use self::browser::browse;
+use self::browser::{Page, browse, browse_with_failures};
 use self::site::{Site, client, many_locks};
 
 #[tokio::test]
@@ -121,6 +123,31 @@ async fn lock_is_freed_by_force_after_the_key_was_typed_and_not_before() {
         page.shows("#one-holders", "Nobody holds it").await;
         page.shows("#one-past", "freed by force by somebody").await;
         assert!(!worker.lock("order:42").is_locked().await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lock_that_has_another_holder_than_when_the_typing_began_is_not_freed() {
+    let (server, site) = Site::start().await;
+    let (first, second) = (
+        client(&server, "first").await,
+        client(&server, "second").await,
+    );
+    let guard = first.lock("k").acquire().await.unwrap();
+    // The browser reports the refusal.
+    browse_with_failures(async |page| {
+        page.open(&format!("{}#key=k", site.url)).await;
+        page.shows("#one-holders", "first").await;
+        page.shows("#release", "Free this lock by force").await;
+        page.type_into("#confirmation", "k").await;
+        guard.release().await.unwrap();
+        let _guard = second.lock("k").acquire().await.unwrap();
+        page.shows("#one-holders", "second").await;
+        page.click("#release button").await;
+        page.shows("#released", "another holder by now: second")
+            .await;
+        assert!(second.lock("k").is_locked().await.unwrap());
     })
     .await;
 }
@@ -235,6 +262,58 @@ async fn key_that_is_no_lock_is_said_to_be_none_and_a_pattern_without_a_match_ha
         page.shows("#one-holders", "Nobody holds it").await;
         page.open(&format!("{}#key=order%3Afree", site.url)).await;
         page.shows("#one-facts", "free").await;
+    })
+    .await;
+}
+
+/// Shows or hides the tab, as far as its scripts know.
+async fn set_hidden(page: &Page, is_hidden: bool) {
+    let script = format!(
+        "Object.defineProperty(document, 'hidden', {{ configurable: true, get: () => {is_hidden} }});
+        document.dispatchEvent(new Event('visibilitychange'));"
+    );
+    page.run(&script).await;
+}
+
+#[tokio::test]
+async fn tab_that_is_hidden_has_no_stream_and_one_that_is_shown_again_has_one() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    browse(async |page| {
+        page.open(&site.url).await;
+        page.shows("#state", "Live").await;
+        set_hidden(page, true).await;
+        page.shows("#state", "Paused").await;
+        let streams = site.proxy.streams.load(Ordering::SeqCst);
+        let _guard = worker.lock("order:42").acquire().await.unwrap();
+        assert_eq!(page.run("return events").await, Value::Null);
+        set_hidden(page, false).await;
+        page.shows("#rows", "order:42").await;
+        page.shows("#state", "Live").await;
+        assert_eq!(site.proxy.streams.load(Ordering::SeqCst), streams + 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn answer_that_is_not_the_console_s_is_said_as_what_it_is() {
+    let (server, site) = Site::start().await;
+    let worker = client(&server, "worker").await;
+    let _guard = worker.lock("..").acquire().await.unwrap();
+    browse_with_failures(async |page| {
+        page.open(&format!("{}#key=..", site.url)).await;
+        page.shows("#one-holders", "worker").await;
+        site.proxy.is_alone.store(true, Ordering::SeqCst);
+        page.shows("#state", "502 Bad Gateway (text/html)").await;
+        page.type_into("#confirmation", "..").await;
+        page.click("#release button").await;
+        page.shows("#released", "502 Bad Gateway (text/html)").await;
+        assert!(worker.lock("..").is_locked().await.unwrap());
+
+        site.proxy.is_alone.store(false, Ordering::SeqCst);
+        page.shows("#state", "Live").await;
+        site.proxy.wants_login.store(true, Ordering::SeqCst);
+        page.shows("#state", "login").await;
     })
     .await;
 }

@@ -1,9 +1,16 @@
 //! A program with a console, on a Redis that the test has for itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use distlock::Client;
 use distlock_tests::RedisServer;
 use distlock_tower::Console;
+use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -12,7 +19,39 @@ use tokio::task::JoinHandle;
 pub(crate) struct Site {
     pub(crate) url: String,
     pub(crate) client: Client,
+    pub(crate) proxy: Arc<Proxy>,
     serves: JoinHandle<()>,
+}
+
+/// What stands in front of the console.
+#[derive(Debug, Default)]
+pub(crate) struct Proxy {
+    /// Whether it answers for the program, with a page.
+    pub(crate) is_alone: AtomicBool,
+    /// Whether it leads to a login.
+    pub(crate) wants_login: AtomicBool,
+    /// How many streams of events were opened.
+    pub(crate) streams: AtomicUsize,
+}
+
+impl Proxy {
+    async fn pass(&self, request: Request, next: Next) -> Response {
+        let path = request.uri().path();
+        if path.ends_with("/api/events") {
+            self.streams.fetch_add(1, Ordering::SeqCst);
+        }
+        if !path.contains("/api/") {
+            return next.run(request).await;
+        }
+        if self.is_alone.load(Ordering::SeqCst) {
+            let page = Html("<h1>Bad Gateway</h1>");
+            return (StatusCode::BAD_GATEWAY, page).into_response();
+        }
+        if self.wants_login.load(Ordering::SeqCst) {
+            return Redirect::to("/login").into_response();
+        }
+        next.run(request).await
+    }
 }
 
 impl Site {
@@ -37,10 +76,19 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/admin/locks", listener.local_addr().unwrap());
         let app: Router = Router::new().nest_service("/admin/locks", Router::from(console));
+        let proxy = Arc::new(Proxy::default());
+        let app = app.layer(from_fn({
+            let proxy = Arc::clone(&proxy);
+            move |request: Request, next: Next| {
+                let proxy = Arc::clone(&proxy);
+                async move { proxy.pass(request, next).await }
+            }
+        }));
         let serves = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self {
             url,
             client,
+            proxy,
             serves,
         }
     }

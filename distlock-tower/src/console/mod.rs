@@ -177,7 +177,13 @@ impl Console {
     ///
     /// The request names the key twice, since people type it as a confirmation. It is refused if it comes from another
     /// [origin](Console::trusted_origins), where browsers send the user's cookies along, and if it calls the program by a name
-    /// other than `localhost`, unless [`hosts`](Console::hosts) has it. Each request is logged as a warning, with the key, its holders and
+    /// other than `localhost`, unless [`hosts`](Console::hosts) has it.
+    ///
+    /// The page also sends the owners that it showed when the person began to type, as `"owners"`. If another owner holds the
+    /// lock by then, the request is refused with 409, and the answer says who. The console looks at the key right before
+    /// it frees it: an owner that acquires the lock between the two, within a round trip, still loses it.
+    ///
+    /// Each request is logged as a warning, with the key, its holders and
     /// [who](Console::who) sent it. [`Lock::force_release`](distlock::Lock::force_release) says what happens to the holder.
     ///
     /// Locks, fair locks, fenced locks and read/write locks can be freed. Semaphores and latches cannot.

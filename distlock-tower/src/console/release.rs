@@ -25,6 +25,8 @@ pub(super) struct Request {
     pub(super) key: String,
     /// The key once more, as it was typed.
     confirmation: String,
+    /// The owners that the sender knows as the holders. Without them any holder loses the lock.
+    pub(super) owners: Option<Vec<String>>,
 }
 
 /// Why a lock was not freed.
@@ -62,6 +64,29 @@ impl Releases {
 }
 
 impl Request {
+    /// Refuses to take the lock from a holder that the sender does not know.
+    pub(super) fn check_holders(&self, report: &KeyReport) -> Result<(), Refusal> {
+        let Some(owners) = &self.owners else {
+            return Ok(());
+        };
+        let unknown = report.holders.iter();
+        let unknown: Vec<String> = unknown
+            .filter(|holder| !owners.contains(&holder.owner))
+            .map(|holder| match &holder.client {
+                Some(client) => format!("{} ({})", client.name, holder.owner),
+                None => holder.owner.clone(),
+            })
+            .collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let text = format!(
+            "the lock has another holder by now: {}; nothing was freed",
+            unknown.join(", ")
+        );
+        Err(Refusal::new(StatusCode::CONFLICT, text))
+    }
+
     pub(super) fn read(body: &[u8]) -> Result<Self, Refusal> {
         let request: Self = serde_json::from_slice(body).map_err(|error| {
             let text = format!("the body must be JSON with \"key\" and \"confirmation\": {error}");

@@ -271,6 +271,7 @@ async fn released(console: &Console, request: Request) -> Result<bool, Refusal> 
     let (client, who) = (console.looks.client(), console.releases.who(&parts));
     let report = client.inspect(request.key.as_str()).await;
     let report = report.map_err(|error| refusal(&error))?;
+    request.check_holders(&report)?;
     let was_held = force_release(client, &report).await?;
     if was_held {
         console.looks.forced(&report, &who);

@@ -87,6 +87,55 @@ async fn each_form_of_lock_is_freed() {
     }
 }
 
+fn meant(key: &str, owners: &[&str]) -> Value {
+    json!({ "key": key, "confirmation": key, "owners": owners })
+}
+
+#[tokio::test(start_paused = true)]
+async fn holder_that_was_not_shown_keeps_the_lock_and_is_named() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let first = worker.lock("k").acquire().await.unwrap();
+    let shown = first.owner().to_string();
+    first.release().await.unwrap();
+    let second = worker.lock("k").acquire().await.unwrap();
+    let now = second.owner().to_string();
+    for owners in [[shown.as_str()].as_slice(), &[]] {
+        let (status, answer) = post(&app, &[], &meant("k", owners)).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+        let text = answer["error"].as_str().unwrap();
+        assert!(text.contains(&now) && text.contains("worker"), "{text}");
+        assert!(watcher.lock("k").is_locked().await.unwrap());
+    }
+    let (status, answer) = post(&app, &[], &meant("k", &[&shown, &now])).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": true }))
+    );
+    assert!(second.release().await.unwrap_err().is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reader_that_came_later_keeps_all_readers_and_one_that_has_left_does_not() {
+    let (watcher, worker) = clients();
+    let app = allowed(&watcher);
+    let lock = worker.rw_lock("k").read();
+    let (one, two) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
+    let owners = [one.owner().to_string(), two.owner().to_string()];
+    let (status, answer) = post(&app, &[], &meant("k", &[&owners[0]])).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains(&owners[1]));
+    assert!(watcher.inspect("k").await.unwrap().is_held());
+
+    two.release().await.unwrap();
+    let (status, answer) = post(&app, &[], &meant("k", &[&owners[0], &owners[1]])).await;
+    assert_eq!(
+        (status, answer),
+        (StatusCode::OK, json!({ "released": true }))
+    );
+    assert!(!watcher.inspect("k").await.unwrap().is_held());
+}
+
 #[tokio::test(start_paused = true)]
 async fn wrong_confirmation_frees_nothing() {
     let (watcher, worker) = clients();

@@ -320,16 +320,37 @@ function hear(update) {
   else void loadKey();
 }
 
+// An answer of the console. Throws a text that people can read if there is none, or if somebody else has answered: a login
+// page, or a proxy while the program is gone.
+async function ask(path, options) {
+  let answer;
+  let text;
+  try {
+    answer = await fetch(path, { redirect: "manual", ...options });
+    text = await answer.text();
+  } catch (error) {
+    throw new Error("The program does not answer");
+  }
+  if (answer.type === "opaqueredirect") {
+    throw new Error("The answer leads to another page, perhaps to a login: load this page again");
+  }
+  try {
+    return { ok: answer.ok, content: JSON.parse(text) };
+  } catch (error) {
+    const type = (answer.headers.get("content-type") ?? "no type").split(";")[0];
+    throw new Error(`Not the console has answered: ${answer.status} ${answer.statusText} (${type})`);
+  }
+}
+
 async function loadKey() {
   const key = openKey;
   try {
-    const answer = await fetch(`api/locks/${encodeURIComponent(key)}`);
-    const detail = await answer.json();
+    const { ok, content } = await ask(`api/lock?key=${encodeURIComponent(key)}`);
     if (key !== openKey) return;
-    if (answer.ok) showKey(detail);
-    else $("one-facts").textContent = detail.error;
+    if (ok) showKey(content);
+    else $("one-facts").textContent = content.error;
   } catch (error) {
-    if (key === openKey) state("down", "The program does not answer");
+    if (key === openKey) state("down", error.message);
   }
 }
 
@@ -345,6 +366,7 @@ function showKey(detail) {
     facts.push(detail.trouble ? `not known: ${detail.trouble.text}` : "free");
   }
   $("one-facts").textContent = facts.join(" · ");
+  owners = (lock?.holders ?? []).map((holder) => holder.owner);
   fill("one-holders", 4, "Nobody holds it.", lock?.holders ?? [], holderRow);
   $("queue").hidden = !lock?.waiters.length;
   fill("one-waiters", 2, "", lock?.waiters ?? [], waiterRow);
@@ -418,12 +440,22 @@ function route() {
   $("one-key").textContent = key;
   $("one-facts").textContent = "";
   $("confirmation").value = "";
+  [owners, meant] = [[], null];
   $("released").textContent = "";
   $("one-own").hidden = true;
   $("release").hidden = true;
   $("one-key").focus({ preventScroll: true });
   scrollTo(0, 0);
   void loadKey();
+}
+
+// The owners that the page of a key shows, and those that it showed when somebody began to type the key.
+let owners = [];
+let meant = null;
+
+function type() {
+  if (!$("confirmation").value) meant = null;
+  else meant ??= owners;
 }
 
 async function release(event) {
@@ -435,29 +467,54 @@ async function release(event) {
     return;
   }
   try {
-    const answer = await fetch("api/force-release", {
+    const { ok, content } = await ask("api/force-release", {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ key: openKey, confirmation: $("confirmation").value }),
+      body: JSON.stringify({ key: openKey, confirmation: $("confirmation").value, owners: meant ?? owners }),
     });
-    const result = await answer.json();
-    if (!answer.ok) said.textContent = result.error;
-    else said.textContent = result.released ? "The lock was freed." : "Nobody held the lock.";
+    if (!ok) said.textContent = content.error;
+    else said.textContent = content.released ? "The lock was freed." : "Nobody held the lock.";
     $("confirmation").value = "";
+    meant = null;
   } catch (error) {
-    said.textContent = "The program does not answer. The lock may or may not have been freed.";
+    said.textContent = `${error.message}. The lock may or may not have been freed.`;
   }
 }
 
+// The open stream of events; `null` while the tab is hidden, and between two attempts.
+let events = null;
+let attempt = 0;
+const PAUSED = "Paused while nobody sees it";
+
 function listen() {
-  const events = new EventSource("api/events");
-  events.addEventListener("look", (event) => hear(JSON.parse(event.data)));
+  clearTimeout(attempt);
+  events?.close();
+  events = null;
+  // A browser has few connections for all tabs of a host, and the server looks only for people who watch.
+  if (document.hidden) {
+    heard = 0;
+    state("", PAUSED);
+    return;
+  }
+  if ($("state").textContent === PAUSED) state("", "Connecting ..");
+  const opened = new EventSource("api/events");
+  events = opened;
+  opened.addEventListener("look", (event) => hear(JSON.parse(event.data)));
   // A browser gives up after some answers, such as those of a proxy while the program restarts.
-  events.addEventListener("error", () => {
-    if (events.readyState !== EventSource.CLOSED) return;
-    state("down", "The program does not answer");
-    setTimeout(listen, 3000);
+  opened.addEventListener("error", () => {
+    if (opened.readyState === EventSource.CLOSED && opened === events) void failed();
   });
+}
+
+// Says why there is no stream, which the browser does not tell, and tries again.
+async function failed() {
+  events = null;
+  attempt = setTimeout(listen, 3000);
+  const why = await ask("api/locks").then(
+    ({ ok, content }) => (ok ? null : (content.error ?? "The console refuses to answer")),
+    (error) => error.message,
+  );
+  if (why !== null && events === null && !document.hidden) state("down", why);
 }
 
 function start() {
@@ -470,6 +527,7 @@ function start() {
   $("previous").addEventListener("click", () => { page -= 1; showList(); });
   $("next").addEventListener("click", () => { page += 1; showList(); });
   $("release-form").addEventListener("submit", release);
+  $("confirmation").addEventListener("input", type);
   $("back").href = `${location.pathname}${location.search}#`;
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target instanceof HTMLInputElement;
@@ -481,6 +539,7 @@ function start() {
     }
   });
   addEventListener("hashchange", route);
+  document.addEventListener("visibilitychange", listen);
   setInterval(tick, 1000);
   route();
   listen();
