@@ -103,7 +103,7 @@
 //!
 //! The layer answers in place of the handler with an `application/problem+json` body (RFC 9457) whose members are `type`,
 //! `title`, `status`, `detail` and `retryable`, and `retry_after` if there is a `Retry-After`. An answer never contains
-//! the key or the holder. Both are logged with `tracing`.
+//! the key or the holder. Both are logged with `tracing`: a refused request at the level INFO.
 //!
 //! | event | status | `type` |
 //! | --- | --- | --- |

@@ -226,3 +226,29 @@ async fn capture_in_braces_is_an_error_in_the_log_with_the_right_spelling() {
         "{text}"
     );
 }
+
+#[tokio::test]
+async fn refused_request_is_in_the_log_at_info_with_its_key_and_holder_and_the_answer_has_neither()
+{
+    let log = Log::default();
+    let _listening = log.listen();
+    let client = Client::in_memory();
+    let held = client.lock("secret:8").acquire().await.unwrap();
+    let layer = LockLayer::new(&client).key(|_: &Parts| "secret:8");
+    let handler = service_fn(
+        async |_: Request<()>| -> Result<Response<String>, Infallible> {
+            unreachable!("the lock is held")
+        },
+    );
+    let service = layer.wait(Duration::ZERO).layer(handler);
+    let answer = service.oneshot(Request::new(())).await.unwrap();
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await;
+    let body = String::from_utf8(body.unwrap().to_bytes().to_vec()).unwrap();
+    let (text, owner) = (log.text(), held.owner().to_string());
+    let told = text.lines().find(|line| line.contains("request refused"));
+    let told = told.unwrap();
+    assert!(told.contains("INFO"), "{told}");
+    assert!(told.contains("secret:8") && told.contains(&owner), "{told}");
+    assert!(body.contains("urn:distlock:busy"), "{body}");
+    assert!(!body.contains("secret") && !body.contains(&owner), "{body}");
+}

@@ -47,7 +47,7 @@ pub use crate::config::Settings;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use crate::config::credentials::Credentials;
-pub use crate::error::{Blocker, Error, Loss};
+pub use crate::error::{Blocker, Error, HeldBy, Loss};
 pub use crate::guard::fenced::FencedGuard;
 pub use crate::guard::run::{Acquiring, Run, TryRun};
 pub use crate::guard::stream::HoldStream;

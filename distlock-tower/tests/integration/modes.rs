@@ -184,3 +184,28 @@ async fn only_fenced_holds_have_a_token_and_each_a_higher_one() {
     let first = token(&fenced).await;
     assert!(first > 0 && token(&fenced).await > first);
 }
+
+/// Two clients of one server in a quorum would wait for each other: a mistake in the configuration, and no busy lock.
+#[tokio::test(start_paused = true)]
+async fn quorum_of_clients_of_one_server_is_a_misconfiguration_and_not_busy() {
+    let servers = [MemoryServer::new(), MemoryServer::new()];
+    let client = |server: &MemoryServer| Client::builder().in_memory(server).unwrap();
+    let clients = [&servers[0], &servers[0], &servers[1]].map(client);
+    let other = client(&servers[0]);
+    for wait in [Duration::ZERO, Duration::from_secs(5)] {
+        let layer = LockLayer::new(Quorum::new(clients.clone()));
+        let layer = layer.key(|_: &Parts| "k").wait(wait);
+        answer(&layer, Method::POST)
+            .await
+            .is_problem("config", 500, false);
+    }
+    // Nothing of it is kept.
+    other
+        .lock("k")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use distlock::Client;
-use distlock_tower::{Held, LockLayer, Template, TemplateError};
+#[cfg(feature = "axum")]
+use distlock_tower::TemplateError;
+use distlock_tower::{Held, LockLayer, Template};
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};

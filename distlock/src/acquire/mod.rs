@@ -37,7 +37,9 @@ use crate::wait::{self, ClientRequest, Request, RequestedKey, quorum};
 /// A builder for one acquisition of a lock, made by [`Lock::acquire`](crate::Lock::acquire).
 ///
 /// Await it to get a [`Guard`], or pass the work to [`run`](Acquire::run) or [`try_run`](Acquire::try_run). The builder
-/// owns everything it needs, so it can be stored, sent to another task or spawned.
+/// owns everything it needs, so it can be stored, sent to another task or spawned. It is no future itself: `.await` makes
+/// one, and so does `.into_future()`, which `join!`, `spawn`, `JoinSet`, `select_all` and `Box::pin` need, as in
+/// `tokio::spawn(lock.acquire().into_future())`.
 ///
 /// Without [`wait`](Acquire::wait) the acquisition uses the client's
 /// [`default_wait`](crate::Builder::default_wait), which is unlimited unless it was set. Without

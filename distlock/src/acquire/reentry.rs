@@ -151,7 +151,7 @@ impl ClosedGate {
             permit = gate.acquire_many_owned(permits) => Ok(permit.ok().map(|permit| (at, permit))),
             () = frame.closing() => Ok(None),
             () = session.clock.sleep_until(one.request.deadline()) => {
-                Err(one.request.timed_out(key, session.now(), Blocker::Sibling))
+                Err(one.request.timed_out(key, session.now(), Blocker::Sibling, None))
             },
         }
     }

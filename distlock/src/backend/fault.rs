@@ -67,11 +67,18 @@ impl Fault {
     }
 }
 
+/// What the text of a fault begins with if its command had no effect.
+const NOT_EXECUTED: &str = "not executed: ";
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(cause) => write!(f, "outcome unknown: {cause}"),
-            Self::NotNow(cause) => write!(f, "not executed: {cause}"),
+            Self::NotNow(cause) => {
+                // A cause may itself be the fault of one server or of an earlier attempt.
+                let text = cause.to_string().replace(NOT_EXECUTED, "");
+                write!(f, "{NOT_EXECUTED}{text}")
+            }
             Self::Denied(cause) => write!(f, "denied: {cause}"),
             Self::LoginDenied(cause) => write!(f, "login denied: {cause}"),
             Self::Unsupported { reason, .. } => f.write_str(reason),

@@ -63,6 +63,7 @@ pub use self::fault::{Fault, cause};
 pub use self::signal::Signal;
 pub use self::subscription::Subscription;
 use crate::clock::Tick;
+use crate::error::HeldBy;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
 use crate::resource::owner::Owner;
@@ -169,7 +170,7 @@ pub struct Renewal {
 }
 
 /// The outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempted {
     /// The owner holds the key, with the count 1.
     Granted {
@@ -180,15 +181,29 @@ pub enum Attempted {
     Held {
         /// How long they will be, unless they renew or release; `None` if no end is known.
         ttl: Option<Duration>,
+        /// One of the holders. `None` if the server names none. Boxed, because few attempts are refused.
+        holder: Option<Box<HeldBy>>,
     },
     /// There is no semaphore: its permits were never set, or they are gone.
     Unset,
 }
 
 impl Attempted {
+    /// A refusal that names no holder.
+    pub(crate) fn held(ttl: Option<Duration>) -> Self {
+        Self::Held { ttl, holder: None }
+    }
+
+    /// A refusal by `owner`, and by so many others.
+    pub(crate) fn held_by(ttl: Option<Duration>, owner: Owner, others: usize) -> Self {
+        let others = u64::try_from(others).unwrap_or(u64::MAX);
+        let holder = Some(Box::new(HeldBy::new(owner.text(), others)));
+        Self::Held { ttl, holder }
+    }
+
     /// Whether the attempt was granted.
     #[cfg(feature = "test-util")]
-    pub fn is_granted(self) -> bool {
+    pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 }

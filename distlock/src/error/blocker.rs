@@ -26,8 +26,10 @@ pub enum Blocker {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owner(Some(ttl)) => write!(f, "held for another {}", show(*ttl)),
-            Self::Owner(None) => f.write_str("held with no known end"),
+            Self::Owner(Some(ttl)) => {
+                write!(f, "its lease has {} left unless renewed", show(*ttl))
+            }
+            Self::Owner(None) => f.write_str("its hold has no known end"),
             Self::Queue(_) => f.write_str("behind other waiters of this client"),
             Self::Sibling => f.write_str("held by a sibling branch of the same scope"),
             Self::PermitsNotSet => f.write_str("which has no permits yet: nobody has set them"),

@@ -1,6 +1,8 @@
 //! The errors of this crate, sorted by what the caller can do about them.
 
 mod blocker;
+mod busy;
+mod held_by;
 mod loss;
 mod text;
 
@@ -9,8 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::blocker::Blocker;
+use self::busy::timed_out;
+pub use self::held_by::HeldBy;
 pub use self::loss::Loss;
-use self::text::{bounds_of_lease, cut, show};
+pub(crate) use self::text::show;
+use self::text::{bounds_of_lease, cut};
 
 /// The cause of an error. Its concrete type is not part of the public API.
 pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
@@ -42,15 +47,18 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 pub enum Error {
     /// The wait ended while the lock was still taken, or before a server that is not known to be away had answered.
     /// Nothing is held.
-    #[error("timed out after {} waiting for {key:?}, {blocker}", show(*waited))]
+    #[error("{}", timed_out(key, *waited, *blocker, holder.as_deref()))]
     #[non_exhaustive]
     Timeout {
         /// The key that was waited for.
         key: String,
-        /// How long the acquisition waited.
+        /// How long the acquisition waited. Zero for a single attempt.
         waited: Duration,
         /// What blocked the acquisition.
         blocker: Blocker,
+        /// The owner in the way, as the server named it when it last refused, or a hold of the same client. `None` if it
+        /// named none.
+        holder: Option<Box<HeldBy>>,
     },
 
     /// The hold ended before it was released, so other owners may have held the lock in the meantime. Or the number of a

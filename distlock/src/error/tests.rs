@@ -5,6 +5,7 @@ fn timeout(blocker: Blocker) -> Error {
         key: "order:42".into(),
         waited: Duration::from_secs(5),
         blocker,
+        holder: None,
     }
 }
 
@@ -13,7 +14,22 @@ fn messages_have_the_key_the_numbers_and_the_way_out() {
     let ttl = Some(Duration::from_micros(12_300_700));
     assert_eq!(
         timeout(Blocker::Owner(ttl)).to_string(),
-        r#"timed out after 5s waiting for "order:42", held for another 12s 300ms"#
+        r#"timed out after 5s waiting for "order:42": its lease has 12s 300ms left unless renewed"#
+    );
+    let held = |waited, others| Error::Timeout {
+        key: "order:42".into(),
+        waited,
+        blocker: Blocker::Owner(ttl),
+        holder: Some(Box::new(HeldBy::new("90ab:7".into(), others))),
+    };
+    assert_eq!(
+        held(Duration::ZERO, 0).to_string(),
+        r#""order:42" is held: its lease has 12s 300ms left unless renewed; held by owner 90ab:7"#
+    );
+    assert!(
+        held(Duration::from_secs(1), 2)
+            .to_string()
+            .ends_with("; held by owner 90ab:7 and 2 more")
     );
     let lost = Error::lost("order:42", Loss::Expired).after_body();
     assert_eq!(

@@ -22,7 +22,7 @@ pub(super) fn cut(text: &str) -> String {
 }
 
 /// Formats a duration for people, to the millisecond.
-pub(super) fn show(duration: Duration) -> humantime::FormattedDuration {
+pub(crate) fn show(duration: Duration) -> humantime::FormattedDuration {
     let whole = Duration::from_millis(duration.as_millis().min(u128::from(u64::MAX)) as u64);
     humantime::format_duration(whole)
 }

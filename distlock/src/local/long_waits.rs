@@ -1,6 +1,7 @@
 //! Counting the acquisitions that wait, and telling of waits that nobody may have meant.
 
 use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -21,7 +22,6 @@ use crate::telemetry::{self, Meter};
 
 impl Registry {
     /// Counts an acquisition that has to wait. `is_first`: others already wait behind it, so the limits do not apply to it.
-    /// `is_unlimited`: it waits however long it takes.
     ///
     /// # Errors
     /// [`Error::Overloaded`] if the key or the client has reached its limit of waiters.
@@ -31,13 +31,10 @@ impl Registry {
         meter: Meter,
         max_waiters: MaxWaiters,
         is_first: bool,
-        is_unlimited: bool,
     ) -> Result<WaiterSlot, Error> {
         let (due, is_inside) = (wait.due, !wait.inside.is_empty());
         let (resource, call_site) = (wait.resources[wait.at].clone(), wait.call_site);
-        if is_unlimited && let Some(own) = wait.resources.iter().find(|own| self.is_own(own)) {
-            telemetry::waits_for_itself(&own.key, wait.call_site);
-        }
+        self.tell_if_for_itself(&wait);
         let joined = self.limits.join(wait, (!is_first).then_some(max_waiters));
         let mut slot = joined.map_err(|waiters| Error::Overloaded {
             key: resource.key.text().to_owned(),
@@ -89,17 +86,30 @@ impl Registry {
         }
     }
 
-    /// Whether the code that runs now waits for a hold of its own: the running task has the key's data, under any kind, and
-    /// not in a scope. A hold in a scope belongs to another branch of the task, or the acquisition would have found it.
-    fn is_own(&self, resource: &Resource) -> bool {
+    /// Tells of a wait for a hold of the task that waits, once for each pair of lines. A limit of the wait changes nothing: the
+    /// time is lost, and the error looks like that of a busy key.
+    fn tell_if_for_itself(&self, wait: &Wait) {
+        let own = |resource| Some((resource, self.taken_by_this_task(resource)?));
+        let Some((own, taken)) = wait.resources.iter().find_map(own) else {
+            return;
+        };
+        if self.told_for_itself.lock().insert([taken, wait.call_site]) {
+            telemetry::waits_for_itself(&own.key, taken, wait.call_site);
+        }
+    }
+
+    /// Where the running task has taken the key's data, under any kind, and not in a scope. A hold in a scope belongs to
+    /// another branch of the task, or the acquisition would have found it.
+    fn taken_by_this_task(&self, resource: &Resource) -> Option<&'static Location<'static>> {
         let entries = self.entries.lock();
         let mut held = self
             .same_data(resource)
             .filter_map(|held| entries.get(&held)?.holder.as_ref());
         let runner = Runner::current();
-        held.any(|holder| {
+        let own = held.find(|holder| {
             runner.is_some() && holder.runner == runner && !holder.hold.is_in_a_scope()
-        })
+        })?;
+        Some(own.hold.call_site())
     }
 
     /// Tells of the waits that have become long, from a task of its own, which asks the server who holds the keys. Returns

@@ -10,7 +10,7 @@
 //!    with it.
 
 use std::collections::{HashMap, HashSet};
-use std::panic::RefUnwindSafe;
+use std::panic::{Location, RefUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -25,7 +25,7 @@ use super::waits::runner::Runner;
 use super::yield_list::YieldList;
 use crate::clock::Tick;
 use crate::config::COPIED_MUTEX;
-use crate::error::Loss;
+use crate::error::{HeldBy, Loss};
 use crate::foreign;
 use crate::hold::{GuardEnd, Hold, HoldRef};
 use crate::mutex::{Mutex, MutexGuard};
@@ -46,6 +46,8 @@ pub(crate) struct Registry {
     pub(super) limits: Arc<WaiterLimits>,
     /// The kinds that were acquired, a bit for each. Most clients use one or two of those that share their data.
     used_kinds: AtomicU32,
+    /// The lines, of a hold and of a wait for it by the same task, of which the log has told.
+    pub(super) told_for_itself: Mutex<HashSet<[&'static Location<'static>; 2], RandomState>>,
 }
 
 // A panic leaves nothing half-changed here: no foreign code runs under a mutex of a client.
@@ -68,6 +70,8 @@ pub(super) struct Entry {
     pub(super) given_up_at: Option<Tick>,
     /// When the lease of the holder ends, as the head of the queue last heard from the server.
     pub(super) busy_until: Option<Tick>,
+    /// That holder, as the server named it when it last refused. Boxed, because most keys are not contended.
+    pub(super) busy_by: Option<Box<HeldBy>>,
 }
 
 /// The hold that a guard of this client has, or had until its release is answered.
@@ -98,6 +102,7 @@ impl Entry {
             is_checked: false,
             given_up_at: None,
             busy_until: None,
+            busy_by: None,
         }
     }
 
@@ -135,7 +140,7 @@ impl Entry {
     pub(super) fn set_holder(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
         self.yield_to(RoundRobin::default());
         // The owner that was in the way has released the key.
-        self.busy_until = None;
+        (self.busy_until, self.busy_by) = (None, None);
         let former = self.holder.replace(LocalHolder {
             hold: Arc::clone(hold),
             runner: Runner::current(),
@@ -154,6 +159,7 @@ impl Registry {
             yielding: Mutex::default(),
             limits: Arc::default(),
             used_kinds: AtomicU32::new(0),
+            told_for_itself: Mutex::default(),
         });
         let callbacks: Weak<Self> = Arc::downgrade(&registry);
         registry.session.set_callbacks(callbacks);

@@ -14,6 +14,7 @@ use super::round_robin::RoundRobin;
 use super::share::OpenShare;
 use super::signal::Signal;
 use crate::clock::Tick;
+use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::Hold;
 use crate::resource::key::Resource;
@@ -232,6 +233,22 @@ impl QueueSlot {
         let known = |entry: &mut Entry, _| match &entry.holder {
             Some(holder) => Some(holder.hold.deadline()),
             None => entry.busy_until,
+        };
+        self.with_entry(known).flatten()
+    }
+
+    /// The server has refused the waiter, and has named this holder. Returns it if the waiter is in no queue of its client.
+    pub(crate) fn note_holder(&self, mut holder: Option<Box<HeldBy>>) -> Option<Box<HeldBy>> {
+        let note = |entry: &mut Entry, _| std::mem::replace(&mut entry.busy_by, holder.take());
+        drop(self.with_entry(note));
+        holder
+    }
+
+    /// The holder of the key, as far as the queue knows.
+    pub(crate) fn holder(&self) -> Option<Box<HeldBy>> {
+        let known = |entry: &mut Entry, _| match &entry.holder {
+            Some(holder) => Some(Box::new(HeldBy::new(holder.hold.owner.text(), 0))),
+            None => entry.busy_by.clone(),
         };
         self.with_entry(known).flatten()
     }

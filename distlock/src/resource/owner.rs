@@ -90,6 +90,17 @@ impl Owner {
         &buffer[..Hyphenated::LENGTH + 1 + number.len()]
     }
 
+    /// The owner that the server stores with this text, also as a writer. `None` for other texts, such as that of a key which
+    /// stays taken without a holder.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_text(text: &[u8]) -> Option<Self> {
+        let (client, rest) = std::str::from_utf8(text).ok()?.split_once(':')?;
+        let (number, more) = rest.split_once(':').unwrap_or((rest, ""));
+        let is_owner = more.is_empty() || more == "write";
+        let client = Uuid::try_parse(client).ok().filter(|_| is_owner)?;
+        Some(Self::new(client, number.parse().ok()?))
+    }
+
     /// The text that the server stores. It is built without `format!`, which is slower.
     pub(crate) fn text(&self) -> String {
         let (mut uuid, mut number) = (Uuid::encode_buffer(), itoa::Buffer::new());

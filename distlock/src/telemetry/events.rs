@@ -6,9 +6,10 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::time::Duration;
 
+use tracing::field::DisplayValue;
 use uuid::Uuid;
 
-use crate::error::{Error, Loss};
+use crate::error::{Error, Loss, show};
 use crate::foreign;
 use crate::resource::key::{Key, Resource};
 use crate::resource::kind::Kind;
@@ -23,6 +24,11 @@ macro_rules! log {
     };
 }
 
+/// A time as errors show it.
+fn shown(time: Duration) -> DisplayValue<impl Display> {
+    tracing::field::display(show(time))
+}
+
 /// An acquisition has to wait, and counts as a waiter from here on.
 pub(crate) fn waits(Resource { kind, key }: &Resource, call_site: &Location<'_>) {
     log!(debug, target: TARGET, kind = kind.name(), key = key.text(), place = %call_site, "waiting for the key");
@@ -31,7 +37,7 @@ pub(crate) fn waits(Resource { kind, key }: &Resource, call_site: &Location<'_>)
 /// The server refused an attempt.
 pub(crate) fn attempt_refused(Resource { kind, key }: &Resource, lease_left: Option<Duration>) {
     log!(
-        trace, target: TARGET, kind = kind.name(), key = key.text(), ?lease_left,
+        trace, target: TARGET, kind = kind.name(), key = key.text(), lease_left = lease_left.map(shown),
         "the server refused the key; it is attempted again"
     );
 }
@@ -48,7 +54,7 @@ pub(super) fn refused(error: &Error) {
 /// A guard ended after `held`, and the next waiter of its client has the hold.
 pub(crate) fn handed_over(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
     log!(
-        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, held = shown(held),
         "handed over to the next waiter of this client"
     );
 }
@@ -56,7 +62,7 @@ pub(crate) fn handed_over(Resource { kind, key }: &Resource, owner: Owner, held:
 /// The last guard of a hold ended after `held`.
 pub(crate) fn released(Resource { kind, key }: &Resource, owner: Owner, held: Duration) {
     log!(
-        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, ?held,
+        debug, target: TARGET, kind = kind.name(), key = key.text(), %owner, held = shown(held),
         "released; the server is told"
     );
 }
@@ -74,7 +80,7 @@ pub(crate) fn held_after_close(
     call_site: &Location<'_>,
 ) {
     tracing::warn!(
-        target: TARGET, kind = kind.name(), key, %owner, ?held, place = %call_site,
+        target: TARGET, kind = kind.name(), key, %owner, held = shown(held), place = %call_site,
         "still held after the client was closed; end the guard before the program ends"
     );
 }
@@ -163,11 +169,11 @@ pub(crate) fn unconfirmed_grant(key: &Key, fault: &dyn Display) {
     log!(debug, target: TARGET, key = key.text(), %fault, "grant not confirmed; it is released");
 }
 
-pub(crate) fn waits_for_itself(key: &Key, call_site: &Location<'_>) {
+pub(crate) fn waits_for_itself(key: &Key, taken: &Location<'_>, call_site: &Location<'_>) {
     log!(
-        warn, target: TARGET, key = key.text(), place = %call_site,
-        "this task waits without limit for a lock that it already holds; run the inner call inside \
-         `guard.scope(..)`, or give it a `wait`"
+        warn, target: TARGET, key = key.text(), place = %call_site, held_since = %taken,
+        "this task waits for a lock that it holds itself, beside its guard; run the inner call inside `guard.scope(..)`, or \
+         end the guard first"
     );
 }
 
@@ -189,7 +195,8 @@ pub(crate) fn waits_long(
     lease_left: Option<Duration>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), ?waited, waiters, place = %call_site, ?holders, ?lease_left,
+        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, place = %call_site,
+        holders = holders.join(", "), lease_left = lease_left.map(shown),
         "still waiting for the key"
     );
 }
@@ -202,7 +209,7 @@ pub(crate) fn waits_for_unset_permits(
     call_site: &Location<'_>,
 ) {
     log!(
-        warn, target: TARGET, key = key.text(), ?waited, waiters, place = %call_site,
+        warn, target: TARGET, key = key.text(), waited = shown(waited), waiters, place = %call_site,
         "still waiting for the semaphore, which has no permits yet: nobody has set them"
     );
 }
@@ -232,7 +239,7 @@ pub(crate) fn connected(what: &'static str, epoch: u64) {
 
 #[cfg(feature = "redis")]
 pub(crate) fn connect_failed(what: &'static str, fault: &dyn Display, pause: Duration) {
-    log!(debug, target: TARGET, connection = what, %fault, ?pause, "cannot connect; retrying after the pause");
+    log!(debug, target: TARGET, connection = what, %fault, pause = shown(pause), "cannot connect; retrying after the pause");
 }
 
 #[cfg(feature = "redis")]
@@ -254,7 +261,7 @@ pub(crate) fn not_connected_yet(server: &str, what: &'static str, reason: &dyn D
 #[cfg(feature = "redis")]
 pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display) {
     log!(
-        warn, target: TARGET, server, ?lasted, %reason,
+        warn, target: TARGET, server, lasted = shown(lasted), %reason,
         "still no connection to the lock server; reconnecting"
     );
 }
@@ -262,12 +269,12 @@ pub(crate) fn outage_lasts(server: &str, lasted: Duration, reason: &dyn Display)
 #[cfg(feature = "redis")]
 pub(crate) fn outage_over(server: &str, lasted: Duration, is_first: bool) {
     if is_first {
-        log!(info, target: TARGET, server, ?lasted, "connected to the lock server");
+        log!(info, target: TARGET, server, lasted = shown(lasted), "connected to the lock server");
         return;
     }
     #[cfg(feature = "metrics")]
     super::metrics::reconnected(server);
-    log!(info, target: TARGET, server, ?lasted, "connected to the lock server again");
+    log!(info, target: TARGET, server, lasted = shown(lasted), "connected to the lock server again");
 }
 
 #[cfg(feature = "redis")]

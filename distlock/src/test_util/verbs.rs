@@ -157,7 +157,7 @@ impl Verbs {
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { .. } => Answer::Granted,
-            Attempted::Held { ttl } => Answer::Held(ttl),
+            Attempted::Held { ttl, .. } => Answer::Held(ttl),
             Attempted::Unset => Answer::Unset,
         })
     }
@@ -216,7 +216,7 @@ impl Verbs {
         let attempted = self.reply(&first.target, backend.attempt_all(&attempts));
         Ok(match attempted.await? {
             (_, Attempted::Granted { .. }) => Answer::Granted,
-            (at, Attempted::Held { ttl }) => Answer::HeldAt(at, ttl),
+            (at, Attempted::Held { ttl, .. }) => Answer::HeldAt(at, ttl),
             (_, Attempted::Unset) => Answer::Unset,
         })
     }
@@ -256,7 +256,7 @@ impl Verbs {
         let attempted = self.reply(&attempt.target, backend.attempt(&attempt));
         Ok(match attempted.await? {
             Attempted::Granted { token } => Answer::Token(token),
-            Attempted::Held { ttl } => Answer::Held(ttl),
+            Attempted::Held { ttl, .. } => Answer::Held(ttl),
             Attempted::Unset => Answer::Unset,
         })
     }

@@ -45,6 +45,7 @@ pub fn timeout(key: impl Into<String>, waited: Duration, blocker: Blocker) -> Er
         key: key.into(),
         waited,
         blocker,
+        holder: None,
     }
 }
 

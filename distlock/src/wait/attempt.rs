@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::backend::{Attempt, Attempted, ConnectionGap, Fault, Reply, Target};
 use crate::clock::Tick;
 use crate::config::RENEWALS_PER_LEASE;
+use crate::error::HeldBy;
 use crate::foreign;
 use crate::hold::lease::Term;
 use crate::hold::{Grant, Hold, InDoubtAttempt};
@@ -82,6 +83,7 @@ pub(super) enum Outcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
+        holder: Option<Box<HeldBy>>,
         /// The semaphore does not exist yet, so nobody holds it.
         is_unset: bool,
     },
@@ -186,7 +188,7 @@ impl Attempts {
                 self.in_doubt = before;
                 self.unset(at)
             }
-            Ok((at, Attempted::Held { ttl })) => {
+            Ok((at, Attempted::Held { ttl, holder })) => {
                 self.in_doubt = before;
                 let resource = &self.attempts[at].target.resource;
                 if matches!(resource.kind.family(), Family::Semaphore | Family::Permit) {
@@ -200,6 +202,7 @@ impl Attempts {
                 Outcome::Held {
                     at,
                     ttl,
+                    holder,
                     is_unset: false,
                 }
             }
@@ -337,6 +340,7 @@ impl Attempts {
         Outcome::Held {
             at,
             ttl: None,
+            holder: None,
             is_unset: true,
         }
     }

@@ -115,7 +115,7 @@ use self::unanswered::UnansweredAttempts;
 use crate::backend::{Fault, Subscription, Target, cause};
 use crate::clock::Tick;
 use crate::config::SIGNS_PER_WAITER_TIMEOUT;
-use crate::error::{Blocker, Error};
+use crate::error::{Blocker, Error, HeldBy};
 use crate::local::{NextStep, OpenShares, Registry, SlotState};
 use crate::session::Session;
 use crate::telemetry;
@@ -127,6 +127,7 @@ pub(crate) enum TryOutcome {
     Held {
         at: usize,
         ttl: Option<Duration>,
+        holder: Option<Box<HeldBy>>,
         /// The semaphore does not exist yet, so nobody holds it.
         is_unset: bool,
     },
@@ -172,9 +173,15 @@ async fn try_keys(
             }
             Ok(TryOutcome::Granted(shares))
         }
-        Outcome::Held { at, ttl, is_unset } => Ok(TryOutcome::Held {
+        Outcome::Held {
+            at,
+            ttl,
+            holder,
+            is_unset,
+        } => Ok(TryOutcome::Held {
             at: keys[at],
             ttl,
+            holder,
             is_unset,
         }),
         Outcome::TooLate => Err(failed(Fault::NotNow(cause(
@@ -203,13 +210,19 @@ pub(crate) fn acquire(
             };
             return match tried {
                 TryOutcome::Granted(shares) => Ok(shares),
-                TryOutcome::Held { at, ttl, is_unset } => {
+                TryOutcome::Held {
+                    at,
+                    ttl,
+                    holder,
+                    is_unset,
+                } => {
                     let now = registry.session.now();
                     let blocker = match is_unset {
                         true => Blocker::PermitsNotSet,
                         false => Blocker::Owner(ttl),
                     };
-                    Err(request.timed_out(&request.requested[at].resource.key, now, blocker))
+                    let key = &request.requested[at].resource.key;
+                    Err(request.timed_out(key, now, blocker, holder))
                 }
             };
         }
@@ -252,12 +265,8 @@ enum RoundOutcome {
 /// Futures that an uncontended acquisition never runs are boxed. The future of each acquisition is allocated, and a
 /// small one is cheap to allocate.
 struct Waiter<'a> {
-    session: &'a Arc<Session>,
     registry: &'a Arc<Registry>,
     request: &'a Request,
-    /// The index of the key in whose queue it waits.
-    at: usize,
-    deadline: Tick,
     // The fields are dropped in this order: `attempts` has its owner ended before `turn` wakes the next waiter. In the
     // other order the server could refuse that waiter because of this owner.
     attempts: Attempts,
@@ -274,8 +283,16 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
+    fn session(&self) -> &'a Arc<Session> {
+        &self.registry.session
+    }
+
+    /// The index of the key in whose queue it waits.
+    fn at(&self) -> usize {
+        self.turn.at
+    }
+
     fn join(registry: &'a Arc<Registry>, request: &'a Request, position: WaitPosition) -> Self {
-        let session = &registry.session;
         let several = SeveralKeys::new(&position);
         let WaitPosition {
             at,
@@ -284,11 +301,8 @@ impl<'a> Waiter<'a> {
             ..
         } = position;
         Self {
-            session,
             registry,
             request,
-            at,
-            deadline: request.deadline(),
             attempts: request.attempts(registry, true),
             subscription: None,
             turn: Turn::new(registry, request, at, true, rank, waiter_slot),
@@ -301,16 +315,19 @@ impl<'a> Waiter<'a> {
     }
 
     fn requested(&self) -> &'a RequestedKey {
-        &self.request.requested[self.at]
+        &self.request.requested[self.at()]
     }
 
     /// Waits for its turn, and then until everything is granted or another key is refused.
     async fn win(&mut self) -> Result<RoundOutcome, Error> {
         loop {
-            let (session, key) = (self.session, &self.requested().resource.key);
+            let (session, key) = (self.session(), &self.requested().resource.key);
             let is_unanswered = |at| session.unanswered_at(key, at).is_some();
             // Not in the head of the `match`, whose temporary values the future would keep during the attempt.
-            let turn = self.turn.wait(self.deadline, is_unanswered).await?;
+            let turn = self
+                .turn
+                .wait(self.request.deadline(), is_unanswered)
+                .await?;
             let yield_first = match turn {
                 MyTurn::HandedOver(share) => {
                     return Ok(RoundOutcome::All(smallvec![share]));
@@ -319,7 +336,7 @@ impl<'a> Waiter<'a> {
                 MyTurn::GivenUp => return Err(self.given_up()),
                 MyTurn::Attempt { yield_first } => yield_first,
             };
-            let (session, request) = (self.session, self.request);
+            let (session, request) = (self.session(), self.request);
             let checks = self.turn.slot.answer_checks();
             let outcome = tokio::select! {
                 // In this order: the others are looked at only while the server's answer is not there.
@@ -346,7 +363,7 @@ impl<'a> Waiter<'a> {
             else {
                 return self.ask_server().await;
             };
-            let now = self.session.now();
+            let now = self.session().now();
             let ttl = until.map(|until| until.left(now));
             if self.note_refusal(ttl, false)? {
                 Box::pin(self.sleep(ttl, true)).await;
@@ -366,16 +383,17 @@ impl<'a> Waiter<'a> {
             subscription.mark_seen();
         }
         let was_active = self.is_active();
-        let sent = self.session.now();
-        let latest = self.deadline.min(self.give_up_at());
+        let (session, deadline) = (self.session(), self.request.deadline());
+        let sent = session.now();
+        let latest = deadline.min(self.give_up_at());
         let outcome = tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
-            outcome = self.attempts.once(sent, self.deadline) => outcome,
-            () = self.session.clock.sleep_until(latest) => match latest {
-                latest if latest == self.deadline => {
+            outcome = self.attempts.once(sent, deadline) => outcome,
+            () = session.clock.sleep_until(latest) => match latest {
+                latest if latest == deadline => {
                     let key = &self.requested().resource.key;
-                    self.session.unanswered(key, sent, None);
+                    self.session().unanswered(key, sent, None);
                     return self.last_chance();
                 }
                 _ => {
@@ -394,15 +412,23 @@ impl<'a> Waiter<'a> {
                 self.granted(&shares);
                 return Ok(Some(RoundOutcome::All(shares)));
             }
-            Outcome::Held { at, .. } if self.asked(at) != self.at => {
+            Outcome::Held { at, .. } if self.asked(at) != self.at() => {
                 return Ok(Some(self.elsewhere(self.asked(at))));
             }
-            Outcome::Held { ttl, is_unset, .. } => {
+            Outcome::Held {
+                ttl,
+                holder,
+                is_unset,
+                ..
+            } => {
+                // A wait without limit ends in no error that names the holder, but those behind it may have a limit.
+                let is_told = self.request.wait.is_some() || self.turn.slot.is_first_of_several();
+                self.turn.note_holder(holder.filter(|_| is_told));
                 if self.note_refusal(ttl, is_unset)? {
                     Box::pin(self.sleep(ttl, was_active)).await;
                 }
             }
-            Outcome::TooLate if self.session.now() >= self.deadline => {
+            Outcome::TooLate if self.session().now() >= self.request.deadline() => {
                 return Err(self.timed_out());
             }
             Outcome::TooLate => {
@@ -450,10 +476,12 @@ impl<'a> Waiter<'a> {
 
     /// What an owner in the way means, with the rest of its lease.
     pub(super) fn blocked_by_owner(&self, ttl: Option<Duration>) -> Blocking {
-        let owner = Blocking::owner(ttl, self.session.now());
+        let owner = Blocking::owner(ttl, self.session().now());
         match owner {
             Blocking::Owner(until)
-                if self.session.was_unconfirmed(&self.requested().resource.key) =>
+                if self
+                    .session()
+                    .was_unconfirmed(&self.requested().resource.key) =>
             {
                 Blocking::OwnerInOutage(until)
             }
@@ -474,10 +502,10 @@ impl<'a> Waiter<'a> {
         if !self.requested().resource.kind.listens() {
             return self.back_off(ttl).await;
         }
-        let now = self.session.now();
-        let until = self.next_sign_of_life(now).min(self.deadline);
+        let now = self.session().now();
+        let until = self.next_sign_of_life(now).min(self.request.deadline());
         self.subscribed();
-        let (session, target) = (self.session, self.waited_for());
+        let (session, target) = (self.session(), self.waited_for());
         let mut lease = LeaseInTheWay::new(&mut self.turn, ttl, now);
         let slot = lease.slot;
         let Some(subscription) = &mut self.subscription else {
@@ -504,17 +532,21 @@ impl<'a> Waiter<'a> {
         let pause = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         let pause = ttl.map_or(pause, |ttl| pause.min(ttl + Duration::from_millis(1)));
         self.pause = (self.pause * 2).min(self.requested().backoff.longest);
-        let until = self.session.now().after(pause).min(self.deadline);
+        let until = self
+            .session()
+            .now()
+            .after(pause)
+            .min(self.request.deadline());
         tokio::select! {
             () = self.turn.slot.woken() => {}
-            () = self.session.clock.sleep_until(until) => {}
+            () = self.session().clock.sleep_until(until) => {}
         }
     }
 
     /// When the server has to hear of this waiter again, if it keeps a place for it.
     fn next_sign_of_life(&self, now: Tick) -> Tick {
         if self.requested().resource.kind.has_places() {
-            now.after(self.session.config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
+            now.after(self.session().config.waiter_timeout / SIGNS_PER_WAITER_TIMEOUT)
         } else {
             Tick::NEVER
         }
@@ -527,7 +559,7 @@ impl<'a> Waiter<'a> {
     }
 
     fn subscribed(&mut self) -> &mut Subscription {
-        let (backend, target) = (&self.session.backend, self.waited_for());
+        let (backend, target) = (&self.session().backend, self.waited_for());
         self.subscription.get_or_insert_with(|| {
             let subscription = backend.subscribe(&target);
             self.counted = subscription.messages();

@@ -281,6 +281,7 @@ impl Watch<'_> {
             key: key.text().to_owned(),
             waited,
             blocker,
+            holder: None,
         }
     }
 

@@ -10,7 +10,7 @@ use super::attempt::{Attempts, HoldTerms};
 use crate::backend::{Attempt, Target};
 use crate::clock::Tick;
 use crate::config::{Backoff, MAX_LEASE, MaxWaiters};
-use crate::error::{Blocker, Error};
+use crate::error::{Blocker, Error, HeldBy};
 use crate::local::{Around, Joining, QueueSlot, Registry, Wait};
 use crate::resource::key::{Key, Resource};
 use crate::resource::owner::Owner;
@@ -72,11 +72,23 @@ impl Request {
     }
 
     /// The error for a wait that ended before this key was granted.
-    pub(crate) fn timed_out(&self, key: &Key, now: Tick, blocker: Blocker) -> Error {
+    pub(crate) fn timed_out(
+        &self,
+        key: &Key,
+        now: Tick,
+        blocker: Blocker,
+        holder: Option<Box<HeldBy>>,
+    ) -> Error {
+        // A single attempt waits for its answer and not for the lock.
+        let waited = match self.is_single_try() {
+            true => Duration::ZERO,
+            false => now.since(self.since),
+        };
         Error::Timeout {
             key: key.text().to_owned(),
-            waited: now.since(self.since),
+            waited,
             blocker,
+            holder,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Request;
 use crate::clock::Tick;
 use crate::config::OWN_HOLDER_TRUST;
-use crate::error::{Blocker, Error};
+use crate::error::{Blocker, Error, HeldBy};
 use crate::hold::Hold;
 use crate::local::{Joining, NextStep, OpenShare, QueueSlot, Registry, Ticket, WaiterSlot};
 
@@ -15,7 +15,7 @@ pub(super) struct Turn<'a> {
     registry: &'a Arc<Registry>,
     request: &'a Request,
     /// The index of the key in whose queue it waits.
-    at: usize,
+    pub(super) at: usize,
     pub(super) slot: QueueSlot,
     /// The last known reason why the acquisition has to wait.
     pub(super) blocking: Blocking,
@@ -23,6 +23,8 @@ pub(super) struct Turn<'a> {
     pub(super) was_blocked: bool,
     /// Until this time it expects that the holder of its own client hands over or frees the lock.
     trust_until: Option<Tick>,
+    /// The owner in the way, if the acquisition is in no queue of its client.
+    unqueued_holder: Option<Box<HeldBy>>,
     /// Counts the acquisition as a waiter, from the moment when it first had to wait.
     waiter_slot: Option<WaiterSlot>,
 }
@@ -108,6 +110,7 @@ impl<'a> Turn<'a> {
             blocking: Blocking::Nobody,
             was_blocked: false,
             trust_until: None,
+            unqueued_holder: None,
             waiter_slot,
         }
     }
@@ -121,6 +124,25 @@ impl<'a> Turn<'a> {
             Blocking::Releasing(until) => Blocker::Owner(left(Some(until))),
             Blocking::Owner(until) | Blocking::OwnerInOutage(until) => Blocker::Owner(left(until)),
             Blocking::Unset => Blocker::PermitsNotSet,
+        }
+    }
+
+    /// The server has refused the acquisition, and has named this holder.
+    pub(super) fn note_holder(&mut self, holder: Option<Box<HeldBy>>) {
+        self.unqueued_holder = self.slot.note_holder(holder);
+    }
+
+    /// The owner in the way, as far as it is known.
+    pub(super) fn holder(&self) -> Option<Box<HeldBy>> {
+        match self.blocking {
+            Blocking::Queue
+            | Blocking::Releasing(_)
+            | Blocking::Owner(_)
+            | Blocking::OwnerInOutage(_) => {
+                let queued = self.slot.holder();
+                queued.or_else(|| self.unqueued_holder.clone())
+            }
+            Blocking::Nobody | Blocking::Unset => None,
         }
     }
 
@@ -149,10 +171,9 @@ impl<'a> Turn<'a> {
                     .wait_for(self.at, &self.registry.session, &self.slot),
                 self.request,
             );
-            let (max_waiters, is_unlimited) = (request.max_waiters, request.wait.is_none());
+            let max_waiters = request.max_waiters;
             let (registry, meter) = (self.registry, request.requested[self.at].meter);
-            let counted =
-                registry.count_as_waiter(wait, meter, max_waiters, is_first, is_unlimited)?;
+            let counted = registry.count_as_waiter(wait, meter, max_waiters, is_first)?;
             self.waiter_slot = Some(counted);
         }
         Ok(())

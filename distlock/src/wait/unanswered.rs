@@ -31,8 +31,8 @@ impl Waiter<'_> {
         if fault.is_final() {
             return Err(fault.into_error(key, self.waited()));
         }
-        let now = self.session.now();
-        let longest = self.session.config.longest_pause();
+        let now = self.session().now();
+        let longest = self.session().config.longest_pause();
         let unanswered = self.unanswered.get_or_insert_with(|| {
             Box::new(UnansweredAttempts {
                 since: sent,
@@ -50,8 +50,8 @@ impl Waiter<'_> {
             let since = self.unanswered_since().unwrap_or(sent);
             return Err(last.into_error(key, now.since(since)));
         }
-        let until = now.after(pause).min(give_up).min(self.deadline);
-        let (slot, session) = (&self.turn.slot, self.session);
+        let until = now.after(pause).min(give_up).min(self.request.deadline());
+        let (slot, session) = (&self.turn.slot, self.session());
         let pause = async {
             tokio::select! {
                 () = slot.woken() => {}
@@ -66,7 +66,7 @@ impl Waiter<'_> {
 
     /// When unanswered attempts have gone on for too long. The first one is bounded by the backend.
     pub(super) fn give_up_at(&self) -> Tick {
-        let limit = self.session.config.unavailable_after;
+        let limit = self.session().config.unavailable_after;
         let since = self.unanswered_since();
         since.map_or(Tick::NEVER, |since| since.after(limit))
     }
@@ -76,15 +76,15 @@ impl Waiter<'_> {
     fn unanswered_since(&self) -> Option<Tick> {
         let own = self.unanswered.as_ref()?.since;
         let key = &self.requested().resource.key;
-        let of_client = self.session.unanswered_attempts(key);
+        let of_client = self.session().unanswered_attempts(key);
         let seen = of_client.map(|attempts| attempts.since.max(self.request.since));
         Some(seen.map_or(own, |seen| seen.min(own)))
     }
 
     /// The error for a waiter that stood in line behind one that has found that the server does not answer.
     pub(super) fn given_up(&self) -> Error {
-        let (key, now) = (&self.requested().resource.key, self.session.now());
-        match self.session.unanswered_attempts(key) {
+        let (key, now) = (&self.requested().resource.key, self.session().now());
+        match self.session().unanswered_attempts(key) {
             Some(attempts) => attempts.fault().into_error(key, now.since(attempts.since)),
             // An answer has arrived at this moment.
             None => self.timed_out(),
@@ -92,7 +92,7 @@ impl Waiter<'_> {
     }
 
     fn waited(&self) -> Duration {
-        self.session.now().since(self.request.since)
+        self.session().now().since(self.request.since)
     }
 
     /// The error for a wait that is over. If the last attempts were not answered, the error is their fault and not a
@@ -100,27 +100,28 @@ impl Waiter<'_> {
     pub(super) fn timed_out(&self) -> Error {
         let key = &self.requested().resource.key;
         let own = self.unanswered.as_ref().map(|own| own.last.clone());
-        let now = self.session.now();
+        let now = self.session().now();
         let fault = own.or_else(|| match self.turn.is_known_blocked(now) {
             true => None,
-            false => self.session.known_outage(key),
+            false => self.session().known_outage(key),
         });
         match fault {
             Some(fault) => fault.into_error(key, self.waited()),
             None => {
                 let blocker = self.turn.blocker(now);
-                self.request.timed_out(key, now, blocker)
+                let holder = self.turn.holder();
+                self.request.timed_out(key, now, blocker, holder)
             }
         }
     }
 
     /// The error for a wait that is over while the server is asked for another key than the one that is waited for.
     pub(super) fn timed_out_beside(&self, key: &Key) -> Error {
-        match self.session.known_outage(key) {
+        match self.session().known_outage(key) {
             Some(fault) => fault.into_error(key, self.waited()),
             None => {
-                let now = self.session.now();
-                self.request.timed_out(key, now, Blocker::Unanswered)
+                let now = self.session().now();
+                self.request.timed_out(key, now, Blocker::Unanswered, None)
             }
         }
     }

@@ -35,8 +35,12 @@ enum Taker {
 impl Waiter<'_> {
     /// Lets the processes go first that heard of the last release.
     pub(super) async fn yield_to_others(&mut self) {
-        let until = self.session.now().after(YIELD_TIME).min(self.deadline);
-        let (session, was_active) = (self.session, self.is_active());
+        let until = self
+            .session()
+            .now()
+            .after(YIELD_TIME)
+            .min(self.request.deadline());
+        let (session, was_active) = (self.session(), self.is_active());
         if !self.requested().resource.kind.listens() {
             return session.clock.sleep_until(until).await;
         }
@@ -55,7 +59,11 @@ impl Waiter<'_> {
     /// After a release by another client. Lets the clients go first that have waited for longer than this one.
     pub(super) async fn let_longer_waits_go_first(&mut self) {
         if self.turn.slot.clients_ahead() > 0 {
-            let until = self.session.now().after(YIELD_TIME).min(self.deadline);
+            let until = self
+                .session()
+                .now()
+                .after(YIELD_TIME)
+                .min(self.request.deadline());
             Box::pin(self.let_pass(0, until)).await;
         }
     }
@@ -83,7 +91,7 @@ impl Waiter<'_> {
             return;
         }
         // Only the hash of a lock tells who has it. A wait that is nearly over needs the rest of its time for its attempt.
-        let latest = self.deadline.before(YIELD_TIME);
+        let latest = self.request.deadline().before(YIELD_TIME);
         if resource.kind.family() != Family::Lock || until >= latest {
             return;
         }
@@ -101,7 +109,7 @@ impl Waiter<'_> {
     /// Whether each message ends a turn, so that a waiter can count turns without a look.
     fn counts_turns(&self) -> bool {
         self.requested().resource.kind.family() == Family::Lock
-            && self.session.config.has_one_message_per_release()
+            && self.session().config.has_one_message_per_release()
             && self.turn.slot.has_turns_of_one_grant()
     }
 
@@ -121,13 +129,17 @@ impl Waiter<'_> {
             if ahead <= 1 {
                 return ahead;
             }
-            let now = self.session.now();
+            let now = self.session().now();
             let pause = YIELD_LOOK.saturating_mul(ahead - 1);
             self.heard_before(now.after(pause).min(*until)).await;
             if self.messages() == heard {
                 return ahead;
             }
-            *until = self.session.now().after(YIELD_TIME).min(self.deadline);
+            *until = self
+                .session()
+                .now()
+                .after(YIELD_TIME)
+                .min(self.request.deadline());
         }
     }
 
@@ -173,10 +185,10 @@ impl Waiter<'_> {
     /// Looks until somebody has the key, but not beyond `until`.
     async fn wait_for_taker(&mut self, until: Tick) -> Taker {
         loop {
-            let next = self.session.now().after(YIELD_LOOK).min(until);
+            let next = self.session().now().after(YIELD_LOOK).min(until);
             self.heard_before(next).await;
             match self.look_for_taker(until).await {
-                Taker::Nobody if self.session.now() < until => {}
+                Taker::Nobody if self.session().now() < until => {}
                 taker => return taker,
             }
         }
@@ -185,7 +197,7 @@ impl Waiter<'_> {
     /// Leaves the key to clients of another library, as long as they take it: until they had their turns, or had it for
     /// [`FOREIGN_TURN`]. `heard` is the number of messages that were there before.
     async fn leave_to_foreign(&mut self, mut heard: i64, latest: Tick) {
-        let until = self.session.now().after(FOREIGN_TURN).min(latest);
+        let until = self.session().now().after(FOREIGN_TURN).min(latest);
         loop {
             self.heard_before(until).await;
             let messages = self.messages();
@@ -195,7 +207,7 @@ impl Waiter<'_> {
             if slot.clients_ahead() == 0 {
                 return;
             }
-            let now = self.session.now();
+            let now = self.session().now();
             if now >= until {
                 slot.other_had_turn();
                 // A refusal of the next attempt is not one more turn.
@@ -216,7 +228,7 @@ impl Waiter<'_> {
 
     /// Completes with the next message, and at `until` at the latest.
     async fn heard_before(&mut self, until: Tick) {
-        let session = self.session;
+        let session = self.session();
         let was_active = self.is_active();
         tokio::select! {
             () = self.subscribed().changed(was_active) => {}
@@ -228,7 +240,7 @@ impl Waiter<'_> {
         // In the memory backend nothing of this takes time. The tasks that were woken run here.
         tokio::task::yield_now().await;
         self.subscribed().mark_seen();
-        let session = self.session;
+        let session = self.session();
         let resource = &self.requested().resource;
         let inspected = tokio::select! {
             inspected = session.backend.inspect(resource) => inspected,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, Error};
 use distlock_tests::faults::{Fault, Op};
 use distlock_tests::{AnyLock, LockKind};
 use tokio::task::JoinSet;
@@ -65,6 +65,7 @@ on_every_lock!(
         release_that_nobody_answers_is_seen_through,
         crowd_never_overlaps,
         server_shows_who_holds_it,
+        refusal_names_the_holder,
     ]
 );
 
@@ -348,5 +349,48 @@ async fn server_shows_who_holds_it(stage: &Stage, of: LockKind) {
         left > stage.lease() && left <= stage.lease() * 2,
         "{left:?}"
     );
+    guard.release().await.unwrap();
+}
+
+/// Without another question: to a single attempt, to one that has waited, and to one that stood behind it in line.
+async fn refusal_names_the_holder(stage: &Stage, of: LockKind) {
+    let (one, two) = (stage.client().await, stage.client().await);
+    let guard = acquire(&of.lock(&one, KEY)).await;
+    let lock = of.lock(&two, KEY);
+    let single = async { refused(lock.acquire(Some(Duration::ZERO), None).await) };
+    let wait = Some(stage.part(6));
+    let waited = async {
+        let first = lock.acquire(wait, None);
+        let behind = lock.acquire(wait, None);
+        let (first, behind) = tokio::join!(first, behind);
+        [refused(first), refused(behind)]
+    };
+    let (single, [first, behind]) = (single.await, waited.await);
+    for (error, state) in [
+        (single, "is held"),
+        (first, "timed out"),
+        (behind, "timed out"),
+    ] {
+        let text = error.to_string();
+        let Error::Timeout {
+            holder: Some(holder),
+            ..
+        } = error
+        else {
+            panic!("{text}");
+        };
+        let client = one.id().to_string();
+        assert!(holder.owner.starts_with(&client), "{text}");
+        assert_eq!(holder.others, 0, "{text}");
+        // Each key of a multi-lock has an owner of its own.
+        if of != LockKind::Multi {
+            assert_eq!(holder.owner, guard.owner().to_string(), "{text}");
+        }
+        assert!(text.contains(state), "{text}");
+        assert!(
+            text.contains(&format!("held by owner {}", holder.owner)),
+            "{text}"
+        );
+    }
     guard.release().await.unwrap();
 }

@@ -28,6 +28,7 @@ mod multi_lock_share;
 mod non_reentrant;
 mod permit;
 mod red_lock;
+mod refusal;
 mod report;
 mod rw;
 mod semaphore;

@@ -50,7 +50,7 @@ pub(super) fn attempt(
         enqueue(state, key.name(), *owner, call.now.after(queue_ttl));
     }
     let ttl = blocked_for(state, attempt, is_held, call.now);
-    Ok(Attempted::Held { ttl })
+    Ok(lock::refusal(state, key, ttl))
 }
 
 /// How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it

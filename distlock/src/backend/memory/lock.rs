@@ -2,6 +2,8 @@
 //!
 //! A verb states a count and never adds to it, so a verb that is sent twice leaves what it left the first time.
 
+use std::time::Duration;
+
 use super::call::Call;
 use super::store::{State, Value};
 use crate::backend::{Attempt, Attempted, Fault, Inspected, Released, Renewal, Target};
@@ -37,6 +39,14 @@ impl Held {
         self.holder == Holder::Owner(owner)
     }
 
+    /// Its owner, unless it only stays taken.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        match self.holder {
+            Holder::Owner(owner) => Some(owner),
+            Holder::Released(_) => None,
+        }
+    }
+
     /// The name that Redis shows for the holder.
     fn text(&self) -> String {
         match self.holder {
@@ -56,7 +66,26 @@ enum Found<'a> {
     Nobody,
     /// Its own owner: an earlier attempt was granted.
     Itself(&'a mut Held),
-    Another,
+    /// Another owner, or a key that stays taken, or a lock of another kind.
+    Another(Option<Owner>),
+}
+
+/// The refusal of an attempt that finds another owner.
+fn refused(ttl: Option<Duration>, owner: Option<Owner>) -> Attempted {
+    match owner {
+        Some(owner) => Attempted::held_by(ttl, owner, 0),
+        None => Attempted::held(ttl),
+    }
+}
+
+/// The refusal of an attempt on a key, with its holder if it has one.
+pub(super) fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
+    let entry = state.values.get(key.name());
+    let owner = entry.and_then(|entry| match &entry.value {
+        Value::Lock(held) => held.owner(),
+        _ => None,
+    });
+    refused(ttl, owner)
 }
 
 /// Whom an attempt of this owner finds. A read/write lock counts as held by another owner.
@@ -64,8 +93,11 @@ fn find<'a>(state: &'a mut State, key: &Key, owner: Owner) -> Result<Found<'a>, 
     let entry = state.values.get_mut(key.name());
     match entry.map(|entry| &mut entry.value) {
         None => Ok(Found::Nobody),
-        Some(Value::Lock(held)) if held.is_by(owner) => Ok(Found::Itself(held)),
-        Some(Value::Lock(_) | Value::ReadWrite(_)) => Ok(Found::Another),
+        Some(Value::Lock(held)) => Ok(match held.is_by(owner) {
+            true => Found::Itself(held),
+            false => Found::Another(held.owner()),
+        }),
+        Some(Value::ReadWrite(_)) => Ok(Found::Another(None)),
         Some(_) => Err(Fault::WrongType),
     }
 }
@@ -87,9 +119,9 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt, now: Tick) -> Result
             state.expire_at_least(key.name(), expires);
             false
         }
-        Found::Another => {
+        Found::Another(owner) => {
             let ttl = state.ttl(key.name(), now);
-            return Ok(Attempted::Held { ttl });
+            return Ok(refused(ttl, owner));
         }
     };
     let is_fenced = resource.kind == Kind::Fenced;
@@ -109,9 +141,9 @@ pub(super) fn attempt_all(
 ) -> Result<(usize, Attempted), Fault> {
     for (at, Attempt { target, .. }) in attempts.iter().enumerate() {
         let key = &target.resource.key;
-        if let Found::Another = find(state, key, target.owner)? {
+        if let Found::Another(owner) = find(state, key, target.owner)? {
             let ttl = state.ttl(key.name(), now);
-            return Ok((at, Attempted::Held { ttl }));
+            return Ok((at, refused(ttl, owner)));
         }
     }
     for one in attempts {

@@ -216,7 +216,7 @@ pub(super) fn attempt(
         Attempted::Granted { token: None }
     } else {
         let ttl = next_end.map(|end| end.left(now));
-        Attempted::Held { ttl }
+        Attempted::held(ttl)
     })
 }
 

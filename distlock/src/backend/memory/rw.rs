@@ -104,9 +104,10 @@ fn found<'a>(state: &'a State, key: &Key) -> Result<Option<&'a ReadWrite>, Fault
 fn foreign(state: &State, key: &Key, now: Tick) -> Option<Result<Attempted, Fault>> {
     match &state.values.get(key.name())?.value {
         Value::ReadWrite(_) => None,
-        Value::Lock(_) => Some(Ok(Attempted::Held {
-            ttl: state.ttl(key.name(), now),
-        })),
+        Value::Lock(_) => {
+            let ttl = state.ttl(key.name(), now);
+            Some(Ok(super::lock::refusal(state, key, ttl)))
+        }
         _ => Some(Err(Fault::WrongType)),
     }
 }
@@ -189,7 +190,7 @@ fn refuse(state: &mut State, key: &Key, blocker: &Name, now: Tick) -> Attempted 
     let ttl = state.ttl(blocker, now);
     let time = ttl.unwrap_or_default() + READERS_PATIENCE;
     keep(state, &mark_name(key), Value::ReadersWait, (now, time));
-    Attempted::Held { ttl }
+    refusal(state, key, ttl)
 }
 
 fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted {
@@ -202,7 +203,7 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
     let Some(found) = holders(state, key) else {
         if turn == Some(Turn::Readers) && attempt.queue_ttl.is_some() {
             let ttl = state.ttl(&turn_name(key), now);
-            return Attempted::Held { ttl };
+            return Attempted::held(ttl);
         }
         let holders = ReadWrite {
             writer: Some((*owner, 1)),
@@ -237,7 +238,20 @@ fn attempt_write(state: &mut State, attempt: &Attempt, call: Call) -> Attempted 
             }
         }
     }
-    Attempted::Held { ttl }
+    refusal(state, key, ttl)
+}
+
+/// The refusal of an attempt on a lock that is held: by its writer, or by readers.
+fn refusal(state: &State, key: &Key, ttl: Option<Duration>) -> Attempted {
+    let Ok(Some(found)) = found(state, key) else {
+        return Attempted::held(ttl);
+    };
+    let owners = found.readers.len() + usize::from(found.writer.is_some());
+    let writer = found.writer.map(|(writer, _)| writer);
+    match writer.or_else(|| found.readers.keys().next().copied()) {
+        Some(owner) => Attempted::held_by(ttl, owner, owners - 1),
+        None => Attempted::held(ttl),
+    }
 }
 
 pub(super) fn renew(state: &mut State, renewal: &Renewal, now: Tick) -> bool {

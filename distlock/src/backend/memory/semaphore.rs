@@ -96,7 +96,7 @@ pub(super) fn attempt(state: &mut State, attempt: &Attempt) -> Result<Attempted,
     let wanted = i64::from(target.permits);
     let was_withdrawn = number::mark(state, key, target.owner) == Some(Mark::Ended);
     if was_withdrawn || free < wanted {
-        return Ok(Attempted::Held { ttl: None });
+        return Ok(Attempted::held(None));
     }
     number::set(state, key, free - wanted);
     add_owner(state, key, target.owner, target.permits);

@@ -8,6 +8,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use crate::backend::{Attempted, Fault, Inspected, Peeked, Released, Target, cause};
 use crate::error::Cause;
 use crate::resource::kind::Family;
+use crate::resource::owner::Owner;
 use crate::resource::permit_id::PermitId;
 
 /// A duration in whole milliseconds, rounded up: a lease must not end in the server before it ends in the client.
@@ -21,12 +22,13 @@ pub(crate) fn ttl(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
-/// Nil is a grant, a text is a grant with that fencing token, and a number is a refusal. Tokens are texts because Lua
-/// would lose the last digits of such numbers.
+/// Nil is a grant, a text is a grant with that fencing token, and a number is a refusal, or an array if a holder is named.
+/// Tokens are texts because Lua would lose the last digits of such numbers.
 pub(crate) fn attempted(value: Value) -> Result<Attempted, Fault> {
     match &value {
         Value::Nil => Ok(Attempted::Granted { token: None }),
-        Value::Int(left) => Ok(Attempted::Held { ttl: ttl(*left) }),
+        Value::Int(left) => Ok(Attempted::held(ttl(*left))),
+        Value::Array(refusal) => held_by(refusal).ok_or_else(|| unexpected(&value)),
         Value::BulkString(text) => {
             let token = std::str::from_utf8(text)
                 .ok()
@@ -39,6 +41,24 @@ pub(crate) fn attempted(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
+/// A refusal that names a holder: for how long, the name, and how many others there are.
+fn held_by(refusal: &[Value]) -> Option<Attempted> {
+    let [
+        Value::Int(left),
+        Value::BulkString(name),
+        Value::Int(others),
+    ] = refusal
+    else {
+        return None;
+    };
+    let others = usize::try_from(*others).ok()?;
+    Some(match Owner::of_text(name) {
+        Some(owner) => Attempted::held_by(ttl(*left), owner, others),
+        // A key that stays taken without a holder, or a name that no library of locks gives.
+        None => Attempted::held(ttl(*left)),
+    })
+}
+
 /// Like [`attempted`], but -2 says that there is no semaphore.
 pub(crate) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
     match value {
@@ -47,18 +67,21 @@ pub(crate) fn attempted_permits(value: Value) -> Result<Attempted, Fault> {
     }
 }
 
-/// Nil is a grant. Otherwise two numbers: the position of a key that another owner holds, counted from 1, and for how
-/// long.
+/// Nil is a grant. Otherwise the position of a key that another owner holds, counted from 1, and its refusal.
 pub(crate) fn attempted_all(value: Value, wanted: usize) -> Result<(usize, Attempted), Fault> {
     match &value {
         Value::Nil => Ok((0, Attempted::Granted { token: None })),
         Value::Array(values) => match values.as_slice() {
-            [Value::Int(at), Value::Int(left)] => usize::try_from(*at)
-                .ok()
-                .and_then(|at| at.checked_sub(1))
-                .filter(|at| *at < wanted)
-                .map(|at| (at, Attempted::Held { ttl: ttl(*left) }))
-                .ok_or_else(|| unexpected(&value)),
+            [Value::Int(at), refusal @ ..] => {
+                let at = usize::try_from(*at).ok().and_then(|at| at.checked_sub(1));
+                let held = match refusal {
+                    [Value::Int(left)] => Some(Attempted::held(ttl(*left))),
+                    named => held_by(named),
+                };
+                at.filter(|at| *at < wanted)
+                    .zip(held)
+                    .ok_or_else(|| unexpected(&value))
+            }
             _ => Err(unexpected(&value)),
         },
         other => Err(unexpected(other)),

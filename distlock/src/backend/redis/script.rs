@@ -52,15 +52,15 @@ macro_rules! scripts {
 scripts! {
     COMMANDS_CHECK = "scripts/commands_check.lua";
     RIGHTS_CHECK = "scripts/rights_check.lua";
-    LOCK_ACQUIRE = "scripts/lock_acquire.lua";
+    LOCK_ACQUIRE = "scripts/held.lua", "scripts/lock_acquire.lua";
     LOCK_RENEW = "scripts/lock_renew.lua";
     LOCK_RELEASE = "scripts/lock_release.lua";
     LOCK_KEEP = "scripts/lock_keep.lua";
     LOCK_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/lock_force_release.lua";
     LOCK_INSPECT = "scripts/owner.lua", "scripts/lock_inspect.lua";
-    LOCK_ACQUIRE_ALL = "scripts/lock_acquire_all.lua";
+    LOCK_ACQUIRE_ALL = "scripts/held.lua", "scripts/lock_acquire_all.lua";
     LOCK_RELEASE_ALL = "scripts/lock_release_all.lua";
-    FENCED_ACQUIRE = "scripts/owner.lua", "scripts/fenced_acquire.lua";
+    FENCED_ACQUIRE = "scripts/owner.lua", "scripts/held.lua", "scripts/fenced_acquire.lua";
     PERMIT_ACQUIRE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_acquire.lua";
     PERMIT_RENEW = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_renew.lua";
     PERMIT_RELEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release.lua";
@@ -71,7 +71,7 @@ scripts! {
     PERMIT_RELEASE_ONE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_release_one.lua";
     PERMIT_UPDATE_LEASE = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_update_lease.lua";
     PERMIT_REMAINING = "scripts/number.lua", "scripts/permit.lua", "scripts/permit_remaining.lua";
-    FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_acquire.lua";
+    FAIR_ACQUIRE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/held.lua", "scripts/fair_acquire.lua";
     FAIR_RELEASE = "scripts/owner.lua", "scripts/fair_queue.lua", "scripts/fair_release.lua";
     FAIR_FORCE_RELEASE = "scripts/owner.lua", "scripts/force_release.lua", "scripts/fair_queue.lua", "scripts/fair_force_release.lua";
     RW_READ_ACQUIRE = "scripts/owner.lua", "scripts/rw_lock.lua", "scripts/rw_read_acquire.lua";

@@ -296,7 +296,8 @@ impl<'a> Rounds<'a> {
             [] => Blocker::Unanswered,
             _ => Blocker::Owner(ttl),
         };
-        self.request().timed_out(key, self.now(), blocker)
+        let holder = refused.iter().find_map(|refusal| refusal.holder.clone());
+        self.request().timed_out(key, self.now(), blocker, holder)
     }
 
     fn no_answer(&self, since: Tick) -> Error {

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::Rounds;
 use crate::clock::Tick;
 use crate::config::QUORUM_GRACE;
-use crate::error::Error;
+use crate::error::{Error, HeldBy};
 use crate::hold::Hold;
 use crate::local::{HoldShare, HoldShares, OpenShares};
 use crate::wait::{ClientRequest, TryOutcome, one_server, try_once};
@@ -34,6 +34,7 @@ pub(super) type Apart = Vec<(usize, usize)>;
 pub(super) struct Refusal {
     pub(super) server: usize,
     pub(super) ttl: Option<Duration>,
+    pub(super) holder: Option<Box<HeldBy>>,
 }
 
 impl Rounds<'_> {
@@ -102,7 +103,11 @@ impl Rounds<'_> {
                     of_shares.push(server);
                     shares.extend(shares_of(opened));
                 }
-                Ok(TryOutcome::Held { ttl, .. }) => refused.push(Refusal { server, ttl }),
+                Ok(TryOutcome::Held { ttl, holder, .. }) => refused.push(Refusal {
+                    server,
+                    ttl,
+                    holder,
+                }),
                 Err(error) => {
                     failures += 1;
                     failed = failed.or(Some(error));

@@ -100,20 +100,20 @@ impl Waiter<'_> {
     ) -> Result<Option<RoundOutcome>, Error> {
         self.turn.count_as_waiter()?;
         self.turn.blocking = Blocking::own_holder(holder);
-        self.session.verify(holder);
+        self.session().verify(holder);
         if !self.requested().resource.kind.listens() {
             self.back_off(None).await;
             return Ok(None);
         }
-        let deadline = self.deadline;
+        let deadline = self.request.deadline();
         let released_until = match self.turn.blocking {
-            Blocking::Releasing(_) => self.session.now().after(OWN_HOLDER_TRUST),
+            Blocking::Releasing(_) => self.session().now().after(OWN_HOLDER_TRUST),
             _ => Tick::NEVER,
         };
         loop {
             let was_active = self.is_active();
             self.subscribed();
-            let (session, slot) = (self.session, &self.turn.slot);
+            let (session, slot) = (self.session(), &self.turn.slot);
             let Some(subscription) = &mut self.subscription else {
                 return Ok(None);
             };
@@ -136,12 +136,12 @@ impl Waiter<'_> {
             return Ok(outcome);
         }
         self.take_places();
-        let now = self.session.now();
+        let now = self.session().now();
         let unhindered = now.since(self.several.unhindered_since);
         let until = now.after(unhindered / WAIT_PER_COLLECTING);
-        let until = until.min(self.deadline);
+        let until = until.min(self.request.deadline());
         let offers_until = now.after(HAND_OVER_TIME);
-        let released_until = now.after(OWN_HOLDER_TRUST).min(self.deadline);
+        let released_until = now.after(OWN_HOLDER_TRUST).min(self.request.deadline());
         // From then on the server is asked for a hold that is in the way, once.
         let mut trusted = now.after(OWN_HOLDER_TRUST);
         let free = loop {
@@ -156,7 +156,7 @@ impl Waiter<'_> {
                 Some(holder) => Blocking::own_holder(holder),
                 None => Blocking::Queue,
             };
-            let now = self.session.now();
+            let now = self.session().now();
             // A hold that is only being released is soon out of the way, and nobody uses it.
             let latest = match self.turn.blocking {
                 Blocking::Releasing(_) => until.max(released_until),
@@ -171,7 +171,7 @@ impl Waiter<'_> {
             if now >= trusted {
                 trusted = match &holder {
                     Some(holder) => {
-                        self.session.verify(holder);
+                        self.session().verify(holder);
                         Tick::NEVER
                     }
                     None => now.after(OWN_HOLDER_TRUST),
@@ -191,7 +191,7 @@ impl Waiter<'_> {
                 biased;
                 () = self.turn.slot.woken() => {}
                 () = over => {}
-                () = self.session.clock.sleep_until(next.min(trusted)) => {}
+                () = self.session().clock.sleep_until(next.min(trusted)) => {}
             }
         };
         self.ask_for_parts(free).await
@@ -201,7 +201,7 @@ impl Waiter<'_> {
     fn take_places(&mut self) {
         let (request, slot) = (self.request, &self.turn.slot);
         self.several.rank = slot.ticket();
-        let others = (0..request.requested.len()).filter(|at| *at != self.at);
+        let others = (0..request.requested.len()).filter(|at| *at != self.at());
         let slot_of = |at| (at, slot.slot_beside(request.joining(at, true)));
         self.several.slots = others.map(slot_of).collect();
     }
@@ -212,7 +212,7 @@ impl Waiter<'_> {
         if self.request.has_several_keys() {
             self.several.slots.clear();
             self.turn.slot.refuse_offer();
-            self.several.unhindered_since = self.session.now();
+            self.several.unhindered_since = self.session().now();
         }
     }
 
@@ -227,7 +227,7 @@ impl Waiter<'_> {
         let mut overview = Overview::default();
         let others = self.several.slots.iter().map(|(at, slot)| (*at, slot));
         let mut slots: SmallVec<[_; 4]> = others.collect();
-        slots.push((self.at, &self.turn.slot));
+        slots.push((self.at(), &self.turn.slot));
         slots.sort_unstable_by_key(|(at, _)| *at);
         for (at, slot) in slots {
             match slot.state() {
@@ -237,7 +237,7 @@ impl Waiter<'_> {
                 }
                 SlotState::Offered => overview.offered = true,
                 SlotState::Free { yields } => {
-                    if yields && at != self.at {
+                    if yields && at != self.at() {
                         overview.yields = Some(at);
                     }
                     overview.free.push(at);
@@ -296,8 +296,9 @@ impl Waiter<'_> {
     /// Takes all offers beside what the server granted. If one of them is gone, it gives everything back and returns that it
     /// has to wait again.
     pub(super) fn take_all(&mut self, mut all: Vec<(usize, OpenShare)>) -> Option<RoundOutcome> {
+        let own = self.at();
         let others = self.several.slots.iter_mut().map(|(at, slot)| (*at, slot));
-        for (at, slot) in others.chain([(self.at, &mut self.turn.slot)]) {
+        for (at, slot) in others.chain([(own, &mut self.turn.slot)]) {
             if let Some(share) = slot.take_offer() {
                 all.push((at, share));
             }
@@ -309,7 +310,7 @@ impl Waiter<'_> {
             return Some(RoundOutcome::All(shares));
         }
         drop(all);
-        Some(self.elsewhere(self.at))
+        Some(self.elsewhere(self.at()))
     }
 
     /// Waits in the queue of this key next.
@@ -318,7 +319,7 @@ impl Waiter<'_> {
     }
 
     pub(super) fn position_elsewhere(&mut self, at: usize) -> WaitPosition {
-        let now = self.session.now();
+        let now = self.session().now();
         WaitPosition {
             at,
             rank: self.turn.slot.ticket().or(self.several.rank),

@@ -151,15 +151,15 @@ impl Waiter<'_> {
         &mut self,
         free: Part,
     ) -> Result<Option<RoundOutcome>, Error> {
-        let mut parts = self.request.parts(free, self.session);
+        let mut parts = self.request.parts(free, self.session());
         // It sleeps if its own key is refused, so it must hold nothing then.
-        parts.sort_by_key(|part| !part.contains(&self.at));
+        parts.sort_by_key(|part| !part.contains(&self.at()));
         if let Some(at) = self.silent_part(&parts) {
             return Ok(Some(self.elsewhere(at)));
         }
         let mut granted = GrantedParts::new(self.registry);
         for part in parts {
-            if part.contains(&self.at) {
+            if part.contains(&self.at()) {
                 self.ask_for(part.clone());
                 match self.ask_server().await? {
                     Some(RoundOutcome::All(shares)) => granted.add(&part, shares),
@@ -167,7 +167,7 @@ impl Waiter<'_> {
                 }
                 continue;
             }
-            let session = self.session;
+            let session = self.session();
             let (asked, kept) = session.beside(|| granted, self.ask_beside(&part)).await;
             let kept = kept.take();
             let is_absent = kept.is_none();
@@ -176,7 +176,7 @@ impl Waiter<'_> {
                 PartOutcome::Granted(shares) => {
                     granted.add(&part, shares);
                     if is_absent {
-                        return Ok(Some(self.elsewhere(self.at)));
+                        return Ok(Some(self.elsewhere(self.at())));
                     }
                 }
                 PartOutcome::Held(at) => {
@@ -185,11 +185,11 @@ impl Waiter<'_> {
                 }
                 // It asks there first next, and pauses while that server does not answer.
                 PartOutcome::Unanswered => return Ok(Some(self.elsewhere(part[0]))),
-                PartOutcome::Absent => return Ok(Some(self.elsewhere(self.at))),
+                PartOutcome::Absent => return Ok(Some(self.elsewhere(self.at()))),
             }
         }
         if !granted.are_held() {
-            return Ok(Some(self.elsewhere(self.at)));
+            return Ok(Some(self.elsewhere(self.at())));
         }
         Ok(self.take_all(granted.into_all()))
     }
@@ -199,10 +199,10 @@ impl Waiter<'_> {
     ///
     /// `None`: there is nothing to find out.
     pub(super) async fn probe(&mut self) -> Result<Option<Option<RoundOutcome>>, Error> {
-        let own = self.request.key(self.at);
-        if !self.session.is_silent(own)
+        let own = self.request.key(self.at());
+        if !self.session().is_silent(own)
             || !matches!(self.turn.slot.state(), SlotState::Free { .. })
-            || !self.request.is_over_several_slots(self.session)
+            || !self.request.is_over_several_slots(self.session())
         {
             return Ok(None);
         }
@@ -213,28 +213,28 @@ impl Waiter<'_> {
     /// usual then.
     pub(super) async fn ask_alone(&mut self) -> Result<Option<RoundOutcome>, Error> {
         self.several.rank = self.turn.slot.ticket();
-        self.ask_for(Part::from_elem(self.at, 1));
+        self.ask_for(Part::from_elem(self.at(), 1));
         let outcome = self.ask_server().await?;
         let Some(RoundOutcome::All(shares)) = outcome else {
             return Ok(outcome);
         };
         let mut granted = GrantedParts::new(self.registry);
-        granted.add(&Part::from_elem(self.at, 1), shares);
-        Ok(Some(self.elsewhere(self.at)))
+        granted.add(&Part::from_elem(self.at(), 1), shares);
+        Ok(Some(self.elsewhere(self.at())))
     }
 
     /// The first key of a part whose server is known not to answer, if that of its own key is not. It waits there, and not
     /// while it keeps other keys from others.
     fn silent_part(&self, parts: &[Part]) -> Option<usize> {
-        let is_silent = |at: usize| self.session.is_silent(self.request.key(at));
-        let mut others = parts.iter().filter(|part| !part.contains(&self.at));
+        let is_silent = |at: usize| self.session().is_silent(self.request.key(at));
+        let mut others = parts.iter().filter(|part| !part.contains(&self.at()));
         let silent = others.find(|part| is_silent(part[0]))?;
-        (!is_silent(self.at)).then_some(silent[0])
+        (!is_silent(self.at())).then_some(silent[0])
     }
 
     /// Sends one attempt for a part that does not have its own key. Does not sleep.
     async fn ask_beside(&mut self, part: &Part) -> Result<PartOutcome, Error> {
-        let (session, request) = (self.session, self.request);
+        let (session, request) = (self.session(), self.request);
         let key = request.key(part[0]);
         let requested = part.iter().map(|at| &request.requested[*at]);
         // Dropped at the end of this function: if one of them is in doubt, its owner is ended.
@@ -243,8 +243,8 @@ impl Waiter<'_> {
         let outcome = tokio::select! {
             // In this order: an answer that has arrived counts, even if the time is over by now.
             biased;
-            outcome = attempts.once(sent, self.deadline) => outcome,
-            () = session.clock.sleep_until(self.deadline) => {
+            outcome = attempts.once(sent, self.request.deadline()) => outcome,
+            () = session.clock.sleep_until(self.request.deadline()) => {
                 session.unanswered(key, sent, None);
                 return Err(self.timed_out_beside(key));
             }

@@ -144,10 +144,7 @@ fn replies_are_read_and_odd_ones_are_faults() {
         attempted(Value::Nil).unwrap(),
         Attempted::Granted { token: None }
     );
-    assert_eq!(
-        attempted(Value::Int(-1)).unwrap(),
-        Attempted::Held { ttl: None }
-    );
+    assert_eq!(attempted(Value::Int(-1)).unwrap(), Attempted::held(None));
     assert!(attempted(Value::Okay).is_err());
     assert_eq!(
         released(Value::Int(1), || 1).unwrap(),
@@ -168,4 +165,36 @@ fn replies_are_read_and_odd_ones_are_faults() {
         inspected(Value::Array(held)).unwrap().holders,
         [(b"o".to_vec(), 2)]
     );
+}
+
+#[test]
+fn refusal_names_an_owner_and_nothing_else() {
+    let five = Some(Duration::from_millis(5));
+    let client = "0ddad9e6-60bc-45a5-8797-1987353a9077";
+    let owner = Owner::new(client.parse().unwrap(), 7);
+    let refusal = |name: &str| {
+        let name = Value::BulkString(name.into());
+        Value::Array(vec![Value::Int(5), name, Value::Int(2)])
+    };
+    for name in [format!("{client}:7"), format!("{client}:7:write")] {
+        let named = attempted(refusal(&name)).unwrap();
+        assert_eq!(named, Attempted::held_by(five, owner, 2), "{name}");
+    }
+    // A key that stays taken without a holder, a transaction, and data of others.
+    for name in [":7:rest", ":7:write:9", ":x", "", ":-7"] {
+        let name = format!("{client}{name}");
+        let named = attempted(refusal(&name)).unwrap();
+        assert_eq!(named, Attempted::held(five), "{name}");
+    }
+    let short = Value::Array(vec![Value::Int(5), Value::BulkString("a".into())]);
+    assert!(attempted(short).is_err());
+    let at = Value::Array(vec![
+        Value::Int(2),
+        Value::Int(5),
+        Value::BulkString(format!("{client}:7").into()),
+        Value::Int(0),
+    ]);
+    let held = Attempted::held_by(five, owner, 0);
+    assert_eq!(attempted_all(at.clone(), 2).unwrap(), (1, held));
+    assert!(attempted_all(at, 1).is_err());
 }

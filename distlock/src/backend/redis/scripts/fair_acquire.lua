@@ -4,7 +4,7 @@
 -- has the same effect when it is sent twice.
 -- KEYS  1 lock (hash: owner -> count)   2 queue (list)   3 timeouts (sorted set)   4 ours (sorted set)
 -- ARGV  1 owner   2 lease in ms   3 how long its place is kept in ms, zero: it does not wait   4 the lock's channel
--- Reply nil granted   n >= 0 others are in the way for n ms   -1 held by another owner without an end
+-- Reply nil granted   n >= 0 others are in the way for n ms   -1 held without an end   array: n, the owner, how many others
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local DEFAULT = 300000 -- how long Redisson keeps the place of a waiter that sets no limit
 local DAY = 86400000
@@ -82,26 +82,34 @@ end
 -- How long others are in the way: the holder until its lease ends, or without a holder the first waiter until it
 -- counts as dead. A waiter further behind has to wait for longer, so its answer is longer by the time for which its
 -- place is kept.
-local function in_the_way(held, head)
+local function in_the_way(is_held, head)
   local left
-  if held then
+  if is_held then
     left = redis.call('PTTL', lock)
   else
     left = time_of(redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', timeouts, head) or now) - now
     left = math.max(left, 0)
   end
-  if left < 0 or redis.call('LINDEX', queue, held and 0 or 1) == owner then return left end
+  if left < 0 or redis.call('LINDEX', queue, is_held and 0 or 1) == owner then return left end
   return left + place
 end
 
+-- The answer, with the holder if there is one.
+local function refused(is_held, head)
+  local left = in_the_way(is_held, head)
+  if not is_held then return left end
+  local _, one, others = held(lock)
+  return one and { left, one, others } or left
+end
+
 local has_it = redis.call('HEXISTS', lock, owner) == 1
-local held = redis.call('EXISTS', lock) == 1
+local is_held = redis.call('EXISTS', lock) == 1
 local head, any_died = sweep()
 if was_dropped() then
   come_back()
   head = redis.call('LINDEX', queue, 0)
 end
-if has_it or not held and (not head or head == owner) then
+if has_it or not is_held and (not head or head == owner) then
   -- The PEXPIRE comes first: it passes when memory is full, and then lets the HSET pass.
   local keep = math.max(redis.call('PTTL', lock), tonumber(lease))
   redis.call('PEXPIRE', lock, keep)
@@ -116,5 +124,5 @@ if has_it or not held and (not head or head == owner) then
   return nil
 end
 if place ~= '0' then stand(head) end
-if not held and any_died then wake(head, channel) end
-return in_the_way(held, head)
+if not is_held and any_died then wake(head, channel) end
+return refused(is_held, head)

@@ -4,7 +4,7 @@
 -- client has seen a higher one: then this server has forgotten later grants.
 -- KEYS  1 lock (hash: owner -> count)   2 token (integer)
 -- ARGV  1 owner   2 lease in ms   3 highest token seen   4 how long the token is kept in ms, zero: forever
--- Reply text: granted, with this token   n >= 0 held by another owner for n ms   -1 held by another owner without an end
+-- Reply text: granted, with this token   n >= 0 held by another owner for n ms   -1 held without an end   array: n, the owner, how many others
 local lock, fence = KEYS[1], KEYS[2]
 local owner, lease, seen, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -42,7 +42,7 @@ if redis.call('EXISTS', lock) == 0 then
   redis.call('PEXPIRE', lock, lease)
   return redis.call('GET', fence)
 end
-if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
+if redis.call('HEXISTS', lock, owner) == 0 then return refusal(lock) end
 local last = last_token()
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')

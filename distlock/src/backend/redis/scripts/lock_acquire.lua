@@ -2,7 +2,7 @@
 -- Sets the count to 1, adds nothing and never shortens a lease, so it has the same effect when it is sent twice.
 -- KEYS  1 lock (hash: owner -> count)
 -- ARGV  1 owner   2 lease in ms
--- Reply nil granted   n >= 0 held by another owner for n ms   -1 held by another owner without an end
+-- Reply nil granted   n >= 0 held by another owner for n ms   -1 held without an end   array: n, the owner, how many others
 local lock = KEYS[1]
 local owner, lease = ARGV[1], ARGV[2]
 
@@ -14,7 +14,7 @@ if redis.call('EXISTS', lock) == 0 then
   redis.call('PEXPIRE', lock, lease)
   return nil
 end
-if redis.call('HEXISTS', lock, owner) == 0 then return redis.call('PTTL', lock) end
+if redis.call('HEXISTS', lock, owner) == 0 then return refusal(lock) end
 redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(lease)))
 redis.call('HSET', lock, owner, '1')
 return nil

@@ -2,12 +2,12 @@
 -- Does for each what lock_acquire does, so it has the same effect when it is sent twice.
 -- KEYS  1.. locks (hash: owner -> count), any number
 -- ARGV  two for each lock: owner, lease in ms
--- Reply nil granted   array: position of a lock that another owner holds, and for how many ms (-1 without an end)
+-- Reply nil granted   array: position of a lock that another owner holds, for how many ms (-1 without an end), the owner, how many others
 local free = {}
 for i, lock in ipairs(KEYS) do
   free[i] = redis.call('EXISTS', lock) == 0
   if not free[i] and redis.call('HEXISTS', lock, ARGV[i * 2 - 1]) == 0 then
-    return { i, redis.call('PTTL', lock) }
+    return { i, held(lock) }
   end
 end
 for i, lock in ipairs(KEYS) do

@@ -6,7 +6,7 @@
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')   3 mark: readers wait
 -- Undeclared  timeout keys, <stem><owner>:rwlock_timeout:<n>: only the lock tells which there are; they have its hash tag
 -- ARGV  1 owner   2 lease in ms   3 stem of the timeout keys   4 writer it is nested in, or empty   5 patience in ms
--- Reply nil granted   n >= 0 refused for n ms   -1 held by another owner without an end
+-- Reply nil granted   n >= 0 refused for n ms   -1 held without an end   array: n, an owner, how many others
 local lock, turn, mark = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease, stem, around, patience = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local timeouts = stem .. owner .. ':rwlock_timeout:'
@@ -16,7 +16,7 @@ local function refuse(left)
   -- Before the first write: it passes when memory is full, and then lets the SET pass.
   redis.call('PEXPIRE', mark, keep)
   redis.call('SET', mark, '1', 'PX', keep)
-  return left
+  return refusal(lock, left)
 end
 
 local mode, count = unpack(redis.call('HMGET', lock, 'mode', owner))
@@ -24,7 +24,7 @@ local inside = around ~= '' and redis.call('HEXISTS', lock, around .. ':write') 
 -- A lock of another kind and other data count as held by another owner, and are left as they are. A hash with an owner of
 -- ours was recognised when that owner was granted.
 if not mode then
-  if redis.call('EXISTS', lock) == 1 then return redis.call('PTTL', lock) end
+  if redis.call('EXISTS', lock) == 1 then return refusal(lock, redis.call('PTTL', lock)) end
 elseif not count and not inside and not is_lock(lock, mode) then
   return redis.call('PTTL', lock)
 end

@@ -4,7 +4,7 @@
 -- the readers' turn it cannot take it, and is told when that turn ends, since no message is sent then.
 -- KEYS  1 lock (hash: mode, owner -> count)   2 turn (the writer's owner, or 'readers')
 -- ARGV  1 owner   2 lease in ms   3 how long its turn is kept in ms, zero: it does not wait   4 channel
--- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held by another owner without an end
+-- Reply nil granted   n >= 0 held by others, or the readers' turn, for n ms   -1 held without an end   array: n, an owner, how many others
 local lock, turn = KEYS[1], KEYS[2]
 local owner, lease, place, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local writer = owner .. ':write'
@@ -31,15 +31,15 @@ if not mode and redis.call('EXISTS', lock) == 0 then
 end
 local left = redis.call('PTTL', lock)
 -- A lock of another kind and other data have no turns.
-if place == '0' or not is_lock(lock, mode) then return left end
+if place == '0' or not is_lock(lock, mode) then return refusal(lock, left) end
 if whose == 'readers' then
   local turn_left = redis.call('PTTL', turn)
-  if left < 0 then return turn_left end
-  return math.min(left, turn_left)
+  if left < 0 then return refusal(lock, turn_left) end
+  return refusal(lock, math.min(left, turn_left))
 end
 if not whose or whose == owner then
   -- A PEXPIRE first, for the reasons above.
   redis.call('PEXPIRE', turn, place)
   redis.call('SET', turn, owner, 'PX', place)
 end
-return left
+return refusal(lock, left)
