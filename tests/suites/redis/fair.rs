@@ -119,14 +119,14 @@ async fn places_are_a_list_and_a_sorted_set_and_the_first_is_told_alone() {
     assert_eq!(server.keys().await, ["k", QUEUE, TIMEOUTS, OURS]);
     assert_close(&pulse, &places(&server).await, &[5_000.0, 5_000.0]);
     let line = queue(&server).await;
-    // Neither outlives the other, and both outlive every waiter.
+    // Neither outlives the other, and both outlive every waiter. Each PTTL reads the clock, so they may be 1 ms apart.
     let apart = "return redis.call('PTTL', KEYS[1]) - redis.call('PTTL', KEYS[2])";
     let apart: i64 = server
         .try_cli(&["EVAL", apart, "2", QUEUE, TIMEOUTS])
         .await
         .unwrap();
     assert!(
-        apart == 0 && server.pttl(QUEUE).await > 3_600_000,
+        apart.abs() <= 1 && server.pttl(QUEUE).await > 3_600_000,
         "{apart}"
     );
     assert!((1..=5_000).contains(&server.pttl(OURS).await));
