@@ -298,7 +298,7 @@ async fn what_the_command_has_started_is_ended_with_it() {
 async fn ignored_signal_stays_ignored() {
     let server = RedisServer::start().await;
     let script = format!(
-        "trap '' HUP; exec {PROGRAM} --url {} run job -- sh -c '{UNTIL_TOLD}'",
+        "trap '' HUP; exec '{PROGRAM}' --url {} run job -- sh -c '{UNTIL_TOLD}'",
         server.url()
     );
     let mut run = Process::start("sh", ["-c", &script]);
