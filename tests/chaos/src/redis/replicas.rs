@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::RedisRun;
 use super::calm::Wrong;
+use distlock_tests::pulse::monotonic_nanos;
 use distlock_tests::server::RedisServer;
 
 /// How long the replica may take to confirm a grant.
@@ -19,12 +20,12 @@ const CONFIRMED_WITHIN: Duration = Duration::from_millis(300);
 
 /// For how long acquisitions go on before the replica stops, while it is stopped, and afterwards.
 const BEFORE: Duration = Duration::from_millis(500);
-const STOPPED: Duration = Duration::from_millis(3_000);
+const STOPPED: Duration = Duration::from_millis(4_000);
 const AFTER: Duration = Duration::from_millis(2_000);
 
 /// How many times as long a wait is. A wait that ends before a grant could be confirmed learns nothing, and neither do those
 /// behind it.
-const WAITS: Range<f64> = 2.0..5.0;
+const WAITS: Range<f64> = 4.0..7.0;
 
 /// A client gives up after this time without a confirmation.
 const UNAVAILABLE_AFTER: Duration = Duration::from_millis(1_200);
@@ -51,7 +52,7 @@ impl RedisRun {
         let end = Instant::now() + BEFORE + STOPPED + AFTER;
         let tasks = (1..=TASKS as u64).map(|task| {
             let seed = self.context.seed ^ task;
-            acquire_until(end, &client, &told, (&is_stopped, &goes_on), seed)
+            self.acquire_until(end, &client, &told, (&is_stopped, &goes_on), seed)
         });
         let stopping = async {
             sleep(BEFORE).await;
@@ -76,42 +77,49 @@ impl RedisRun {
         }
         all_wrong
     }
-}
 
-/// Acquires and releases until this time, with waits of any length. Returns what was wrong.
-async fn acquire_until(
-    end: Instant,
-    client: &Client,
-    told: &Told,
-    (is_stopped, goes_on): (&Cell<bool>, &Cell<bool>),
-    seed: u64,
-) -> Option<Wrong> {
-    let (mut random, mut wrong) = (StdRng::seed_from_u64(seed), None);
-    while Instant::now() < end {
-        let key = format!("chaos:confirmed:{}", random.random_range(0..KEYS));
-        let wait = CONFIRMED_WITHIN.mul_f64(random.random_range(WAITS));
-        // The client knew of the outage all the time.
-        let knew = is_stopped.get() && told.outage.get();
-        let acquired = client.lock(&key).acquire().wait(wait).await;
-        match acquired {
-            Ok(guard) => {
-                told.granted.set(told.granted.get() || goes_on.get());
-                sleep(Duration::from_millis(2)).await;
-                drop(guard.release().await);
+    /// Acquires and releases until this time, with waits of any length. Returns what was wrong.
+    async fn acquire_until(
+        &self,
+        end: Instant,
+        client: &Client,
+        told: &Told,
+        (is_stopped, goes_on): (&Cell<bool>, &Cell<bool>),
+        seed: u64,
+    ) -> Option<Wrong> {
+        let (mut random, mut wrong) = (StdRng::seed_from_u64(seed), None);
+        while Instant::now() < end {
+            let key = format!("chaos:confirmed:{}", random.random_range(0..KEYS));
+            let wait = CONFIRMED_WITHIN.mul_f64(random.random_range(WAITS));
+            // The client knew of the outage all the time.
+            let knew = is_stopped.get() && told.outage.get();
+            let from = monotonic_nanos();
+            let acquired = client.lock(&key).acquire().wait(wait).await;
+            // Others of this line ask the server, and hear its answer, as late as this machine is.
+            let is_late = || {
+                let stalls = self.pulse.stalls();
+                stalls.between(from, monotonic_nanos()).next().is_some()
+            };
+            match acquired {
+                Ok(guard) => {
+                    told.granted.set(told.granted.get() || goes_on.get());
+                    sleep(Duration::from_millis(2)).await;
+                    drop(guard.release().await);
+                }
+                Err(error) if error.is_unavailable() => {
+                    told.outage.set(told.outage.get() || is_stopped.get())
+                }
+                Err(error @ Error::Timeout { .. }) if knew && is_stopped.get() && !is_late() => {
+                    let what = format!("{key}, which no replica confirms to anybody: {error}");
+                    wrong = Some(("A11", what));
+                }
+                Err(Error::Timeout { .. }) => {}
+                Err(error) => return Some(("A11", format!("{key}: {error}"))),
             }
-            Err(error) if error.is_unavailable() => {
-                told.outage.set(told.outage.get() || is_stopped.get())
-            }
-            Err(error @ Error::Timeout { .. }) if knew && is_stopped.get() => {
-                let what = format!("{key}, which no replica confirms to anybody: {error}");
-                wrong = Some(("A11", what));
-            }
-            Err(Error::Timeout { .. }) => {}
-            Err(error) => return Some(("A11", format!("{key}: {error}"))),
+            sleep(Duration::from_millis(2)).await;
         }
-        sleep(Duration::from_millis(2)).await;
+        wrong
     }
-    wrong
 }
 
 async fn primary() -> RedisServer {
