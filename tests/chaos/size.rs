@@ -94,10 +94,10 @@ const FULL: Size = Size {
 const SMOKE: Size = Size {
     name: "smoke",
     memory: Seeds {
-        fixed: 20,
-        fresh: 20,
+        fixed: 10,
+        fresh: 10,
     },
-    memory_kind: Seeds { fixed: 4, fresh: 4 },
+    memory_kind: Seeds { fixed: 2, fresh: 2 },
     redis: Seeds { fixed: 1, fresh: 1 },
     redis_kind: Seeds { fixed: 1, fresh: 0 },
     redis_scale: Scale::SMOKE,
