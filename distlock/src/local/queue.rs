@@ -10,7 +10,7 @@
 //! 2. Each hold is in one place: with a guard, in the slot, or with the caller that has to release it.
 //! 3. A waiter that leaves passes on the hold in its slot, or the position at the head.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -307,6 +307,15 @@ impl<H, W: Clone> Queue<H, W> {
         }
         self.asked = Some(*ticket);
         HeadCheck::Ask(head.wake.clone())
+    }
+
+    /// Which of these waiters are in this queue.
+    pub(crate) fn those_of(&self, tickets: &BTreeSet<Ticket>) -> Vec<Ticket> {
+        let first = self.first.iter().map(|(ticket, _)| ticket);
+        let all = first.chain(self.behind.keys());
+        all.filter(|ticket| tickets.contains(ticket))
+            .copied()
+            .collect()
     }
 
     /// Removes a waiter that gives up. If a hold is in its slot, `may_pass_on` decides whether the next waiter can have

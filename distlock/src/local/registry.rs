@@ -9,7 +9,7 @@
 //! 5. A hold in a waiter's slot is still the entry's holder. The last waiter to leave has it released, and the entry goes
 //!    with it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{Location, RefUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -362,6 +362,7 @@ impl Registry {
     fn check_heads(self: &Arc<Self>) -> bool {
         let now = self.session.now();
         let (mut asked, mut absent, mut effects) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tickets = BTreeSet::new();
         let is_any_left = {
             let mut entries = self.entries.lock();
             let mut checked = self.checked.lock();
@@ -374,6 +375,7 @@ impl Registry {
                     HeadCheck::Ask(head) => asked.push(head),
                     HeadCheck::Absent(ticket) => {
                         absent.push(resource.key.clone());
+                        tickets.insert(ticket);
                         let effect = entry.queue.leave(ticket, |hold| hold.may_pass_on(now));
                         effects.push(effect);
                     }
@@ -384,6 +386,16 @@ impl Registry {
                 }
                 entry.is_checked
             });
+            if !tickets.is_empty() {
+                // A waiter for several keys has one ticket in all their queues, and is absent in each.
+                entries.retain(|_, entry| {
+                    let left = entry.queue.those_of(&tickets);
+                    for ticket in &left {
+                        effects.push(entry.queue.leave(*ticket, |hold| hold.may_pass_on(now)));
+                    }
+                    left.is_empty() || !entry.is_idle()
+                });
+            }
             !checked.is_empty()
         };
         // Outside of the mutexes: a waker and a subscriber of the log may run any code. If one of them panics, the others are

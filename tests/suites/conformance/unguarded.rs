@@ -218,6 +218,22 @@ async fn multi_lock_that_is_left_between_its_grants_frees_all_of_them(stage: &St
     guard.release().await.unwrap();
 }
 
+/// The next one of its client does not wait for two looks in the queue of each key.
+async fn multi_lock_that_is_left_loses_its_places_in_all_queues_at_once(stage: &Stage) {
+    let client = stage.faulty_client().await;
+    let acquire = || client.multi_lock(["a", "b", "c"]).acquire();
+    acquire().await.unwrap().release().await.unwrap();
+    stage.faults().next(Op::Attempt, ANSWER);
+    let mut left = Box::pin(acquire().lease(LEASE).into_future());
+    assert!(left.as_mut().now_or_never().is_none());
+    let begin = Instant::now();
+    let next = acquire().await.unwrap();
+    let took = begin.elapsed();
+    assert!(took <= BOUND + stage.slack(), "{took:?}");
+    next.release().await.unwrap();
+    left.await.unwrap().release().await.unwrap();
+}
+
 async fn multi_lock_that_is_left_in_a_scope_lets_other_branches_in(stage: &Stage) {
     let client = stage.faulty_client().await;
     let [a, b] = ["a", "b"].map(|key| client.lock(key));
@@ -291,6 +307,7 @@ on_every_backend![
     next_waiters_are_granted_what_an_unpolled_one_has_not_taken,
     acquisition_that_is_polled_keeps_its_owner_however_late_its_answer_is,
     multi_lock_that_is_left_between_its_grants_frees_all_of_them,
+    multi_lock_that_is_left_loses_its_places_in_all_queues_at_once,
     multi_lock_that_is_left_in_a_scope_lets_other_branches_in,
 ];
 
@@ -299,4 +316,5 @@ in_several_slots![
     multi_lock_in_two_slots_that_is_left_between_its_grants_frees_both,
     parts_of_a_multi_lock_are_not_renewed_before_there_is_a_guard,
     multi_lock_that_is_left_between_its_grants_frees_all_of_them,
+    multi_lock_that_is_left_loses_its_places_in_all_queues_at_once,
 ];
