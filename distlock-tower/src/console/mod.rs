@@ -98,7 +98,7 @@ pub fn console(client: Client) -> Console {
 /// waits for a page that is open for at most 5 s.
 ///
 /// # Security
-/// The page needs authentication, which the console does not have: whoever reaches the router can read it. The page loads
+/// The console has no authentication of its own. Everyone who reaches the router can read the page, so protect it. The page loads
 /// nothing from other hosts, and its `Content-Security-Policy` forbids scripts other than its own. It may not be framed, and no
 /// answer may be cached. A request that frees a lock is refused if it comes from another
 /// [origin](Console::trusted_origins), or if it calls the program by an unknown [host](Console::hosts).

@@ -164,9 +164,12 @@ impl Session {
             }
         }
         let is_any_asked = looked_at.iter().any(|(_, is_absent)| !is_absent);
-        foreign::each(looked_at, |(cell, is_absent)| match is_absent {
-            true => cell.end(self),
-            false => cell.wake(),
+        foreign::each(looked_at, |(cell, is_absent)| {
+            if is_absent {
+                cell.end(self);
+            } else {
+                cell.wake();
+            }
         });
         is_any_asked
     }
