@@ -8,6 +8,7 @@ mod page;
 mod release;
 mod senders;
 
+use std::sync::Once;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +23,15 @@ fn clients() -> (Client, Client) {
     let server = MemoryServer::new();
     let client = |name| Client::builder().name(name).in_memory(&server).unwrap();
     (client("watcher"), client("worker"))
+}
+
+/// Gives the whole process a subscriber that wants every event. Without one, the subscriber of a test misses an event that
+/// another thread registers, and takes for unwanted, while the test sets its own.
+fn want_every_event() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap();
+    });
 }
 
 /// The console of a client, mounted at `/locks`.
