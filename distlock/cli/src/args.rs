@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use distlock::Mode;
 
+use crate::settings::SettingArgs;
+
 /// Distributed locks in Redis or Valkey: run commands under them, see who holds them, check the server.
 #[derive(Debug, Parser)]
 #[command(name = "distlock", version, max_term_width = 100)]
@@ -29,9 +31,9 @@ pub(crate) struct Server {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 
-    /// How long to try to connect.
-    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = duration)]
-    pub(crate) connect_timeout: Duration,
+    /// The library's settings, each by an option of its own.
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
 
     /// Write JSON instead of text.
     #[arg(long, global = true)]

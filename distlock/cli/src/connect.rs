@@ -19,9 +19,9 @@ pub(crate) async fn connect(
         ));
     };
     let mut builder = Client::builder()
-        .connect_timeout(server.connect_timeout)
         // Nobody reads the log of the library here.
-        .warn_after(Duration::MAX);
+        .warn_after(Duration::MAX)
+        .settings(server.settings.0.clone());
     if let Some(file) = &server.tls_ca {
         let pem = fs::read(file)
             .map_err(|error| Failed::usage(format!("--tls-ca {}: {error}", file.display())))?;

@@ -9,6 +9,7 @@ mod output;
 mod release;
 mod report;
 mod run;
+mod settings;
 mod signals;
 mod watch;
 

@@ -49,50 +49,6 @@ fn invalid(text: &str) -> String {
     format!("invalid duration `{text}`; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)")
 }
 
-/// Reads an optional duration from a text, or from the number 0.
-#[cfg(feature = "serde")]
-pub(super) fn of_text<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    struct Text(Duration);
-    struct Visitor;
-
-    impl serde::de::Visitor<'_> for Visitor {
-        type Value = Text;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a duration such as `500ms`, `5s` or `1m30s`")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Text, E> {
-            parse(text).map(Text).map_err(E::custom)
-        }
-
-        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Text, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Text, E> {
-            match u64::try_from(number) {
-                Ok(number) => self.visit_u64(number),
-                Err(_) => Err(E::invalid_value(
-                    serde::de::Unexpected::Signed(number),
-                    &self,
-                )),
-            }
-        }
-    }
-
-    impl<'de> serde::Deserialize<'de> for Text {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            deserializer.deserialize_any(Visitor)
-        }
-    }
-
-    let read = <Option<Text> as serde::Deserialize>::deserialize(deserializer)?;
-    Ok(read.map(|Text(duration)| duration))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ mod checks;
 mod constants;
 #[cfg(feature = "redis")]
 pub(crate) mod credentials;
-#[cfg(any(feature = "redis", feature = "serde"))]
 mod duration;
 mod name;
 #[cfg(feature = "_tls")]
@@ -17,12 +16,10 @@ pub(crate) use self::checks::*;
 pub(crate) use self::constants::*;
 #[cfg(feature = "redis")]
 use self::credentials::CredentialsSource;
-#[cfg(feature = "redis")]
-pub(crate) use self::duration::parse as parse_duration;
 pub(crate) use self::name::ClientName;
 #[cfg(feature = "_tls")]
 use self::pem::{ClientPem, Pem};
-pub use self::settings::Settings;
+pub use self::settings::{SettingWord, Settings};
 use crate::error::Error;
 
 /// How many acquisitions of one client may wait at the same time.

@@ -149,50 +149,10 @@ fn written_anew(url: &Url) -> String {
 
 /// The settings as words of a query, each after a `&`.
 fn settings_anew(settings: &Settings) -> String {
-    let durations = [
-        ("watchdog_timeout", settings.watchdog_timeout),
-        ("default_wait", settings.default_wait),
-        ("max_hold", settings.max_hold),
-        ("response_timeout", settings.response_timeout),
-        ("unavailable_after", settings.unavailable_after),
-        ("waiter_timeout", settings.waiter_timeout),
-        ("warn_after", settings.warn_after),
-        ("fencing_token_ttl", settings.fencing_token_ttl),
-        ("connect_timeout", settings.connect_timeout),
-        ("replicas_timeout", settings.replicas_timeout),
-        ("restart_grace", settings.restart_grace),
-    ];
-    let durations = durations.map(|(word, time)| {
-        let text = time.map(|time| {
-            let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
-            let (hours, seconds) = (seconds / 3_600, seconds % 3_600);
-            let (millis, rest) = (nanos / 1_000_000, nanos % 1_000_000);
-            format!("{hours}h{seconds}s{millis}.{rest:06}ms")
-        });
-        (word, text)
+    let words = Settings::words().iter().filter_map(|row| {
+        let text = (row.text)(settings)?;
+        Some(format!("&{}={}", row.word, encoded(&text)))
     });
-    let others = [
-        ("key_prefix", settings.key_prefix.as_deref().map(encoded)),
-        ("name", settings.name.as_deref().map(encoded)),
-        (
-            "max_waiters",
-            settings.max_waiters.map(|count| count.to_string()),
-        ),
-        (
-            "max_total_waiters",
-            settings.max_total_waiters.map(|count| count.to_string()),
-        ),
-        ("replicas", settings.replicas.map(|count| count.to_string())),
-        ("nodelay", settings.nodelay.map(|is_on| is_on.to_string())),
-        (
-            "pub_sub",
-            settings
-                .pub_sub
-                .map(|way| format!("{way:?}").to_lowercase()),
-        ),
-    ];
-    let words = durations.into_iter().chain(others);
-    let words = words.filter_map(|(word, text)| Some(format!("&{word}={}", text?)));
     words.collect()
 }
 

@@ -1,0 +1,101 @@
+//! The options of the library's settings: one for each row of its table, `--response-timeout` for `response_timeout`.
+
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
+use distlock::{SettingWord, Settings};
+
+/// What a command sets by an option of its own.
+const OF_COMMANDS: [&str; 1] = ["max_hold"];
+
+/// The settings that the command line has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettingArgs(pub(crate) Settings);
+
+fn rows() -> impl Iterator<Item = &'static SettingWord> {
+    let rows = Settings::words().iter();
+    rows.filter(|row| !OF_COMMANDS.contains(&row.word))
+}
+
+/// The option of a row. The short help, `-h`, leaves it out.
+fn option(row: &SettingWord) -> Arg {
+    Arg::new(row.word)
+        .long(row.word.replace('_', "-"))
+        .value_name(row.value)
+        .help(row.about)
+        .help_heading("Settings")
+        .global(true)
+        .hide_short_help(true)
+}
+
+impl Args for SettingArgs {
+    fn augment_args(command: Command) -> Command {
+        rows().map(option).fold(command, Command::arg)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut settings = Self::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for row in rows() {
+            if let Some(text) = matches.get_one::<String>(row.word) {
+                let set = row.set(&mut self.0, text);
+                set.map_err(|wrong| {
+                    let option = row.word.replace('_', "-");
+                    Error::raw(ErrorKind::ValueValidation, format!("--{option}: {wrong}\n"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn each_setting_is_an_option_of_run() {
+        let mut cli = Cli::command();
+        cli.build();
+        let run = cli.find_subcommand("run").unwrap();
+        for row in Settings::words() {
+            let option = row.word.replace('_', "-");
+            let mut longs = run.get_arguments().filter_map(Arg::get_long);
+            assert!(longs.any(|long| long == option), "no --{option}");
+        }
+    }
+
+    #[test]
+    fn settings_are_read_before_and_after_the_command() {
+        let cli = [
+            "distlock",
+            "--connect-timeout",
+            "1s",
+            "who",
+            "k",
+            "--name",
+            "n",
+        ];
+        let cli = Cli::try_parse_from(cli).unwrap();
+        let settings = cli.server.settings.0;
+        assert_eq!(settings.connect_timeout.unwrap().as_secs(), 1);
+        assert_eq!(settings.name.as_deref(), Some("n"));
+        let wrong = Cli::try_parse_from(["distlock", "who", "k", "--response-timeout", "5"]);
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(
+            wrong.contains("--response-timeout: `5` has no unit; write `5s`"),
+            "{wrong}"
+        );
+    }
+}

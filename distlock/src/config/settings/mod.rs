@@ -1,0 +1,180 @@
+//! The settings with plain values, as a file or a URL can have them, and what they do to a client's configuration.
+
+#[cfg(feature = "serde")]
+mod deserialize;
+#[macro_use]
+mod macros;
+mod table;
+mod value;
+
+pub use self::table::{SettingWord, Settings};
+#[cfg(feature = "redis")]
+use super::Replicas;
+use super::{ClientName, Config};
+use crate::error::Error;
+
+fn replace<T>(setting: &mut Option<T>, later: Option<T>) {
+    if later.is_some() {
+        *setting = later;
+    }
+}
+
+fn set<T>(value: &mut T, setting: Option<T>) {
+    if let Some(setting) = setting {
+        *value = setting;
+    }
+}
+
+impl Config {
+    /// This configuration with these settings.
+    pub(crate) fn with(mut self, settings: Settings) -> Result<Self, Error> {
+        set(&mut self.watchdog_timeout, settings.watchdog_timeout);
+        set(&mut self.key_prefix, settings.key_prefix);
+        set(&mut self.name, settings.name.map(ClientName::new));
+        replace(&mut self.default_wait, settings.default_wait);
+        replace(&mut self.max_hold, settings.max_hold);
+        self.max_waiters = settings.max_waiters.or(self.max_waiters);
+        set(&mut self.max_total_waiters, settings.max_total_waiters);
+        set(&mut self.response_timeout, settings.response_timeout);
+        set(&mut self.unavailable_after, settings.unavailable_after);
+        set(&mut self.waiter_timeout, settings.waiter_timeout);
+        set(&mut self.warn_after, settings.warn_after);
+        #[cfg(feature = "redis")]
+        {
+            replace(&mut self.fencing_token_ttl, settings.fencing_token_ttl);
+            set(&mut self.nodelay, settings.nodelay);
+            set(&mut self.pub_sub, settings.pub_sub);
+            set(&mut self.connect_timeout, settings.connect_timeout);
+            set(&mut self.restart_grace, settings.restart_grace);
+            let replicas = match (settings.replicas, settings.replicas_timeout) {
+                (Some(count), Some(timeout)) => Some(Replicas { count, timeout }),
+                (None, None) => None,
+                (Some(_), None) => return Err(missing("replicas_timeout", "replicas")),
+                (None, Some(_)) => return Err(missing("replicas", "replicas_timeout")),
+            };
+            replace(&mut self.replicas, replicas);
+        }
+        Ok(self)
+    }
+}
+
+/// The error of a setting without the one that it needs.
+#[cfg(feature = "redis")]
+fn missing(setting: &'static str, by: &'static str) -> Error {
+    Error::InvalidConfig {
+        setting,
+        value: format!("nothing, which `{by}` needs"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    #[cfg(all(feature = "redis", feature = "serde"))]
+    use crate::config::PubSub;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn later_settings_count_and_missing_ones_change_nothing() {
+        let mut settings = Settings {
+            default_wait: Some(SECOND),
+            max_waiters: Some(1),
+            ..Settings::default()
+        };
+        settings.overlay(Settings {
+            max_waiters: Some(2),
+            warn_after: Some(2 * SECOND),
+            ..Settings::default()
+        });
+        let config = Config::default().with(settings).unwrap();
+        assert_eq!(config.default_wait, Some(SECOND));
+        assert_eq!(config.max_waiters, Some(2));
+        assert_eq!(config.warn_after, 2 * SECOND);
+        assert_eq!(config.response_timeout, Config::default().response_timeout);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn replicas_need_a_timeout() {
+        for (settings, says) in [
+            (
+                Settings {
+                    replicas: Some(1),
+                    ..Settings::default()
+                },
+                "replicas_timeout",
+            ),
+            (
+                Settings {
+                    replicas_timeout: Some(SECOND),
+                    ..Settings::default()
+                },
+                "replicas",
+            ),
+        ] {
+            let error = Config::default().with(settings).unwrap_err();
+            let is_named = matches!(error, Error::InvalidConfig { setting, .. } if setting == says);
+            assert!(is_named, "{error}");
+        }
+    }
+
+    #[cfg(all(feature = "redis", feature = "serde"))]
+    #[test]
+    fn each_field_is_read_from_a_text() {
+        let text = r#"{
+            "watchdog_timeout": "1m30s", "key_prefix": "shop:", "name": "orders", "wait": "500ms", "max_hold": "2h",
+            "max_waiters": 1, "max_total_waiters": 2, "response_timeout": "1.5s", "unavailable_after": "3s",
+            "waiter_timeout": "4s", "warn_after": "5s", "fencing_token_ttl": "6h", "nodelay": true, "pub_sub": "both",
+            "connect_timeout": "7s", "replicas": 8, "replicas_timeout": "9s", "restart_grace": 0
+        }"#;
+        let read: Settings = serde_json::from_str(text).unwrap();
+        let expected = Settings {
+            watchdog_timeout: Some(90 * SECOND),
+            key_prefix: Some("shop:".to_owned()),
+            name: Some("orders".to_owned()),
+            default_wait: Some(SECOND / 2),
+            max_hold: Some(7_200 * SECOND),
+            max_waiters: Some(1),
+            max_total_waiters: Some(2),
+            response_timeout: Some(SECOND * 3 / 2),
+            unavailable_after: Some(3 * SECOND),
+            waiter_timeout: Some(4 * SECOND),
+            warn_after: Some(5 * SECOND),
+            fencing_token_ttl: Some(21_600 * SECOND),
+            nodelay: Some(true),
+            pub_sub: Some(PubSub::Both),
+            connect_timeout: Some(7 * SECOND),
+            replicas: Some(8),
+            replicas_timeout: Some(9 * SECOND),
+            restart_grace: Some(Duration::ZERO),
+        };
+        assert_eq!(read, expected);
+        let nothing: Settings =
+            serde_json::from_str(r#"{ "name": null, "max_hold": null }"#).unwrap();
+        assert_eq!(nothing, Settings::default());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn wrong_fields_are_refused_by_name_and_values_with_what_to_write() {
+        for (text, says) in [
+            (r#"{ "weit": "5s" }"#, "unknown field `weit`"),
+            (
+                r#"{ "wait": "5s", "default_wait": "5s" }"#,
+                "duplicate field `default_wait`",
+            ),
+            (r#"{ "wait": "5" }"#, "`5` has no unit; write `5s`"),
+            (r#"{ "wait": 5 }"#, "`5` has no unit; write `5s`"),
+            (r#"{ "wait": "1M" }"#, "write `1m` for minutes"),
+            (r#"{ "wait": -1 }"#, "`-1` has no unit"),
+            (r#"{ "wait": true }"#, "invalid duration `true`"),
+            (r#"{ "max_waiters": "many" }"#, "`many` is not a number"),
+        ] {
+            let error = serde_json::from_str::<Settings>(text).unwrap_err();
+            assert!(error.to_string().contains(says), "{text}: {error}");
+        }
+    }
+}

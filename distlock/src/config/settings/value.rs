@@ -1,0 +1,122 @@
+//! The values of settings as texts.
+
+use std::time::Duration;
+
+#[cfg(feature = "redis")]
+use crate::config::PubSub;
+use crate::config::duration;
+
+/// A value that a text can say.
+pub(super) trait Value: Sized {
+    /// What the help of a command line writes for it.
+    const SHAPE: &'static str;
+    /// What is wrong with a text that cannot be read, without the text: in a URL it may be a piece of a password.
+    const EXPECTED: &'static str;
+
+    /// Reads a text. The error quotes it.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// The text that is read as this value.
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String;
+}
+
+impl Value for Duration {
+    const SHAPE: &'static str = "TIME";
+    const EXPECTED: &'static str =
+        "is no duration; expected e.g. `500ms`, `5s`, `1m30s` (units: ms, s, m, h)";
+
+    fn read(text: &str) -> Result<Self, String> {
+        duration::parse(text)
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        let (seconds, nanos) = (self.as_secs(), self.subsec_nanos());
+        let (hours, seconds) = (seconds / 3_600, seconds % 3_600);
+        let (millis, rest) = (nanos / 1_000_000, nanos % 1_000_000);
+        format!("{hours}h{seconds}s{millis}.{rest:06}ms")
+    }
+}
+
+impl Value for u32 {
+    const SHAPE: &'static str = "NUMBER";
+    const EXPECTED: &'static str = "is not a number from 0 to 4294967295";
+
+    fn read(text: &str) -> Result<Self, String> {
+        // The standard library also reads a sign.
+        let read = text.parse().ok();
+        let read = read.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        read.ok_or_else(|| wrong::<Self>(text))
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for String {
+    const SHAPE: &'static str = "TEXT";
+    const EXPECTED: &'static str = "is no text";
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        self.clone()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Value for bool {
+    const SHAPE: &'static str = "true|false";
+    const EXPECTED: &'static str = "is none of `true`, `false`";
+
+    fn read(text: &str) -> Result<Self, String> {
+        one_of(text, [("true", true), ("false", false)])
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Value for PubSub {
+    const SHAPE: &'static str = "auto|both|plain";
+    const EXPECTED: &'static str = "is none of `auto`, `both`, `plain`";
+
+    fn read(text: &str) -> Result<Self, String> {
+        one_of(
+            text,
+            [
+                ("auto", Self::Auto),
+                ("both", Self::Both),
+                ("plain", Self::Plain),
+            ],
+        )
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    fn text(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+/// The value whose name the text is, in small or capital letters.
+#[cfg(feature = "redis")]
+fn one_of<T: Value, const N: usize>(text: &str, values: [(&str, T); N]) -> Result<T, String> {
+    let mut values = values.into_iter();
+    let found = values.find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found
+        .map(|(_, value)| value)
+        .ok_or_else(|| wrong::<T>(text))
+}
+
+fn wrong<T: Value>(text: &str) -> String {
+    format!("`{text}` {}", T::EXPECTED)
+}
